@@ -472,7 +472,7 @@ def test_pictures_keep_to_their_budget(world):
     assert sum(len(p.uri) for p in gallery.pictures.values()) <= 700
     assert 0 < len(gallery.pictures) < N
     assert gallery.left_out == sum(s.picture is None for s in shown)
-    assert gallery.notes() == [f"{gallery.left_out} pictures are left out to keep the file small"]
+    assert gallery.notes() == [f"{gallery.left_out} images are left out to keep the file small"]
 
 
 def test_a_page_full_of_photographs_stays_small():
@@ -507,7 +507,7 @@ def test_an_image_and_a_caption_may_have_the_same_id():
 def test_images_that_do_not_open_are_told():
     broken = collection(values=[None, b"no picture", *(picture(k) for k in range(2, N))])
     html = render(system(broken, 0), collection=broken, examples=200)
-    assert "pictures could not be shown; the first: image" in html
+    assert "images could not be shown; the first: image" in html
     assert '<span class="thumb missing">i1</span>' in html
 
 

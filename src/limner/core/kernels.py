@@ -1,10 +1,10 @@
 """The hot loops: ranks of positives, top-k selection, locating ids in lists.
 
-The tie rule: candidates with equal scores keep candidate order (the lower index first), and the counts say how many are
-above, how many are equal, and how many equals come before, so that any other rule can be derived from them.
+The tie rule: candidates with equal scores keep candidate order (the lower index first). The counts say how many
+candidates score higher, how many tie, and how many of the ties come first, so that any other rule can be derived.
 
-Rows are made contiguous where they are not (it costs nothing where they are), since only then loops vectorise.
-Compiled on first use and cached on disk. All loops release the interpreter lock, so blocks run on threads.
+Rows are made contiguous (which is free if they already are), because loops vectorise only then.
+Compiled on first use and cached on disk. All loops release the GIL, so blocks can run in threads.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from limner.core.cache_dir import compiled
 
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 
-# Calls between compiled functions count references to every array they pass: more than a few bytes of work cost.
+# Inlined: a call between compiled functions counts references to each array, which costs more than a short loop.
 _inlined: Any = numba.njit(nogil=True, inline="always")
 
 
 @_jit
 def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infers the types
-    """How many of `values` are above `score`, equal to it, and equal at a lower place."""
-    above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits as the scores have: all vector lanes are filled
+    """Counts the values above `score`, equal to it, and equal at a lower position."""
+    above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits, like the scores: all SIMD lanes are used
     for i in range(values.shape[0]):
         above = np.uint32(above + np.uint32(values[i] > score))
         equal = np.uint32(equal + np.uint32(values[i] == score))
@@ -37,7 +37,7 @@ def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infer
 
 @_jit
 def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
-    """Counts for every positive of every row of a block, against the whole row.
+    """Counts the candidates above and equal to every positive of a block, among the whole row.
 
     Args:
         block: Scores, one row per query.
@@ -53,9 +53,9 @@ def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
 
 @_jit
 def count_against(block, indptr, scores, places, counts):  # type: ignore[no-untyped-def]
-    """Like `count_all`, where a block is a piece of its rows: positives have their scores with them.
+    """Like `count_all`, for a block that holds only a range of columns; the scores of the positives are given.
 
-    `places` are relative to the piece: below 0 for positives of earlier pieces, beyond its width for later ones.
+    `places` are relative to the range: below 0 for positives in earlier columns, beyond its width for later ones.
     """
     for r in range(block.shape[0]):
         row = np.ascontiguousarray(block[r])
@@ -70,7 +70,7 @@ def count_against(block, indptr, scores, places, counts):  # type: ignore[no-unt
 
 @_jit
 def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):  # type: ignore[no-untyped-def]
-    """Like `count_all`, each row against its own pool of columns; `places` are places within the pool."""
+    """Like `count_all`, but each row is ranked within its own pool of columns; `places` are positions in the pool."""
     for r in range(block.shape[0]):
         if indptr[r] == indptr[r + 1]:
             continue
@@ -84,9 +84,9 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
 
 @_jit
 def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
-    """Whether any value of a segment is above `least`; without an early exit, so that the loop vectorises.
+    """Whether any value of a segment is above `least`. No early exit, so that the loop vectorises.
 
-    Nor would one whose index might be negative, and so count from the end: unsigned ones are not.
+    The index is unsigned for the same reason: a signed one might be negative and count from the end.
     """
     found = np.uint32(0)
     for i in range(np.uint64(low), np.uint64(high)):
@@ -96,7 +96,7 @@ def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
 
 @_jit
 def _insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
-    """Puts a value among the best so far, after those that equal it."""
+    """Inserts a value into the best so far, after equal ones."""
     at = min(held, scores.shape[0] - 1)
     while at > 0 and scores[at - 1] < value:
         scores[at] = scores[at - 1]
@@ -124,7 +124,7 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
 
 @_jit
 def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
-    """The place of each positive in its row's list of candidate indices, -1 where the list lacks it."""
+    """The position of each positive in its row's list of candidate indices; -1 if it is not in the list."""
     for r in range(lists.shape[0]):
         row = lists[r]
         for p in range(indptr[r], indptr[r + 1]):
@@ -133,7 +133,7 @@ def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
 
 @_jit
 def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
-    """Turns places in lists into places in lists filtered to each query's own pool, and counts those that remain."""
+    """Converts positions in lists to positions after filtering each list to its query's pool; counts what is left."""
     before = np.zeros(lists.shape[1], np.int64)
     for r in range(lists.shape[0]):
         for i in range(lists.shape[1]):
@@ -162,10 +162,10 @@ def _first(row, wanted):  # type: ignore[no-untyped-def]
 
 @_jit
 def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
-    """(row, place) of the first invalid entry of a ranking, (-1, -1) if there is none.
+    """Finds (row, place) of the first invalid entry of a ranking; (-1, -1) if all are valid.
 
-    Faults: a candidate outside 0 to n - 1 (-1 pads the end of a list), one that the list held before, a score that is
-    NaN or above the one before it. `scores` has no columns where only an order is known.
+    Invalid are: a candidate outside 0 to n - 1 (except -1, which pads the end of a list), a repeated candidate, and a
+    score that is NaN or above the one before it. `scores` has no columns if only the order is known.
     """
     seen = np.full(n_candidates, -1, np.int32)
     for r in range(lists.shape[0]):
@@ -187,7 +187,7 @@ def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
 
 @_jit
 def _first_rise(scores):  # type: ignore[no-untyped-def]
-    """The first place whose score is NaN or above the one before it, -1 if there is none."""
+    """The first place whose score is NaN or above the one before it; -1 if there is no such place."""
     falling = scores[0] == scores[0]
     for i in range(1, scores.shape[0]):
         falling &= scores[i] <= scores[i - 1]
@@ -200,20 +200,20 @@ def _first_rise(scores):  # type: ignore[no-untyped-def]
 
 
 # --- run files ------------------------------------------------------------------------------------------------------
-# Distinct words are kept one after another in `held`, word w at starts[w]:starts[w + 1]. `slots` is a table of their
-# numbers by hash, open addressing, a power of two long and at least twice as long as there may be words: the number of
-# a word in the low half of an entry, other bits of its hash in the high half, -1 where a slot is free.
+# Distinct words are stored one after another in `held`, word w at starts[w]:starts[w + 1]. `slots` is a hash table of
+# their numbers with open addressing; its length is a power of two and at least twice the number of words. An entry has
+# the number of the word in its low half and other bits of the hash in its high half; -1 marks a free slot.
 
 
 @_inlined
 def _byte(text, at):  # type: ignore[no-untyped-def]
-    """One byte; an index without a sign need not be checked for counting from the end."""
+    """One byte of the text. The index is unsigned, so that numba compiles no check for negative indices."""
     return text[np.uintp(at)]
 
 
 @_inlined
 def _hashed(value, byte):  # type: ignore[no-untyped-def]
-    """One step of FNV-1a, from 14695981039346656037 on."""
+    """One step of the FNV-1a hash, whose initial value is 14695981039346656037."""
     return (value ^ np.uint64(byte)) * np.uint64(1099511628211)
 
 
@@ -237,7 +237,7 @@ def _same(text, start, held, at, length):  # type: ignore[no-untyped-def]
 
 @_jit
 def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # type: ignore[no-untyped-def]
-    """The number of the word in each span of the text; a new word is added, and `count[0]` says how many there are.
+    """Writes the number of the word in each span of the text; new words are added, and `count[0]` is their total.
 
     Each table is read in its own loop, so that many slow reads overlap.
     """
@@ -292,24 +292,24 @@ def place_words(slots, starts, held, count):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _blank(byte):  # type: ignore[no-untyped-def]
-    """White space as C and Python's bytes have it: tab, line ends, feeds, space."""
+    """Whether a byte is white space, as in C and Python: tab, line ends, feeds, space."""
     return byte <= 32 and (byte == 32 or 9 <= byte <= 13)
 
 
 @_jit
 def read_run_lines(text, powers, spans, hashes, scores, ranks):  # type: ignore[no-untyped-def]
-    """Reads lines of `query Q0 candidate rank score tag`, any white space between; blank lines are skipped.
+    """Reads lines of `query Q0 candidate rank score tag`, separated by any white space; blank lines are skipped.
 
     Args:
-        text: Bytes, the last one a line's end.
+        text: Bytes that end with a line break.
         powers: 1.0, 10.0, 100.0, ... up to 1e18.
         spans: Output, (3, lines, 2): where the query, the candidate and the score of each line begin and end.
         hashes: Output, (2, lines): hashes of query and candidate.
-        scores: Output, the score where it is a plain decimal number of a few digits, which is then exact.
+        scores: Output, the score if it is a plain decimal number with few digits, which is then exact.
         ranks: Output, the rank; NaN if it is not a plain number.
 
     Returns:
-        How many lines were read, -1 if one does not have six columns; and whether all scores were plain.
+        The number of lines read, or -1 if a line does not have six columns; and whether all scores were plain.
     """
     at, line, all_plain = 0, 0, True
     while at < text.shape[0]:
@@ -348,7 +348,7 @@ def read_run_lines(text, powers, spans, hashes, scores, ranks):  # type: ignore[
 
 @_inlined
 def _decimal(text, start, powers):  # type: ignore[no-untyped-def]
-    """(value, end, whether it is right): a whole number below 2**53 over a power of ten is rounded once, so exact."""
+    """Parses (value, end, whether it is exact): an integer below 2**53 over a power of ten is rounded only once."""
     at = start + (text[start] == 45)
     whole, digits, fraction, after_point, plain = np.int64(0), 0, 0, 0, True
     while not _blank(_byte(text, at)):
@@ -392,7 +392,7 @@ def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
 
 @_jit
 def first_beyond(block, most):  # type: ignore[no-untyped-def]
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
+    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
     for r in range(block.shape[0]):
         row, beyond = block[r], np.uint32(0)
         for i in range(np.uint64(0), np.uint64(row.shape[0])):

@@ -44,20 +44,22 @@ def load_multi30k(
 ) -> Collection:
     """Loads Multi30K (Elliott et al. 2016): captions of Flickr30k images and their translations.
 
-    Two forms are read. A folder with text files such as `train.en`, `train.de`, `val.en`, `test_2016_flickr.fr` (task
+    There are two formats. A folder with text files such as `train.en`, `train.de`, `val.en`, `test_2016_flickr.fr`
+    (task
     2: `train.1.en` to `train.5.en`), gzipped or not, and a list of images per split (`train.txt`, `train_images.txt`
-    or `image_splits/train.txt`): line n of each belongs together. Or one tsv with a header: a column of images
-    (`flickr8k_image`, `flickr30k_image` or `image`), one column per language, and columns that end in `_split`.
+    or `image_splits/train.txt`), where the lines with the same number belong together. Or one tsv with a header: a
+    column of images (`flickr8k_image`, `flickr30k_image` or `image`), one column per language, and columns that end in
+    `_split`.
 
     Texts have the field "language" and ids such as `1000092795.jpg#de`. Splits are "train", "dev" and "test"
-    (`test_2016_flickr`); other tests keep their names. Multi30K's train holds images of Flickr8k's test: when the
-    table gives both splits, both are image fields, and `splits` says which one counts.
+    (`test_2016_flickr`); other test sets keep their names. The training split of Multi30K contains test images of
+    Flickr8k: if the table has both splits, both are image fields, and `splits` selects one.
 
     Args:
         path: The folder or the tsv.
         split: One split; everything by default.
         images: Folder with the images.
-        languages: Keep these languages.
+        languages: Languages to keep.
         splits: Which `_split` column of a tsv gives the splits, e.g. "multi30k" or "flickr8k".
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
@@ -103,7 +105,7 @@ def _add_text_files(made: Assembly, root: Path, languages: Sequence[str]) -> Non
         listed = _image_list(root, stem)
         captions = list(lines(file))
         if len(captions) != len(listed):
-            refuse(At(file), f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}; one a line")
+            refuse(At(file), f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}")
         for (line, caption), image in zip(captions, listed, strict=True):
             made.image(image, At(file, line), split=_plain_split(stem))
             key = f"{image}#{language}{digit or ''}"
@@ -147,14 +149,14 @@ def load_flickr8k_cn(
 ) -> Collection:
     """Loads Flickr8k-CN (Li et al. 2016): Chinese captions of Flickr8k's images.
 
-    Lines are `image.jpg#zhc#0 caption`; the middle word says where the caption is from (`zhc`: written by people,
-    other words: machine translations) and is the text field "source".
+    Lines are `image.jpg#zhc#0 caption`; the middle part is the source of the caption (`zhc`: written by people, others:
+    machine translations) and becomes the text field "source".
 
     Args:
-        path: The file, or a folder that holds it.
+        path: The file, or a folder that contains it.
         split: "train", "dev" or "test", by the lists in `splits`.
         images: Folder with Flickr8k's photographs.
-        splits: Folder with `Flickr_8k.trainImages.txt` and its like; beside the file, or in `text/`, by default.
+        splits: Folder with `Flickr_8k.trainImages.txt` etc.; that of the file, or its `text/`, by default.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """

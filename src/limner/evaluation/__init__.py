@@ -1,4 +1,4 @@
-"""evaluate: measures, protocols, comparisons with intervals and tests, tuning on dev, reports and tables."""
+"""Evaluation: measures, protocols, comparisons with intervals and tests, tuning on dev, reports and tables."""
 
 from typing import TYPE_CHECKING
 

@@ -51,7 +51,7 @@ class Breakdown:
         ]
 
     def __str__(self) -> str:
-        """Parts of the queries down, measures across, one table for each view and direction."""
+        """Rows are parts of the queries, columns are measures; one table per view and direction."""
         keys = dict.fromkeys((r.view, r.direction) for results in self.parts.values() for r in results)
         return "\n\n".join(plain_text(self._grid(*key)) for key in keys)
 
@@ -106,6 +106,6 @@ def _shown(value: object) -> str:
 
 
 def _only(result: Result, rows: Any) -> Result:
-    """The result of some of its queries."""
+    """The result for some of its queries."""
     clusters, folds = (None if codes is None else codes[rows] for codes in (result.clusters, result.folds))
     return replace(result, queries=result.queries[rows], values=result.values[rows], clusters=clusters, folds=folds)

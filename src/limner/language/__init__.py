@@ -1,4 +1,4 @@
-"""Language."""
+"""Words, spelling, tagging and WordNet for captions, and a language model."""
 
 from typing import TYPE_CHECKING
 

@@ -20,8 +20,8 @@ class VectorSets:
 
     Args:
         ids: One unique id per item.
-        vectors: All vectors, those of one item together, in the order of the items.
-        starts: Where each item's vectors begin; one more at the end, the number of vectors.
+        vectors: All vectors in the order of the items, those of one item together.
+        starts: Where the vectors of each item begin, followed by the number of vectors.
 
     >>> sets = VectorSets.of({"a": np.eye(2), "b": np.array([[3.0, 4.0]])})
     >>> len(sets), sets.starts.tolist(), sets.subset(["b"]).vectors.matrix.tolist()
@@ -34,7 +34,7 @@ class VectorSets:
 
     @classmethod
     def of(cls, sets: Mapping[str, Any]) -> VectorSets:
-        """Builds it from {id: array with one row per vector}."""
+        """Builds vector sets from {id: array with one row per vector}."""
         parts = [np.atleast_2d(np.asarray(vectors)) for vectors in sets.values()]
         ids = Ids(sets, what="item")
         for name, part in zip(ids, parts, strict=True):

@@ -1,4 +1,4 @@
-"""Cut-offs of an index: calibrated once with judged queries, stored with its vectors, used by every search."""
+"""Cut-offs of an index, which are calibrated with judged queries and stored with its vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from limner.stats.inputs import Vector
 from limner.stats.selective import Answers
 
 EVIDENCE, NEAR = "calibration", "near"
-"""Tables next to that of the vectors: results of judged queries, and one number for each item."""
+"""Tables next to that of the vectors: results of judged queries, and one number per item."""
 COLUMNS = ("confidence", "right", "without", "cluster")
 
 
@@ -35,15 +35,15 @@ def calibrate_index(
     absent: float = ABSENT,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Calibrates cut-offs of an index, and keeps what they need in it.
+    """Calibrates cut-offs of an index, and stores the calibration in it.
 
     Args:
         index: The index; calibrate it again after every change.
         queries: Judged queries that its system was not trained on: vectors, or items that it encodes.
-        judgements: Which items of the index are right; the ids of the queries are theirs.
-        images: What each query is about; by default every query counts for itself.
-        absent: The share of queries to come that have no right answer in the index.
-        progress: Called with (queries done, queries in all).
+        judgements: Which items of the index are right, by the ids of the queries.
+        images: The image that each query belongs to; by default all queries are independent.
+        absent: The share of future queries that have no right answer in the index.
+        progress: Called with (queries done, queries in total).
     """
     scores = index.scores(queries)
     known = calibrate(scores, judgements, images=images, absent=absent, progress=progress)
@@ -60,14 +60,14 @@ def search_sure(
     level: float = 0.95,
     progress: Progress | None = None,
 ) -> Hits:
-    """The hits of an index of which at least this share is right; none for a query that nothing matches.
+    """Searches an index and returns only hits with a guaranteed precision; a query without a match gets none.
 
     Args:
         index: A calibrated index.
         queries: As for `index.search`.
-        k: The most hits of a query.
-        precision: What to promise.
-        level: The probability that the promise is kept.
+        k: Maximum number of hits per query.
+        precision: The precision to guarantee.
+        level: The probability that the guarantee holds.
         progress: Called with (rows done, rows in total).
     """
     known = calibration_of(index)
@@ -76,14 +76,14 @@ def search_sure(
 
 
 def cut_hits(known: Calibration, cut_off: CutOff, hits: Hits) -> Hits:
-    """The hits that are sure enough."""
+    """The hits above the cut-off."""
     if hits.correction is not None or not hits.exact:
-        raise LimnerError("a cut-off is for plain exact hits: leave out the correction and approximate search")
+        raise LimnerError("a cut-off needs exact, uncorrected hits: leave out the correction and approximate search")
     return replace(hits, ranking=known.cut(hits.ranking, cut_off), cut_off=cut_off)
 
 
 def calibration_of(index: Index) -> Calibration:
-    """What is kept in an index; refused where there is none, or it has changed since."""
+    """The calibration stored in an index; refused if there is none, or if the index has changed since."""
     path, database = index.store.path, connect(index.store.path)
     try:
         held = database.open_table(EVIDENCE).to_arrow()
@@ -104,7 +104,7 @@ def calibration_of(index: Index) -> Calibration:
 
 
 def _keep(index: Index, known: Calibration) -> None:
-    """Writes the numbers of the items first: a killed run leaves no calibration that refers to others."""
+    """Writes the item statistics first, so that a killed run leaves no calibration that refers to old ones."""
     import pyarrow as pa
 
     database, held, ids = connect(index.store.path), known.answers, list(index.ids)

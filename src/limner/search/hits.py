@@ -23,12 +23,12 @@ from limner.search.items import small
 
 ENDINGS = (".html", ".json", ".csv", ".run")
 NOTHING = "nothing here matches"
-_WIDTH = 72  # characters of a text in a table
+_WIDTH = 72  # maximum characters of a text in a table
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One answer: its rank from 1, its id and score, and its text or path or thumbnail if known."""
+    """One hit: its rank from 1, its id and score, and its text, path or thumbnail if known."""
 
     rank: int
     id: str
@@ -39,18 +39,18 @@ class Hit:
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """The best of an index for every query.
+    """The best items of an index for every query.
 
     Args:
         queries: The queries; their values are None if only vectors were given.
-        ranking: Ids and scores, best first. It knows the size of the index.
+        ranking: Ids and scores, best first, and the size of the index.
         rows: The stored fields of every id in the ranking: "value" and "picture".
-        kind: What was found: "image", "text" or "item".
-        recall: The measured recall of an approximate search; None if it was exact, or where the index has changed
-            since recall was measured.
-        correction: The name of the correction, None without one.
+        kind: The kind of items: "image", "text" or "item".
+        recall: The measured recall of an approximate search; None if the search was exact, or if the index has changed
+            since the measurement.
+        correction: The name of the correction; None without one.
         exact: Whether every item was compared.
-        cut_off: The promise that hits were cut off by; None if all are shown.
+        cut_off: The cut-off that was applied; None if all hits are shown.
     """
 
     queries: Items
@@ -102,7 +102,7 @@ class Hits:
         ]
 
     def as_dict(self) -> dict[str, object]:
-        """Everything as plain data."""
+        """The hits as plain values."""
         return {
             "searched": self.ranking.n_candidates,
             "kind": self.kind,
@@ -157,7 +157,7 @@ class Hits:
 
 
 def _named(key: str, value: object, number: int) -> str:
-    """The query with its id, unless the id is only its position."""
+    """The query with its id; without the id if that is only a row number."""
     if value is None or str(value) == key:
         return key
     return _cut(str(value)) if key == str(number) else f"{key}: {_cut(str(value))}"
@@ -188,9 +188,9 @@ def _shown(hit: Hit, kind: str) -> dict[str, object]:
 
 
 def _uri(value: object, picture: bytes | None, key: str) -> tuple[str | None, str]:
-    """An image as a data URI, or the reason why there is none."""
+    """An image as a data URI, or the reason why it cannot be shown."""
     if picture is None and value is None:
-        return None, "no picture is kept"
+        return None, "no image is stored"
     try:
         data = picture or small(value, name=key)
     except (LimnerError, OSError) as error:

@@ -24,7 +24,7 @@ IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 
 
 def kept(value: Any, kind: str) -> tuple[str | None, bytes | None]:
-    """The stored form of one value: a text or an absolute path; a thumbnail of an image that has no path."""
+    """The stored form of one value: a text, an absolute path, or a thumbnail of an image without a path."""
     if value is None:
         return None, None
     if kind == "text":
@@ -47,15 +47,15 @@ def read(path: str | Path) -> Items | Embeddings:
     """Reads a list of texts or images, or embeddings.
 
     Args:
-        path: A text file, one text per line; csv, tsv or jsonl with a column of texts or of images, and "id" if there
-            is one; one image; a folder of images; or npy, npz, safetensors, parquet with vectors.
+        path: A text file, one text per line; csv, tsv or jsonl with a column of texts or images and optionally "id";
+            one image; a folder of images; or npy, npz, safetensors or parquet with vectors.
     """
     source = Path(path)
     ending = source.suffix.lower()
     if source.is_dir():
         return _folder(source)
     if not source.exists():
-        raise LimnerError(f"no file {source}: expected texts, pictures or embeddings")
+        raise LimnerError(f"no file {source}: expected texts, images or embeddings")
     if ending in VECTOR_ENDINGS:
         return Embeddings.load(source)
     if ending in IMAGE_ENDINGS:
@@ -71,7 +71,7 @@ def read(path: str | Path) -> Items | Embeddings:
 def _folder(folder: Path) -> Items:
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_ENDINGS)
     if not files:
-        raise LimnerError(f"no pictures in {folder}: expected files that end in {', '.join(IMAGE_ENDINGS)}")
+        raise LimnerError(f"no images in {folder}: expected files that end in {', '.join(IMAGE_ENDINGS)}")
     return Items(Ids(file.relative_to(folder).as_posix() for file in files), [str(file) for file in files])
 
 
@@ -85,14 +85,14 @@ def _lines(path: Path) -> Items:
 def _table(path: Path, ending: str) -> Items:
     rows = list(_rows(path, ending))
     if not rows:
-        raise LimnerError(f"{path} has no rows: expected a column of texts or pictures")
+        raise LimnerError(f"{path} has no rows: expected a column of texts or images")
     names = list(rows[0][1])
     column, kind = _column(path, names)
     ids = [str(row.get("id") or at.line) for at, row in rows]
     values = [row.get(column) for _, row in rows]
     for (at, _), value in zip(rows, values, strict=True):
         if not isinstance(value, str) or not value.strip():
-            raise LimnerError(f"{at}: column {column!r} is empty or no text: expected one in every row")
+            raise LimnerError(f"{at}: column {column!r} is empty or not text: expected text in every row")
     if kind == "image":
         values = [str(path.parent / str(value)) for value in values]
     return Items(Ids(ids), values, kind=kind)
@@ -105,12 +105,12 @@ def _rows(path: Path, ending: str) -> Iterator[tuple[_read.At, Mapping[str, obje
 
 
 def _column(path: Path, names: list[str]) -> tuple[str, str]:
-    """The column with the texts (before images, where a table has both) or the images."""
+    """The column with the texts (preferred if a table has both) or the images."""
     for known, kind in ((TEXT_COLUMNS, "text"), (IMAGE_COLUMNS, "image")):
         found = [name for name in known if name in names]
         if found:
             return found[0], kind
     raise LimnerError(
-        f"{path} has columns {shown(names, most=6)}: expected one of texts ({', '.join(TEXT_COLUMNS)}) or of pictures "
-        f"({', '.join(IMAGE_COLUMNS)})"
+        f"{path} has columns {shown(names, most=6)}: expected a column of texts ({', '.join(TEXT_COLUMNS)}) or of "
+        f"images ({', '.join(IMAGE_COLUMNS)})"
     )

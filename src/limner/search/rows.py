@@ -1,4 +1,4 @@
-"""The rows of an index's table: ids, vectors, and what is kept of the items."""
+"""The rows of the table of an index: ids, vectors, and the stored form of the items."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from limner.search.items import kept
 from limner.search.store import About, batch
 
 AT_ONCE = 8_192
-"""Rows that are written at once; all of them are one commit."""
+"""Rows per batch when writing; all batches are one commit."""
 
 
 def batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[object]:
-    """The rows of the table, a few thousand at a time. Errors are raised before the first row, not in the middle."""
+    """Yields the rows of the table, a few thousand at a time. Errors are raised before the first row is written."""
     places = None if items is None else items.ids.positions(embeddings.ids)
     cuts = [*range(0, len(embeddings), AT_ONCE), len(embeddings)]
 

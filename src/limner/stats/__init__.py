@@ -1,7 +1,7 @@
 """Statistics: arrays in, numbers out.
 
 Bootstrap intervals, paired tests, effect sizes, correction for multiple comparisons, agreement of raters and of
-rankings, sampling designs and estimators. Input is one number per query, with systems in the same order.
+rankings, sampling designs and estimators. Inputs have one number per query, in the same order for all systems.
 """
 
 from limner.stats.agreement import Undefined, alpha_interval, cohen_kappa, krippendorff_alpha

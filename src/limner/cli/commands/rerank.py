@@ -84,7 +84,7 @@ def rerank(
             progress=told,
         )
     saved(_written(found, whole, out, submission))
-    facts = {"queries": len(found), "depth": depth, "pairs": found.pairs, "kept from before": found.reused}
+    facts = {"queries": len(found), "depth": depth, "pairs": found.pairs, "from the cache": found.reused}
     facts |= {"pairs per second": round(found.throughput, 1), "scorer": scorer, "out": str(out)}
     answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
 

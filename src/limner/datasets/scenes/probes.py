@@ -1,7 +1,7 @@
-"""Probe pairs in the built-in world: the same words with swapped roles, and both images.
+"""Probe cases from the scenes: two captions with the same words in swapped roles, and their two images.
 
-"A red dog and a blue cup" beside "a blue dog and a red cup"; "a dog to the left of a cup" beside "a cup to the left of
-a dog". A system that reads captions as bags of words cannot tell them apart.
+"A red dog and a blue cup" and "a blue dog and a red cup"; "a dog to the left of a cup" and "a cup to the left of a
+dog". A system that reads captions as bags of words cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HORIZON, _WATER = 66, 32
 
 
 def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
-    """Cases of two images and two captions, half with swapped colours, half with swapped places.
+    """Cases of two images and two captions, half with swapped colours and half with swapped positions.
 
     Args:
         cases: Number of cases.
-        seed: Seed of the world.
+        seed: Seed of the scenes.
 
     >>> made = scenes_probe(2)
     >>> [sorted(made.cases[0].right[0].split()) == sorted(made.cases[0].right[1].split()), len(made.pictures)]
@@ -94,7 +94,7 @@ def _scene(background: str, kinds: list[ObjectKind], colours: list[str], seed: i
 
 
 def _sentence(meaning: Meaning) -> str:
-    """Always the same form, so that two captions differ in the order of their words alone."""
+    """Always the same sentence form, so that two captions differ only in the order of their words."""
     phrases = [f"{e.colour} {e.noun}" if e.colour else e.noun for e in meaning.entities]
     joint = " to the left of " if meaning.relation else " and "
     return joint.join(f"{article(phrase)} {phrase}" for phrase in phrases)

@@ -1,7 +1,7 @@
-"""The report as one web page: a single file that needs no network, readable on a phone, in light and dark, on paper.
+"""The report as a single HTML file that needs no network and works on phones, in light and dark mode, and in print.
 
-`render` collects the content of the sections, and a template formats it. Every text from outside (captions, ids, names)
-is escaped by the template, and its content security policy allows only its own script, and no requests.
+`render` collects the content of the sections, and a template formats it. The template escapes all external text
+(captions, ids, names), and its content security policy allows only its own script and no requests.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def render(
     examples: int = 12,
     failures: Failures | None = None,
 ) -> str:
-    """Writes a report as one self-contained HTML page.
+    """Renders a report as one self-contained HTML page.
 
     Args:
-        report: What was measured.
+        report: The report.
         collection: The evaluated collection, for captions, thumbnails and missing labels.
         others: Reports of other systems on the same collection, to compare with.
-        comparison: A comparison made before; otherwise one is made if there are others.
-        examples: How many queries to show with what was returned for them, best and worst together; 0 for none.
+        comparison: An existing comparison; by default one is computed if there are others.
+        examples: Number of queries to show with their results, best and worst together; 0 for none.
         failures: The output of `limner.explain.showing.shown_failures`: failures by class, with boxes and explanations.
 
     Returns:
@@ -79,7 +79,7 @@ def render(
 
 
 def _measured(report: Report, others: Sequence[Report], compared: Comparison | None, truth: Truth) -> dict[str, object]:
-    """The sections that need only the numbers."""
+    """The sections that need only numbers."""
     return {
         "lead": headline.lead(report),
         "cards": headline.cards(report, truth),
@@ -112,7 +112,7 @@ def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[st
 
 
 def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
-    """(section, sentence): the highlights."""
+    """The highlights, as (section, sentence)."""
     first = content["gaps"][0].name if content["gaps"] else ""
     found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
     found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]

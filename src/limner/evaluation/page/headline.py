@@ -25,26 +25,26 @@ class Cell:
 
 @dataclass(frozen=True)
 class HeadlineTable:
-    """All numbers of one direction: measures down, views across."""
+    """All numbers of one direction, with measures as rows and views as columns."""
 
     title: str
-    views: Sequence[tuple[str, str, str]]  # name, style, how many queries
+    views: Sequence[tuple[str, str, str]]  # name, style, number of queries
     rows: Sequence[tuple[str, Sequence[Cell | None]]]
 
 
 @dataclass(frozen=True)
 class Card:
-    """The main number of one direction, the same under other views, and two or three more.
+    """The main number of one direction, the same measure under other views, and two or three other numbers.
 
     Args:
         title: The direction.
         about: Queries and candidates.
         measure: The main measure.
-        meaning: Description of what it counts.
+        meaning: What the measure counts.
         views: Name, style and number of each view.
         more: Further numbers of the first view.
         view: The name of the first view.
-        chance: What a random ranking reaches on the main measure under the first view; "" where it is not known.
+        chance: The main measure of a random ranking under the first view; "" if unknown.
     """
 
     title: str
@@ -87,7 +87,7 @@ def _card(report: Report, truth: Truth, direction: str, results: list[Result]) -
 
 
 def alike(a: Measure, b: Measure) -> bool:
-    """Whether two measures are the same number: S@k is R@k by another name."""
+    """Whether two measures are the same: S@k is another name for R@k."""
     return a == b or (a.kind.hit and b.kind.hit and (a.k, a.options) == (b.k, b.options))
 
 
@@ -103,7 +103,7 @@ def _about(report: Report, main: Result) -> str:
 
 
 def meaning(result: Result) -> str:
-    """A measure's value as text."""
+    """What the value of a measure means, as text."""
     _, many, one, _ = nouns(result.direction)
     k = result.measure.k
     if not result.measure.kind.hit:
@@ -116,7 +116,7 @@ def meaning(result: Result) -> str:
 
 
 def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
-    """Three more numbers of the main view: the widest hit, the median rank, and one over the whole list."""
+    """Three more numbers of the main view: hits at the largest k, the median rank, and one for the whole list."""
     mine = [r for r in results if r.view == main.view and r is not main]
     widest = sorted((r for r in mine if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
     ranks = [r for r in mine if r.measure.kind.rank][:1]
@@ -126,7 +126,7 @@ def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
 
 
 def lead(report: Report) -> list[str]:
-    """One sentence per direction, and one on the other views."""
+    """One sentence per direction, and one about the other views."""
     return [_sentence(report, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
 
 
@@ -139,7 +139,7 @@ def _sentence(report: Report, results: list[Result]) -> str:
 
 
 def _pool(report: Report, result: Result) -> str:
-    """Notes a view whose pool differs from that of the first one."""
+    """A note for a view whose pool differs from that of the first view."""
     size = report.settings.get("judged_pool", {}).get(f"{result.view} {result.direction}")
     return f" (among the {size:,} {nouns(result.direction)[3]} that were judged)" if size else ""
 
@@ -167,7 +167,7 @@ def _within(main: Result) -> str:
 
 
 def tables(report: Report) -> list[HeadlineTable]:
-    """One table per direction, and one for what adds up both."""
+    """One table per direction, and one for measures that sum both."""
     present = dict.fromkeys(r.direction for r in report.results)
     return [_table(report, d, [r for r in report.results if r.direction == d]) for d in present]
 
@@ -190,7 +190,7 @@ def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTab
 
 
 def _estimate_cell(found: Estimated) -> Cell:
-    """A value estimated for complete judgements, from labels sampled by design."""
+    """A value estimated for complete judgements, from labels of a designed sample."""
     e, show = found.estimate, found.measure.show
     return Cell(show(e.value), f"{show(e.low)} to {show(e.high)}", (100 * e.low, 100 * e.value, 100 * e.high))
 

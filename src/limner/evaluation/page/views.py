@@ -1,4 +1,4 @@
-"""Descriptions of what each view counts as relevant, and what a random ranking would reach."""
+"""Descriptions of what each view counts as relevant, and the results of a random ranking."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def view_words(view: str) -> str:
 
 
 def chance(report: Report, truth: Truth, result: Result) -> float | None:
-    """The share of queries that a random ranking answers among the first k; None where it is not known."""
+    """The share of queries for which a random ranking has a right answer among the first k; None if unknown."""
     top = report.top.get(result.direction)
     special = f"{result.view} {result.direction}" in report.settings.get("judged_pool", {})
     if not result.measure.kind.hit or top is None or not top.n_candidates or special or result.folds is not None:
@@ -61,7 +61,7 @@ def chance(report: Report, truth: Truth, result: Result) -> float | None:
 
 
 def hit_chances(relevant: Sequence[int], candidates: int, k: int) -> FloatArray:
-    """The probability that a random order of the candidates has a relevant one among the first k, per query.
+    """For each query, the probability that a random order of the candidates has a relevant one among the first k.
 
     >>> hit_chances([1, 2], 10, 1).round(3).tolist()
     [0.1, 0.2]
