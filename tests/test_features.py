@@ -154,7 +154,7 @@ def test_the_encoder_that_made_the_features_is_recorded_and_serves_new_images(fo
     given = model.scores(new, features=folder / "new.npz").matrix()
     np.testing.assert_allclose(model.scores(new).matrix(), given, atol=1e-6)
     other = {**made, "names": ["colours", "shapes"]}
-    with pytest.raises(LimnerError, match="name the encoder that made them"):
+    with pytest.raises(LimnerError, match="name the encoder that computed them"):
         limner.train(old, "towers", features=other, device="cpu", **SMALL).scores(new)
 
 
