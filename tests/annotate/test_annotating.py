@@ -89,7 +89,7 @@ def test_a_store_is_filled_and_remembers_more_than_is_pooled(store, world, syste
     done = fill(store, systems, depth=2, keep=4)
     assert done["new"] == done["merged"] == len(waiting(store)) == len(merged(proposed(systems, depth=2), depth=2))
     assert max(p.rank for p in proposals(store)) == 4
-    with pytest.raises(LimnerError, match="at least what is pooled"):
+    with pytest.raises(LimnerError, match="at least the depth"):
         fill(store, systems, depth=5, keep=3)
 
 
@@ -442,7 +442,7 @@ def test_what_is_chosen_is_new_and_in_order(world, systems, strategy):
     if strategy == "unsure":
         assert [abs(chance[p] - 0.5) for p in chosen] == sorted(abs(x - 0.5) for x in rest)[:30]
     assert choose(found, known, 30, strategy=strategy, floor=1.1) == []
-    with pytest.raises(LimnerError, match="first turn"):
+    with pytest.raises(LimnerError, match="start with 'limner annotate pool'"):
         choose(found, {}, 3, strategy=strategy)
 
 
