@@ -471,7 +471,7 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     first = data("pool", "work.db", *whole, *named, "--depth", "2", "--keep", "4")
     assert first["proposals"] == 2 * (8 + 40) * 2
     assert data("tasks", "work.db", "--replication", "2")["pairs"] == first["new"]
-    assert "no pooled pair is without" in run("tasks", "work.db", status=3).stderr
+    assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
     with open_store(tmp_path / "work.db") as store:
         answer_all(store, world, noise=0.05)
     shown = data("status", "work.db")

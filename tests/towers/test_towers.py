@@ -180,7 +180,7 @@ def test_uncertainty_is_exposed(models, made):
     model = models["pcme"]
     unsure = model.uncertainty(whole.dev.texts)
     assert unsure.shape == (20,) and np.isfinite(unsure).all() and unsure.std() > 0
-    with pytest.raises(LimnerError, match="predicts no uncertainty"):
+    with pytest.raises(LimnerError, match="does not predict uncertainty"):
         models["towers"].uncertainty(whole.dev.texts)
     scores = model.scores(whole.dev, matching="probability")
     matrix = scores.matrix()

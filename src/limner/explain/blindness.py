@@ -162,7 +162,7 @@ def _words(text: str) -> list[str]:
 def table(attacks: Sequence[Attack], baselines: Mapping[str, float] | None = None) -> str:
     """The attacks as a table for a terminal."""
     head = f"{'kind':11} {'changed':>8} {'lower':>7} {'higher':>7} {'same':>7} {'sim fell':>9} {'blindness':>10}"
-    lines = [head + f"  {'R@1 before':>10} {'after':>7}" + ("  told blind" if baselines else "")]
+    lines = [head + f"  {'R@1 before':>10} {'after':>7}" + (f"  {'text-only':>10}" if baselines else "")]
     for each in attacks:
         shares = " ".join(f"{_percent(value):>7}" for value in each.shares.values())
         blind = _percent(each.blindness) if each.kind in DENIES else "–"
