@@ -20,8 +20,8 @@ def strata_for(number: float, units: int, most: int) -> int:
     """The number of strata of a judge's scores: the largest that leaves `EACH` drawn units per stratum.
 
     The number of units from each stratum is random. With n of N units drawn from H strata, this adds about
-    `(H - 1) / (n (1 - n / N))` to the variance, as a share, and a useless judge does not compensate for it. So units are
-    counted after the finite-population correction: if most units are drawn, there are few strata.
+    `(H - 1) / (n (1 - n / N))` to the variance, as a share, and a useless judge does not compensate for it. So units
+    are counted after the finite-population correction: if most units are drawn, there are few strata.
 
     Args:
         number: Number of units to draw.
