@@ -121,7 +121,7 @@ def test_features_beside_what_needs_none_are_refused(folder, model, tmp_path):
     assert "leave them out" in run("index", tmp_path / "i", folder / "new", *words, status=Status.INPUT).stderr
     run("index", tmp_path / "j", "--embeddings", folder / "new.npz")
     asked = ("search", tmp_path / "j", "--queries", folder / "new.npz", "--features", folder / "new.npz")
-    assert "vectors already" in run(*asked, status=Status.USAGE).output
+    assert "already vectors" in run(*asked, status=Status.USAGE).output
 
 
 def test_served_models_take_the_features_of_the_images(folder, model):

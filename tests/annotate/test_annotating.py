@@ -286,7 +286,7 @@ def test_answers_come_back_into_another_store(answered, world, tmp_path, name):
         given = read_answers(tmp_path / name)
         assert import_answers(other, given, key=name) == len(given)
         assert judgements(other) == judgements(store)
-        with pytest.raises(LimnerError, match="imported before"):
+        with pytest.raises(LimnerError, match="already imported"):
             import_answers(other, given, key=name)
         with pytest.raises(LimnerError, match="already"):
             import_answers(other, given, key="under another name")

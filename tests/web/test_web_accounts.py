@@ -269,7 +269,7 @@ def test_the_shell_lists_and_changes(where):
         (["--role", "eve=admin"], "no account 'eve'"),
         (["--password", "ada"], "no password was given"),
         (["--revoke", "x"], "expected the number of an invitation"),
-        (["--revoke", "7"], "no open invitation number 7"),
+        (["--revoke", "7"], "no open invitation 7"),
         (["--close", "boss"], "the last admin must keep the role"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",

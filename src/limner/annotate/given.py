@@ -98,7 +98,7 @@ def _hidden(made: Design, units: Sequence[int], said: Mapping[Key, bool], level:
     strata = [made.units[n].stratum for n in units]
     count = np.bincount(strata, minlength=len(levels.BEFORE))
     if count.min() < 2:
-        raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs 2 or more of each")
+        raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs at least 2 per level")
     more = levels.matches_found(made, units, said)
     return sum_of_means(more, strata, [made.queries] * len(count), bounds=(0.0, np.inf), level=level)
 
