@@ -189,4 +189,4 @@ def test_answers_with_a_promised_precision(tmp_path, indexed):
     assert len(found(site, q="caption 9", k=5)) == 5
     assert "expected one of 50" in patient(site, "/search?q=caption 8&sure=nonsense").text
     page = words(patient(indexed, "/search?q=dog&sure=90"))
-    assert "has no judged queries to promise a precision with" in page and "--calibrate" in page
+    assert "is not calibrated, so no precision can be guaranteed" in page and "--calibrate" in page

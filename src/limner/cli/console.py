@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _WARNINGS = 5  # warnings shown in full; a data set may have thousands
 EVERY = 5.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two progress lines without a terminal."""
 # Control characters other than tab and newline, bidirectional controls, and lone surrogates.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -45,14 +45,14 @@ def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
 
 
 def _within_terminal(text: str) -> str:
-    """A text as it fits the terminal; a file or a pipe gets every line whole."""
+    """A text wrapped to the terminal width; a file or a pipe gets unwrapped lines."""
     if sys.stdout is None or not sys.stdout.isatty():
         return text
     return fitted(text, shutil.get_terminal_size().columns)
 
 
 def fitted(text: str, width: int) -> str:
-    r"""Breaks lines that are too long between words; what follows stays below its column.
+    r"""Wraps long lines between words; continuation lines are aligned with their column.
 
     >>> print(fitted("csls  similarity corrected by the mean of the nearest neighbours", 40))
     csls  similarity corrected by the mean
@@ -62,7 +62,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """One line as several, the further ones indented to the last column that begins in the left half."""
+    """Wraps one line; continuation lines are indented to the last column that starts in the left half."""
     if len(line) <= width:
         return [line]
     if not line.strip("-─= "):
@@ -79,15 +79,15 @@ class Unprinted(LimnerError):
 
 
 def put(text: str) -> None:
-    """Prints a text that is safe to show, at once, so that a full disk or a closed pipe is noticed."""
+    """Prints an escaped text and flushes, so that a full disk or a closed pipe is detected."""
     if sys.stdout is None:
-        raise Unprinted("standard output is closed: send it somewhere, at least to /dev/null")
+        raise Unprinted("standard output is closed: redirect it, at least to /dev/null")
     try:
         print(text, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Unprinted(f"standard output: {error.strerror or error}; the result is not printed") from error
+        raise Unprinted(f"standard output: {error.strerror or error}; the result was not printed") from error
 
 
 def as_text(data: Mapping[str, object]) -> str:
@@ -189,7 +189,7 @@ class _Told:
     what: str
 
     def __call__(self, done: int, total: int) -> None:
-        # The last one done is not the end of the stage: until then the bar moves on without a goal.
+        # The stage may continue after the last step: until it ends, the bar is indeterminate.
         self.bar.update(self.task, completed=done, total=total if done < total else None)
 
     def note(self, text: str) -> None:

@@ -42,8 +42,8 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
     """The ASGI application of a site.
 
     Args:
-        site: What is served.
-        hosts: Names it answers under, in addition to those of this machine and the one in the site's address.
+        site: The site to serve.
+        hosts: Allowed host names, in addition to those of this machine and the one in the site's URL.
         proxies: Addresses of servers in front of it, whose forwarded headers are trusted.
     """
     named = names_of(hosts, site.url, team=site.team)
@@ -62,7 +62,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
 
 
 def _believing(app: ASGIApp, proxies: list[str]) -> Any:
-    """Takes the client address and scheme from `X-Forwarded-For` and `-Proto`, if a trusted proxy wrote them."""
+    """Takes the client address and scheme from `X-Forwarded-For` and `-Proto`, if a trusted proxy sent them."""
     from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
     inner: Any = app
@@ -138,7 +138,7 @@ def _admins() -> list[BaseRoute]:
 
 
 def _machines() -> list[BaseRoute]:
-    """The addresses of the JSON API."""
+    """The routes of the JSON API."""
     return [
         Route("/api/openapi.json", endpoint(api.openapi)),
         Route("/api/collections", endpoint(api.collections, role="reviewer")),

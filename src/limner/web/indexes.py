@@ -1,4 +1,4 @@
-"""Indexes on the page: a whole collection, searched by `limner.search`; no request loads its vectors."""
+"""Indexes on the page: whole collections, searched by `limner.search`; no request loads their vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServedIndex:
 
     Args:
         name: The name.
-        index: The index, with its encoder where it names one.
+        index: The index, with its encoder if it names one.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ServedIndex:
 
     @classmethod
     def open(cls, name: str, path: str, *, trust: bool = False) -> ServedIndex:
-        """Opens an index with the model that made it, and searches it once, so that its vectors are in memory."""
+        """Opens an index with the model that built it, and searches it once to load its vectors into memory."""
         from limner.search import open_index
         from limner.systems.opening import open_index_with_system
 
@@ -49,7 +49,7 @@ class ServedIndex:
         if index.about.system is not None:
             index = open_index_with_system(path, trust=trust)
         if index.about.kind == "item":
-            raise LimnerError(f"the index {path} holds vectors without images or texts: nothing could be shown")
+            raise LimnerError(f"the index {path} contains vectors without images or texts: there is nothing to show")
         made = cls(name, index)
         index.search(made.sample(), 1)
         return made
@@ -61,12 +61,12 @@ class ServedIndex:
 
     @property
     def kind(self) -> str:
-        """What it holds: "image" or "text"."""
+        """The kind of its items: "image" or "text"."""
         return self.index.about.kind
 
     @property
     def encoder(self) -> str:
-        """What its model is called: never a path of the server."""
+        """The display name of its model; never a path on the server."""
         called = self.index.about.made_by or self.index.about.system or "vectors"
         return called.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
@@ -95,7 +95,7 @@ class ServedIndex:
         return found[key]
 
     def open_image(self, key: str, side: int) -> Image:
-        """An image of the index: from its file, or the thumbnail that the index keeps."""
+        """An image of the index: from its file, or the stored thumbnail."""
         from limner.core.images import open_image
 
         row = self.row(key)
@@ -116,7 +116,7 @@ class ServedIndex:
         return IndexAnswer(listed[: asked.k], there.kind, hits.how)
 
     def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
-        """The hits of which at least a share is right; the calibration of the index is read once."""
+        """The hits of which at least a given share is relevant; the calibration of the index is read once."""
         from limner.search.calibrated import cut_hits
         from limner.search.cut_off import NEIGHBOURS
 
@@ -130,15 +130,15 @@ class ServedIndex:
 
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:
-        """What judged queries say about its hits, and of which version of the index."""
+        """The calibration of its hits from judged queries, and the version of the index it belongs to."""
         from limner.search import calibration_of
 
         try:
             return calibration_of(self.index), self.index.version
         except LimnerError as error:
             raise LimnerError(
-                f"{self.name} has no judged queries to promise a precision with: run 'limner index INDEX --calibrate "
-                "COLLECTION', then start the server again"
+                f"{self.name} is not calibrated, so no precision can be guaranteed: run 'limner index INDEX "
+                "--calibrate COLLECTION', then start the server again"
             ) from error
 
     def _holding(self, kind: str, served: Mapping[str, ServedIndex]) -> ServedIndex:
@@ -147,19 +147,20 @@ class ServedIndex:
         found = next((each for each in same if each.kind == kind), None)
         if found is None or (found is not self and model is None):
             raise LimnerError(
-                f"{self.name} holds {self.kind}s: to find {kind}s, serve an index of them of the same model"
+                f"{self.name} contains {self.kind}s: to find {kind}s, serve an index of {kind}s built with the "
+                f"same model"
             )
         return found
 
     def _query(self, asked: SearchRequest) -> Any:
-        """What the index is asked with: the vector of one of its items, or what its model encodes."""
+        """The query vector: the vector of one of its items, or the output of its model."""
         from limner.core.collection import Items
         from limner.core.ids import Ids
 
         if asked.image:
             return self.vector(asked.image)
         if self.index.system is None:
-            raise LimnerError(f"{self.name} names no encoder: ask with one of its {self.kind}s")
+            raise LimnerError(f"{self.name} names no encoder: use one of its {self.kind}s as the query")
         if asked.picture is None:
             return Items(Ids(["query"]), [asked.words.strip()], kind="text")
         return Items(Ids(["query"]), [asked.picture])

@@ -1,4 +1,4 @@
-"""The search page: the query, the answers of every system, images that are sent, and the images of a collection."""
+"""The search page: the query, the answers of every system, uploaded images, and the images of a collection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from limner.web.searching import Column, search
 from limner.web.site import Ask, page, query
 
 MOST_SYSTEMS = 8
-"""Systems side by side."""
+"""Maximum number of systems side by side."""
 PROMISES = ("50", "70", "80", "90", "95")
-"""Target shares of right answers to choose from, in percent."""
+"""Target precisions to choose from, in percent."""
 
 
 def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
@@ -43,7 +43,7 @@ def _promise(given: str) -> float | None:
 
 
 def search_page(ask: Ask) -> Response:
-    """The search page, and what was found; while a model is loaded, the query and how far that is."""
+    """The search page with its results; while a model is loading, the query and the progress."""
     upload = ask.get("upload")
     asked = asked_in(ask, picture=ask.site.uploads.get(upload) if upload else None)
     library = ask.site.library
@@ -59,7 +59,7 @@ def search_page(ask: Ask) -> Response:
 
 
 def _found(ask: Ask, asked: SearchRequest) -> tuple[list[Column], str, Job | None]:
-    """The columns; or why there are none; or the work to wait for."""
+    """The columns; or the reason why there are none; or the job to wait for."""
     try:
         return search(ask.site.library, asked), "", None
     except Pending as pending:
@@ -85,7 +85,7 @@ def _images(whole: object, split: str) -> int:
 
 
 def _samples(ask: Ask, asked: SearchRequest) -> list[str]:
-    """A few captions to begin with."""
+    """A few captions to start with."""
     library = ask.site.library
     if asked.collection in library.indexes:
         return []
@@ -94,7 +94,7 @@ def _samples(ask: Ask, asked: SearchRequest) -> list[str]:
 
 
 def linker(asked: SearchRequest) -> Callable[..., str]:
-    """Makes the words of further searches with the same settings."""
+    """Creates query parameters for further searches with the same settings."""
 
     def link(*, words: str = "", image: str = "", find: str = "", **more: str) -> str:
         kept = {"c": asked.collection, "s": asked.systems, "fix": asked.correction, "k": asked.k, "split": asked.split}

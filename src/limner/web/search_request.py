@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from limner.core.errors import LimnerError
 
 QUERY = 500
-"""Characters of a query."""
+"""Maximum number of characters of a query."""
 MOST = 50
 """Maximum number of results."""
 FOUND = ("images", "texts")
@@ -22,12 +22,12 @@ class SearchRequest:
         words: A text query; or
         image: the id of an image of the collection; or
         picture: an uploaded image, as checked bytes.
-        systems: Names of the systems to ask.
+        systems: Names of the systems to use.
         correction: A name that the library knows, or "" for none.
-        k: How many answers.
+        k: Number of answers.
         find: "images" or "texts"; "" for the other kind: images for a text, texts for an image.
-        split: The part of the collection to search: a split, "all", or "" for what is held out.
-        precision: Show only answers of which this share is right; None for all.
+        split: The part of the collection to search: a split, "all", or "" for the held-out part.
+        precision: Target precision of the shown answers; None to show all.
     """
 
     collection: str
@@ -64,12 +64,12 @@ class SearchRequest:
 
     @property
     def direction(self) -> str:
-        """From what to what: "t2i", "i2t", "i2i" or "t2t"."""
+        """The direction: "t2i", "i2t", "i2i" or "t2t"."""
         return f"{'i' if self.by_image else 't'}2{'i' if self.finds_images else 't'}"
 
     @property
     def crosses(self) -> bool:
-        """Whether the query is of one kind and the answers of the other."""
+        """Whether query and answers are of different kinds."""
         return self.by_image != self.finds_images
 
     @property

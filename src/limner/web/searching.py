@@ -1,6 +1,6 @@
 """Search for the page: images and texts by a text or an image, with plain and corrected scores.
 
-A part of a collection is scored whole, so every answer is exact; an index answers by itself.
+All items of the searched part are scored, so every answer is exact; an index has its own search.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from limner.scores import Scores, Statistics
 
 BANK = 5000
-"""Maximum number of bank queries from the training part."""
+"""Maximum number of bank queries from the training split."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SearchAnswer:
     Args:
         rank: From 1.
         id: Its id.
-        score: What the system gave it.
+        score: Its score.
         text: A caption; empty for an image.
         right: Whether it is relevant; None if the query is not judged.
         before: Its rank without the correction; None if nothing was corrected.
@@ -51,7 +51,7 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class Column:
-    """What one system found, with or without correction.
+    """The results of one system, with or without correction.
 
     Args:
         system: Its name.
@@ -59,7 +59,7 @@ class Column:
         answers: Best first.
         unknown: Words of the query that the system does not know.
         searched: Description of what was searched, and how.
-        promise: The guarantee that answers were cut off by, as a sentence; "" if all are shown.
+        promise: The guarantee behind the cut-off, as a sentence; "" if all answers are shown.
     """
 
     system: str
@@ -84,7 +84,7 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
 
 
 def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
-    """What one system found: without correction, and with one if requested."""
+    """The results of one system: without correction, and with one if requested."""
     ready = library.system(asked.collection, name, split=asked.split)
     known = known_query(ready.collection, asked)
     plain = row_of(library, ready, asked, known)
@@ -105,7 +105,7 @@ def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
 
 
 def _in_index(library: Library, asked: SearchRequest) -> Column:
-    """The answers of an index; only its own images and texts are known to it."""
+    """The answers of an index, among its own images and texts."""
     served = library.indexes[asked.collection]
     found = served.search(library.indexes, asked)
     answers = [
@@ -121,7 +121,7 @@ def _pool(ready: OpenSystem, asked: SearchRequest) -> int:
 
 
 def known_query(pool: Collection, asked: SearchRequest) -> str | None:
-    """The id of the query in what is searched, where it is one of its texts or images."""
+    """The id of the query, if it is one of the searched texts or images."""
     if asked.image:
         return asked.image if asked.image in pool.images.ids else None
     if asked.picture is not None:
@@ -132,12 +132,12 @@ def known_query(pool: Collection, asked: SearchRequest) -> str | None:
 
 
 def row_of(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Any:
-    """The scores of the one query with everything that is searched."""
+    """The scores of the query with all searched items."""
     return np.asarray(_scores(library, ready, asked, known).block(0, 1))[0]
 
 
 def _scores(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Scores:
-    """Scores of the one query: from its own vector, or its row of the scores."""
+    """Scores of the query: from its vector, or its row of the scores."""
     from limner.scores import Scores
 
     if ready.encodes:
@@ -146,13 +146,13 @@ def _scores(library: Library, ready: OpenSystem, asked: SearchRequest, known: st
         return Scores.from_embeddings(_vector(library, ready, asked, known), _side(ready, images=asked.finds_images))
     if not asked.crosses:
         raise LimnerError(
-            f"{ready.name} has scores of images with texts only: to find what is alike, choose a system that encodes"
+            f"{ready.name} only has scores of images with texts: to find similar items, choose a system with an encoder"
         )
     if known is None:
         what = "images" if asked.by_image else "captions"
         raise LimnerError(
-            f"{ready.name} has scores of this collection only: ask with one of its {what}, or choose a system that "
-            "encodes"
+            f"{ready.name} only has scores of this collection: use one of its {what} as the query, or choose a "
+            f"system with an encoder"
         )
     return (ready.scores if asked.by_image else ready.scores.T).restrict(queries=[known])
 
@@ -171,13 +171,13 @@ def _vector(library: Library, ready: OpenSystem, asked: SearchRequest, known: st
         return ready.encode(Items(Ids(["query"]), [asked.picture]))
     except LimnerError as error:
         raise LimnerError(
-            f"{ready.name} cannot read a new image: it was trained on features that are read from a file. Ask with an "
-            "image of the collection, or choose a system that computes its features"
+            f"{ready.name} cannot encode a new image: it was trained on features from a file. Use an image of "
+            f"the collection as the query, or choose a system that computes its features"
         ) from error
 
 
 def _side(ready: OpenSystem, *, images: bool) -> Embeddings:
-    """Vectors of the images or texts that are searched."""
+    """Vectors of the searched images or texts."""
     scores: Any = ready.scores
     found: Embeddings = scores.query_vectors if images else scores.candidate_vectors
     return found
@@ -187,7 +187,7 @@ def _corrected(library: Library, ready: OpenSystem, asked: SearchRequest, known:
     loaded = library.loaded(asked.collection)
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, asked.split, ready.name, asked.direction, asked.correction),
-        f"gathering the statistics of {asked.correction} for {ready.name}",
+        f"computing the statistics of {asked.correction} for {ready.name}",
         lambda job: _bank(ready, loaded, asked, job),
         patience=3.0,
     )

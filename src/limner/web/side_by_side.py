@@ -1,4 +1,4 @@
-"""Systems side by side: numbers with intervals, differences with p-values, and the queries where one beats another."""
+"""Comparison of systems: numbers with intervals, differences with p-values, and queries where one beats another."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 MEASURES = "R@1 R@5 R@10 mAP@R"
 SAMPLES = 10_000
-"""Random swaps of a randomisation test."""
+"""Number of random permutations of a randomisation test."""
 STEP = 24
-"""Queries on a page."""
+"""Number of queries per page."""
 WINS = {
     "first": "A right at rank 1, B not",
     "better": "A ranks the truth higher",
@@ -39,7 +39,7 @@ class MeasureCell:
     """One system on one measure.
 
     Args:
-        value: The number; where answers are not judged, with what it would be if all of them were right.
+        value: The number; if there are unjudged answers, with the value it would have if all of them were relevant.
         span: Its 95% interval, or "".
         best: Whether no other system has a better number.
         change: The difference to the first system with its p-value, or "".
@@ -75,7 +75,7 @@ class CollectionTable:
 
 
 def report_of(library: Library, collection: str, system: str, correction: str = "") -> Report:
-    """A system measured on a collection, once."""
+    """The report of a system on a collection, computed once."""
     ready, held = library.system(collection, system), library.loaded(collection).held
     name = f"{system} with {correction}" if correction else system
 
@@ -92,7 +92,7 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
 
 
 def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, str]]) -> Comparison | None:
-    """The systems compared by paired tests, once; None for one system alone."""
+    """The comparison of the systems by paired tests, computed once; None for a single system."""
     reports = [report_of(library, collection, *way) for way in ways]
     if len(reports) < 2:
         return None
@@ -109,7 +109,7 @@ def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, s
 
 
 def with_bound(result: Result) -> str:
-    """A number; where answers are not judged, with what it would be if all of them were right."""
+    """A number as text; with unjudged answers, also the value if all of them were relevant."""
     shown = plain(result.measure, result.value)
     return shown if result.bound is None else f"{shown} to {plain(result.measure, result.bound)}"
 
@@ -145,7 +145,7 @@ def _table(library: Library, collection: str, systems: Sequence[str], correction
 
 
 def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[MeasureCell]:
-    """One measure: numbers, intervals, which is best, and differences to the first system."""
+    """One measure: numbers, intervals, the best system, and differences to the first system."""
     sign = results[0].measure.kind.better
     best = max(result.value * sign for result in results)
     key = results[0].key
@@ -162,13 +162,13 @@ def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[Mea
 
 def _change(difference: Difference, measure: Measure) -> tuple[str, bool]:
     """The difference of a later system to the first one, with its corrected p-value."""
-    more = -difference.value  # the comparison has the first less the later one
+    more = -difference.value  # the comparison is the first minus the later one
     p = difference.p_adjusted
     shown = f"{'+' if more >= 0 else '−'}{plain(measure, abs(more))}"
     return f"{shown}, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}", difference.significant()
 
 
-# --- one wins, the other loses ----------------------------------------------------------------------------------
+# --- wins and losses --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -183,16 +183,16 @@ class Win:
 
     @property
     def difference(self) -> int:
-        """How many ranks lower B has the right answer."""
+        """How many ranks lower B places the relevant item."""
         return self.b.rank - self.a.rank
 
 
 def wins_page(ask: Ask) -> Response:
-    """The queries where A wins and B loses, with images."""
+    """The queries where A beats B, with images."""
     library = ask.site.library
     collection, names = library.known(ask.get("c")), library.names
     if len(names) < 2:
-        raise LimnerError("one system is served: to compare queries, serve two")
+        raise LimnerError("only one system is served: to compare queries, serve two")
     a, b = library.known_system(ask.get("a") or names[0]), library.known_system(ask.get("b") or names[1])
     direction, kind, order = ask.get("d") or "t2i", ask.get("kind") or "first", ask.get("order") or "difference"
     for what, value, known in (("direction", direction, DIRECTIONS), ("kind", kind, WINS), ("order", order, ORDERS)):
@@ -215,7 +215,7 @@ def wins(
     """Queries where A ranks the right answer higher than B.
 
     Args:
-        library: What is served.
+        library: Collections and systems.
         collection: Its name.
         a: The system that wins.
         b: The system that loses.
@@ -247,7 +247,7 @@ def _win(held: Collection, texts: dict[str, str], direction: str, one: Place, ot
 
 
 def _places(library: Library, collection: str, system: str, direction: str) -> list[Place]:
-    """The rank of the right answer of every query, once for each system."""
+    """The rank of the relevant item of every query, computed once per system."""
     ready, held = library.system(collection, system), library.loaded(collection).held
     scores = ready.scores.T if direction == "t2i" else ready.scores
     pairs = held.judged(held.judgements.name, direction).relevant

@@ -1,4 +1,4 @@
-"""limner audit: what is wrong with a collection before anything is measured on it."""
+"""limner audit: finds defects in a collection before anything is measured on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def audit(
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
     least_side: Annotated[int, word("Images with a shorter side are tiny.", metavar="PIXELS", min=1)] = 32,
-    no_images: Annotated[bool, flag("--no-images", "Look at texts and labels only.")] = False,
+    no_images: Annotated[bool, flag("--no-images", "Check only texts and labels.")] = False,
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
     save: Annotated[list[Path] | None, word("Write the findings: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
     save_judgements: Annotated[Path | None, word("Write the repaired judgements: qrels.", metavar="FILE")] = None,

@@ -43,9 +43,10 @@ def report(
         str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
     ] = None,
     estimate: Annotated[
-        str | None, word("With --others: answers to a plan, for differences under the complete truth.", metavar="STORE")
+        str | None,
+        word("With --others: answers to a plan, for differences under complete judgements.", metavar="STORE"),
     ] = None,
-    mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
+    mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
     split: Split = None,
     option: Loading = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
@@ -85,7 +86,7 @@ def report(
 
 
 def _refuse_ignored(out: Path, given: list[str]) -> None:
-    """Refuses options that a file of this kind would ignore."""
+    """Refuses options that do not apply to a file of this kind."""
     ending = out.suffix.lower()
     for_page, for_figures = ending == ".html", ending in FIGURES
     fits = {"--collection": for_page, "--estimate": for_page, "--others": for_page or for_figures}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Precision = Annotated[
     float | None,
     word(
-        "Show only hits of which at least this share is right, or none; see 'limner index --calibrate'.",
+        "Target precision: show only hits that reach it, possibly none; see 'limner index --calibrate'.",
         metavar="SHARE",
         min=0.05,
         max=0.99,
@@ -32,15 +32,15 @@ Precision = Annotated[
 
 @renamed(at="index_version")
 def search(
-    path: Annotated[str, typer.Argument(metavar="INDEX", help="What 'limner index' made.")],
+    path: Annotated[str, typer.Argument(metavar="INDEX", help="An index built by 'limner index'.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Query texts.")] = None,
     image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
     queries: Annotated[
         str | None,
-        word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
+        word("A file of queries: txt (one per line), csv, jsonl, a folder of images, vectors.", metavar="FILE"),
     ] = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
-    system: Annotated[str | None, word("The query encoder.", show_default="the one the index was made with")] = None,
+    system: Annotated[str | None, word("The query encoder.", show_default="the encoder of the index")] = None,
     features: Features = None,
     correct: Annotated[
         str | None, word("Correct hubs: csls, nnn, ..., or a file of saved statistics.", metavar="HOW")
@@ -67,7 +67,7 @@ def search(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Search an index by text, by picture, or by a file of queries.
+    """Search an index by text, by image, or by a file of queries.
 
     Examples:
       $ limner search pictures.index "two red dogs" --save found.html
@@ -85,10 +85,10 @@ def search(
     asked = _asked(text, image, queries)
     encodes = _is_encoded(asked, bank)
     if features and not encodes:
-        raise typer.BadParameter("--features are for pictures that a model encodes: the queries are vectors already")
+        raise typer.BadParameter("--features are for images that a model encodes: these queries are already vectors")
     index = opened(path, system, version=index_version, needed=encodes, features=features, trust=trust)
     if cluster and correct is None:
-        raise typer.BadParameter("--cluster is for --correct: a plain search reads the index once, here")
+        raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     with on_cluster(cluster):
         how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option), trust=trust)
         with progress(f"searching {len(index):,} {index.about.kind}s") as told:
@@ -129,7 +129,7 @@ def _asked(text: list[str] | None, images: list[Path] | None, queries: str | Non
     from limner.search import read
 
     if sum(map(bool, (text, images, queries))) != 1:
-        raise typer.BadParameter("no query: give TEXT, or --image FILE, or --queries FILE; one of them")
+        raise typer.BadParameter("give exactly one of TEXT, --image FILE or --queries FILE")
     if text:
         return Items(Ids(range(len(text)), what="query"), text, kind="text")
     if images:
@@ -138,7 +138,7 @@ def _asked(text: list[str] | None, images: list[Path] | None, queries: str | Non
 
 
 def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
-    """Whether anything has to be encoded: a system that is not needed is not loaded."""
+    """Whether any query has to be encoded; otherwise the system is not loaded."""
     from limner.core.embeddings import Embeddings
     from limner.search.items import VECTOR_ENDINGS
 
@@ -156,9 +156,9 @@ def _correction(
         return {"correct": correct, "trust": trust, **options}
     if _holds_statistics(bank):
         if save_bank or options:
-            raise LimnerError(f"{bank} holds statistics with their options: leave out --save-bank and -O")
+            raise LimnerError(f"{bank} contains statistics with their options: leave out --save-bank and -O")
         return {"correct": correct, "bank": Statistics.load(bank, trust=trust)}
-    with progress(f"asking the bank {bank}"):
+    with progress(f"searching with the bank {bank}"):
         known = index.statistics(correct, read(bank), **options)
     if save_bank is not None:
         saved([known.save(save_bank)])

@@ -40,7 +40,7 @@ class Packing:
     """A packed sequence: at step n, all texts that have an n-th word.
 
     Args:
-        places: Positions of the words in the flat array.
+        places: Positions of the words in the concatenated array.
         sizes: Number of texts with an n-th word.
     """
 
@@ -95,7 +95,7 @@ class TrainingPairs:
         return PackedSequence(self.held[places], torch.from_numpy(packing.sizes))
 
     def positives(self, images: Tensor, texts: Tensor) -> Tensor:
-        """Which of these images and texts belong together, images by texts."""
+        """Which of these images and texts match, images by texts."""
         if self._one_image_each is not None:
             return images[:, None] == self._one_image_each[texts][None, :]
         keys = images[:, None] * self.width + texts[None, :]
@@ -121,8 +121,8 @@ class Batches:
     """The batches of every epoch; an incomplete last batch is dropped.
 
     Args:
-        pairs: What to draw from.
-        size: Pairs in a batch, over all processes.
+        pairs: The pairs to draw from.
+        size: Pairs per batch, over all processes.
         seed: Seed of the random order.
         group: The process group.
     """
@@ -154,7 +154,7 @@ class Batches:
             yield TowersBatch(features, read, self.pairs.positives(images[number], texts[number]))
 
     def _order(self, epoch: int) -> IntArray:
-        """Batches by pairs; in the share of every process, the longest texts first."""
+        """Batches by pairs; in each process's share, texts are sorted by length, longest first."""
         order = randomness.order(len(self.pairs), seed=self.seed, epoch=epoch)[: self.count * self._size]
         batches = order.reshape(self.count, self._size)
         if not isinstance(self.pairs.texts, Tokens):
