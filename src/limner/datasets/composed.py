@@ -217,9 +217,9 @@ def _pool(file: Path, content: Any) -> dict[str, str]:
         return {str(each["id"]): str(each["file_name"]) for each in content["images"]}
     if isinstance(content, Mapping):
         return {str(name): str(place) for name, place in content.items()}
-    if isinstance(content, list) and all(isinstance(name, str) for name in content):
-        return {name: name for name in _once(content)}
-    refuse(At(file), f"holds {type(content).__name__}; expected a list of names, or files by name")
+    if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
+        refuse(At(file), f"holds {type(content).__name__}; expected a list of names, or files by name")
+    return {name: name for name in _once(content)}
 
 
 def _image_file(folder: Path, name: str) -> str:

@@ -111,7 +111,7 @@ def _vectors(file: str, items: Any) -> Any:
         return Embeddings(items.ids, read.matrix)
     lost = next(item for item in items.ids if item not in read.ids)
     raise LimnerError(
-        f"{file} lacks {lost!r}: expected a vector for each of the {len(items):,} {items.kind}s, by id or in their order"
+        f"{file} lacks {lost!r}: expected a vector for each of the {len(items):,} {items.kind}s, by id or in order"
     )
 
 

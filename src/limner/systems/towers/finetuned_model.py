@@ -1,4 +1,4 @@
-"""A fine-tuned two-tower model: scores and vectors; saved as what was trained and the name of what it was tuned from."""
+"""A fine-tuned two-tower model: scores and vectors; saved as the trained weights and the name of the pretrained model."""
 
 from __future__ import annotations
 
