@@ -22,8 +22,9 @@ from limner.encoders import encoder
 
 IMAGES, PRETRAINING, WORLDS = 400, 1, (11, 12, 13)
 SIDE = 48
-FIRST = {"mode": "full", "loss": "sum", "learning_rate": 1e-3, "epochs": 30, "batch_size": 64, "device": "cpu"}
-SECOND = {"mode": "lora", "rank": 8, "loss": "sum", "learning_rate": 3e-3, "epochs": 20, "batch_size": 64, "device": "cpu"}
+BOTH = {"loss": "sum", "batch_size": 64, "device": "cpu"}
+FIRST = {"mode": "full", "learning_rate": 1e-3, "epochs": 30, **BOTH}
+SECOND = {"mode": "lora", "rank": 8, "learning_rate": 3e-3, "epochs": 20, **BOTH}
 
 
 def untrained(folder: Path, captions: list[str]) -> Path:

@@ -254,5 +254,5 @@ def _expected_hit(scores: FloatArray | Float32, right: int, cut: int) -> float:
     wanted, left = int((scores[:right] == best).sum()), cut - above
     if left <= 0:
         return 0.0
-    missed = np.prod([(tied - wanted - n) / (tied - n) for n in range(min(left, tied))])
-    return float(1 - max(missed, 0.0))
+    missed = float(np.prod([(tied - wanted - n) / (tied - n) for n in range(min(left, tied))]))
+    return 1 - max(missed, 0.0)

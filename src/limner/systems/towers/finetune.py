@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
@@ -113,7 +113,7 @@ class TuningBatch(NamedTuple):
 class FinetuneTask:
     """What the trainer needs to fine-tune: batches, their loss, and the measures of the dev collection."""
 
-    module: TunedTowers
+    module: nn.Module
     decoupled = True
 
     def __init__(
@@ -121,10 +121,10 @@ class FinetuneTask:
     ) -> None:
         self.plan, self.collection, self.dev, self.group = plan, collection, dev, group
         with randomness.seeded(plan.training.seed):
-            self.module = TunedTowers(tunable(plan.base.encoder), plan.tuning, plan.margin.function())
+            self.towers = TunedTowers(tunable(plan.base.encoder), plan.tuning, plan.margin.function())
         if plan.start is not None:
-            self.module.load_state_dict(plan.start.module.state_dict())
-        place_on(self.module, device)
+            self.towers.load_state_dict(plan.start.module.state_dict())
+        self.module = place_on(self.towers, device)
         self.pairs = PairIndex(collection, device=device)
         self._sides = self._read(collection.images), self._read(collection.texts)
         self._held = None if dev is None else (self._read(dev.images), self._read(dev.texts))
@@ -141,7 +141,7 @@ class FinetuneTask:
         groups = self.plan.groups()
         start = None if self.plan.start is None else self.plan.start.fingerprint
         told = {"system": KIND, **groups["tuning"], **groups["margin"], "init_from": start}
-        return {**told, "encoder": self.module.encoder.identity, "pairs": len(self.pairs)}
+        return {**told, "encoder": self.towers.encoder.identity, "pairs": len(self.pairs)}
 
     def batches(self, epoch: int, start: int) -> Iterator[TuningBatch]:
         """The batches of an epoch from a number on; their order depends on seed and epoch only."""
@@ -157,25 +157,25 @@ class FinetuneTask:
     def loss(self, batch: TuningBatch) -> Tensor:
         """The loss of the whole batch; this process encodes its share."""
         images, texts = (tuple(self.group.gather(tensor) for tensor in side) for side in self.sides(batch))
-        return self.module.objective(images, texts, batch.positives)
+        return self.towers.objective(images, texts, batch.positives)
 
     def sides(self, batch: TuningBatch) -> tuple[Compared, Compared]:
         """This process's share of the images and the texts of a batch, encoded."""
-        return self.module.image_vectors(batch.images), self.module.text_vectors(batch.texts)
+        return self.towers.image_vectors(batch.images), self.towers.text_vectors(batch.texts)
 
     def measure(self) -> dict[str, float]:
         """Recall and rsum on the dev collection, by limner's own evaluation."""
         if self.dev is None or self._held is None:
             return {}
-        encode = self.module.image_vectors, self.module.text_vectors
+        encode = self.towers.image_vectors, self.towers.text_vectors
         items = self.dev.images, self.dev.texts
         found = [_encoded(*each) for each in zip(self._held, encode, items, strict=True)]
         return recalls(Scores.from_embeddings(*found), self.dev)
 
     def _read(self, items: Items) -> RowBatches:
         """Items as the module reads them."""
-        encoder, device = self.module.encoder, self.pairs.device
-        if self.module.mode == "frozen":
+        encoder, device = self.towers.encoder, self.pairs.device
+        if self.towers.mode == "frozen":
             return VectorRows(self.plan.base.vectors(items), device)
         if items.kind == "image":
             return PixelRows(encoder, items, device)
@@ -229,4 +229,4 @@ def _model(task: FinetuneTask, fitted: Fitted) -> FinetunedModel:
     if plan.start is not None:
         about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}
         record = record.joined(plan.start.trained_on)
-    return FinetunedModel(plan.tuning.name or "finetune", task.module, plan.base, plan.groups(), about, record)
+    return FinetunedModel(plan.tuning.name or "finetune", task.towers, plan.base, plan.groups(), about, record)

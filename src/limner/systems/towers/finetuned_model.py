@@ -1,4 +1,4 @@
-"""A fine-tuned two-tower model: scores and vectors; saved as the trained weights and the name of the pretrained model."""
+"""A fine-tuned two-tower model: scores and vectors; saved as trained weights and the name of the pretrained model."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class TunedTowers(nn.Module):
                 part.eval()
         return self
 
-    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:  # type: ignore[override]  # a part of it
         """The trained weights; the others are those of the pretrained model."""
         whole = super().state_dict(*args, **options)
         return {name: whole[name] for name in self._names}
