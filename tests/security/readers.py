@@ -329,6 +329,21 @@ def _probed(folder: Path) -> Any:
     return str(probe(found)), found.collection().describe()
 
 
+COMPOSED = {
+    "cap.x.json": [{"pairid": 1, "reference": "a", "target_hard": "b", "caption": "red", "img_set": {"members": ["a", "b"]}},
+                   {"reference_img_id": 3, "target_img_id": 4, "gt_img_ids": [4, 5], "relative_caption": "two", "id": 9},
+                   {"candidate": "a", "target": "c", "captions": ["x", "y"]}],
+    "split.x.json": {name: f"./{name}.png" for name in ("a", "b", "c", "3", "4", "5")},
+}  # fmt: skip
+
+
+def _composed(folder: Path) -> Any:
+    from limner.datasets.composed import read_composed
+
+    made = read_composed(folder / "cap.x.json", images=folder)
+    return made.describe(), list(made.judgements), made.texts.values
+
+
 def _scored(folder: Path) -> Any:
     return limner.Scores.load(folder / "s.npy", range(4), range(6)).top(2).indices
 
@@ -382,6 +397,12 @@ VECTORS = {
         seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: limner.Ranking.load(f / "a.json"), 4
     ),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
+    "composed queries": Reader(
+        seeds(lambda: {name: json.dumps(content).encode() for name, content in COMPOSED.items()}),
+        {"": spoil.of_json},
+        _composed,
+        3,
+    ),
     "probes": Reader(
         seeds(lambda: {name: json.dumps(content).encode() for name, content in PROBES.items()}),
         {"": spoil.of_json},

@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress, warn
 from limner.cli.options import Json, Trust, refuse_ending, saved, word
-from limner.cli.training import SYSTEM
+from limner.cli.training import SYSTEM, encoded_sides
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ def _system(
         return Scores.load(scores, asked.texts.ids, asked.images.ids)
     if system is None:
         return tuple(_vectors(str(file), items) for file, items in ((images, asked.images), (texts, asked.texts)))
-    return _encoded(asked, system, trust)
+    if all(value is None for value in asked.images.values):
+        raise typer.BadParameter("--system reads the images themselves: give --image-folder DIR")
+    return tuple(encoded_sides(system, (asked.images, asked.texts), trust=trust))
 
 
 def _vectors(file: str, items: Any) -> Any:
@@ -113,17 +115,3 @@ def _vectors(file: str, items: Any) -> Any:
     raise LimnerError(
         f"{file} lacks {lost!r}: expected a vector for each of the {len(items):,} {items.kind}s, by id or in order"
     )
-
-
-def _encoded(asked: ComposedQueries, system: str, trust: bool) -> Any:
-    from limner.encoders import encoded
-    from limner.systems.opening import find_system
-
-    if all(value is None for value in asked.images.values):
-        raise typer.BadParameter("--system reads the images themselves: give --image-folder DIR")
-    model = find_system(system, trust=trust).model()
-    sides = []
-    for items in (asked.images, asked.texts):
-        with progress(f"encoding {len(items):,} {items.kind}s with {system}") as told:
-            sides.append(encoded(model, items, progress=told))
-    return tuple(sides)
