@@ -330,11 +330,13 @@ def _probed(folder: Path) -> Any:
 
 
 COMPOSED = {
-    "cap.x.json": [{"pairid": 1, "reference": "a", "target_hard": "b", "caption": "red", "img_set": {"members": ["a", "b"]}},
-                   {"reference_img_id": 3, "target_img_id": 4, "gt_img_ids": [4, 5], "relative_caption": "two", "id": 9},
-                   {"candidate": "a", "target": "c", "captions": ["x", "y"]}],
+    "cap.x.json": [
+        {"pairid": 1, "reference": "a", "target_hard": "b", "caption": "red", "img_set": {"members": ["a", "b"]}},
+        {"id": 9, "reference_img_id": 3, "target_img_id": 4, "gt_img_ids": [4, 5], "relative_caption": "two"},
+        {"candidate": "a", "target": "c", "captions": ["x", "y"]},
+    ],
     "split.x.json": {name: f"./{name}.png" for name in ("a", "b", "c", "3", "4", "5")},
-}  # fmt: skip
+}
 
 
 def _composed(folder: Path) -> Any:

@@ -6,6 +6,7 @@ Read from files on disk, in the forms of CIRR (Liu et al. 2021), CIRCO (Baldrati
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -228,4 +229,4 @@ def _image_file(folder: Path, name: str) -> str:
     if place.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"):
         return str(place)
     found = (place.with_name(f"{place.name}{ending}") for ending in (".jpg", ".png", ".jpeg", ".webp"))
-    return str(next((each for each in found if each.is_file()), place))
+    return str(next((each for each in found if os.path.isfile(each)), place))
