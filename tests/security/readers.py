@@ -210,6 +210,26 @@ DATASETS = {
         loaded("multi30k:{}"),
         2,
     ),
+    "xtd10": Reader(
+        seeds(
+            lambda: {
+                "XTD10/test_1kcaptions_de.txt": b"ein Hund\nzwei\n",
+                "MIC/test_1kcaptions_en.txt": b"a dog\ntwo\n",
+                "XTD10/test_image_names.txt": b"a.jpg\nb.jpg\n",
+            }
+        ),
+        {"": spoil.of_text},
+        loaded("xtd10:{}"),
+        2,
+    ),
+    "crossmodal-3600": Reader(
+        seeds(
+            lambda: {"captions.jsonl": b'{"image/key": "a", "image/locale": "de", "en": {"caption": ["x", "y"]}}\n' * 1}
+        ),
+        {"": spoil.of_json_lines},
+        loaded("crossmodal-3600:{}"),
+        2,
+    ),
     "wit": Reader(seeds(lambda: {"wit_v1.train.tsv": WIT}), {"": spoil.of_text}, loaded("wit:{}"), 3),
     "qrels": Reader(
         seeds(lambda: {"a.qrels": b"".join(f"q{n % 3} 0 c{n} {n % 3}\n".encode() for n in range(9))}),
