@@ -210,6 +210,18 @@ DATASETS = {
         loaded("multi30k:{}"),
         2,
     ),
+    "beir": Reader(
+        seeds(
+            lambda: {
+                "corpus.jsonl": b'{"_id": "a", "image": "a.jpg"}\n{"_id": "b", "title": "t", "text": "x"}\n',
+                "queries.jsonl": b'{"_id": "1", "text": "a dog"}\n{"_id": "2", "text": "two"}\n',
+                "qrels/test.tsv": b"query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t2\n",
+            }
+        ),
+        {".jsonl": spoil.of_json_lines, ".tsv": spoil.of_text},
+        loaded("beir:{}"),
+        4,
+    ),
     "xtd10": Reader(
         seeds(
             lambda: {
