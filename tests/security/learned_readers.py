@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import random
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,24 @@ def _train(name: str, **options: Any) -> Callable[[Path], Any]:
         limner.train(world, name, **given, **options).save(folder / "m")
 
     return make
+
+
+@cache
+def _clip() -> Path:
+    """A tiny pretrained CLIP that lies outside of the saved model."""
+    import tempfile
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+    import tiny
+
+    folder = Path(tempfile.mkdtemp(prefix="limner-clip-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return tiny.clip(folder)
+
+
+def _finetuned(folder: Path) -> None:
+    options = {"mode": "head", "epochs": 1, "batch_size": 4, "device": "cpu"}
+    limner.train(_small_world(), "finetune", encoder=f"clip(model={_clip()})", **options).save(folder / "m")
 
 
 def _old_histograms(folder: Path) -> None:
@@ -211,6 +232,7 @@ LEARNED = {
     "pcme model": Reader(_made(_train("pcme", **TOWER)), SIGNED, _model("m"), 0.2),
     "mcprop model": Reader(_made(_train("mcprop", **TINY)), SIGNED, _model("m"), 0.15),
     "crank model": Reader(_made(_train("crank", use_images=True, **TINY)), SIGNED, _model("m"), 0.15),
+    "finetuned model": Reader(_made(_finetuned), SIGNED, _model("m"), 0.1),
     "gru": Reader(_made(_gru), CONFIG, _read_gru, 0.7),
     "cache": Reader(_made(_cache), {".safetensors": spoil.of_safetensors, ".json": spoil.of_json}, _read_cache, 3),
     "visual words": Reader(_made(_words), {"": spoil.of_safetensors}, _read_words, 2),
