@@ -1,8 +1,8 @@
 """BM25: how well the words of a query match the words of documents.
 
-`sum_w ln(1 + (N - n_w + 0.5) / (n_w + 0.5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean |d|))`, over the words w of the
-query, with f the count of w in document d, n_w the number of documents with w, and N that of all documents (Robertson &
-Zaragoza 2009, section 3.1; the idf is that of Lucene, which is never negative).
+`sum_w ln(1 + (N - n_w + 0.5) / (n_w + 0.5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean |d|))`, over the words w of
+the query, with f the count of w in document d, n_w the number of documents with w, and N that of all documents
+(Robertson & Zaragoza 2009, section 3.1; the idf is that of Lucene, which is never negative).
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def fused(
         return Ordered(near[0], near[1], np.zeros(len(ranks), np.int64), ranks)
     if texts.is_empty:
         raise LimnerError(
-            f"nothing is known of these {texts.kind}s in words: make the index from a collection with captions, or with "
-            "a field 'captions' (limner.search.with_captions); or search by vectors"
+            f"nothing is known of these {texts.kind}s in words: make the index from a collection with captions, or "
+            "with a field 'captions' (limner.search.with_captions); or search by vectors"
         )
     word = _by_words(terms, texts, allowed, depth)
     if by == "words":

@@ -55,7 +55,8 @@ def search_page(ask: Ask) -> Response:
         upload=upload, picture=shown, link=linker(asked), collections=library.searchable, systems=library.names,
         corrections=library.corrections, is_index=asked.collection in library.indexes,
         splits=[] if job else _splits(ask, asked), samples=[] if job or columns else _samples(ask, asked),
-        promises=PROMISES, choices={} if job else choices_of(library, asked), labelled=any(a.right is not None for column in columns for a in column.answers),
+        promises=PROMISES, choices={} if job else choices_of(library, asked),
+        labelled=any(a.right is not None for column in columns for a in column.answers),
     )  # fmt: skip
 
 

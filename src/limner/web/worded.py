@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from limner.core.errors import LimnerError
 from limner.web.jobs import Job, Pending
 from limner.web.search_request import SearchRequest
