@@ -38,6 +38,7 @@ PAGES = (
     ("/search", "Search", "reviewer", "Images by words, words by an image, with corrections on and off."),
     ("/compare", "Side by side", "reviewer", "Systems on collections, under every set of judgements."),
     ("/failures", "Failures", "reviewer", "What the wrong answers got wrong, drawn on the pictures."),
+    ("/map", "Map", "reviewer", "Images and texts as points: what lies together, and where the failures are."),
     ("/judge", "Judge", "annotator", "Does this caption fit this picture? With the keyboard alone, if you like."),
     ("/prefer", "Prefer", "annotator", "Which of two lists answers better?"),
     ("/estimate", "Estimate", "reviewer", "The true numbers while people label, and when it is enough."),
