@@ -30,7 +30,7 @@ def page(browser, where):
 
 def drawn(page):
     page.wait_for_selector("#map[data-ready]")
-    page.wait_for_function("document.querySelector('.plot').dataset.drawn > 0")
+    page.wait_for_selector(".plot[data-drawn]:not([data-drawn='0'])")
 
 
 INK = """() => { const canvas = document.querySelector('.plot canvas'), held = canvas.getContext('2d');
@@ -59,17 +59,17 @@ def test_zoom_select_colour_and_send_to_labelling(page):
     box = page.locator(".plot").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.wheel(0, -900)
-    page.wait_for_function(f"document.querySelector('.plot').dataset.drawn < {before}")
+    page.wait_for_selector(f".plot:not([data-drawn='{before}'])")
     page.focus(".plot")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("0")
-    page.wait_for_function(f"document.querySelector('.plot').dataset.drawn == {before}")
+    page.wait_for_selector(f".plot[data-drawn='{before}']")
     assert page.is_disabled("[data-send]")
     page.mouse.move(box["x"] + 5, box["y"] + 5)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 5, steps=3)
     page.mouse.up()
-    page.wait_for_function("Number(document.getElementById('map').dataset.chosen) > 0")
+    page.wait_for_selector("#map[data-chosen]:not([data-chosen=''])")
     chosen = int(page.get_attribute("#map", "data-chosen"))
     assert 0 < chosen < before and f"{chosen} selected" in page.inner_text("[data-said]")
     assert "fail as queries" in page.inner_text("[data-said]")
@@ -78,9 +78,9 @@ def test_zoom_select_colour_and_send_to_labelling(page):
     page.keyboard.press("Escape")
     page.focus(".plot")
     page.keyboard.press("Escape")
-    page.wait_for_function("document.getElementById('map').dataset.chosen === ''")
+    page.wait_for_selector("#map[data-chosen='']")
     page.keyboard.press("Enter")
-    page.wait_for_function(f"Number(document.getElementById('map').dataset.chosen) === {before}")
+    page.wait_for_selector(f"#map[data-chosen='{before}']")
     page.click("[data-send]")
     page.wait_for_url("**/admin")
     page.wait_for_selector("text=tasks made")

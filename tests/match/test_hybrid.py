@@ -18,7 +18,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.language.bm25 import BM25
 from limner.language.overlap import content_words
 from limner.search import (
-    Filter,
+    FieldFilter,
     ItemTexts,
     index,
     open_index,
@@ -145,7 +145,7 @@ def test_filters_are_alternatives_within_a_field_and_conditions_across(photos):
 
     assert ids("colour=RED", "colour=dark blue") == {"i0", "i1", "i4", "i5"}
     assert ids("colour=red", "year=2002") == {"i1"} and ids("-colour=red") == {"i2", "i3", "i5"}
-    assert ids("colour=green") == set() and ids(Filter("year", "2001")) == {"i0"}
+    assert ids("colour=green") == set() and ids(FieldFilter("year", "2001")) == {"i0"}
     assert {hit.id for hit in search_words(photos, 'dog colour:"dark blue"', 6, by="vectors")["0"]} == {"i5"}
     with pytest.raises(UnknownName, match="color"):
         ids("color=red")
@@ -187,7 +187,7 @@ def test_a_query_of_minus_terms_alone_is_refused(photos):
         search_words(photos, "-beach")
     with pytest.raises(UnknownName):
         search_words(photos, "dog", by="magic")
-    assert read_filters(["a=b=c"]) == (Filter("a", "b=c"),)
+    assert read_filters(["a=b=c"]) == (FieldFilter("a", "b=c"),)
 
 
 def test_a_collection_gives_captions_and_splits(tmp_path):

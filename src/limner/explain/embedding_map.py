@@ -20,7 +20,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
 from limner.evaluation.hubs import Hubs
-from limner.explain.map_projection import METHODS, Projection, project
+from limner.explain.map_projection import METHODS, MapProjection, project
 from limner.scores import Scores, VectorScores
 
 LIMIT = 5000
@@ -83,7 +83,7 @@ class EmbeddingMap:
     points: FloatArray
     labels: tuple[str, ...]
     colours: tuple[MapColour, ...]
-    projection: Projection
+    projection: MapProjection
     total: int
 
     def __len__(self) -> int:
@@ -154,10 +154,11 @@ class EmbeddingMap:
     def save(self, path: str | Path) -> Path:
         """Writes .html or .json, atomically."""
         target = Path(path)
-        writers = {".html": self.html, ".json": lambda: json.dumps(self.as_dict(), ensure_ascii=False, indent=1) + "\n"}
-        if target.suffix.lower() not in writers:
-            raise LimnerError(f"{target} ends in {target.suffix!r}: a map is written as {', '.join(ENDINGS)}")
-        write_text(target, writers[target.suffix.lower()]())
+        ending = target.suffix.lower()
+        if ending not in ENDINGS:
+            raise LimnerError(f"{target} ends in {ending!r}: a map is written as {', '.join(ENDINGS)}")
+        plain = json.dumps(self.as_dict(), ensure_ascii=False, indent=1) + "\n" if ending == ".json" else ""
+        write_text(target, plain or self.html())
         return target
 
 

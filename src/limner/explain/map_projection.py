@@ -27,7 +27,7 @@ FEW = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
+class MapProjection:
     """Points in two dimensions.
 
     Args:
@@ -55,7 +55,7 @@ class Projection:
         )
 
 
-def project(vectors: Any, method: Any = "tsne", *, seed: int = 0) -> Projection:
+def project(vectors: Any, method: Any = "tsne", *, seed: int = 0) -> MapProjection:
     """Projects rows of vectors; of the named methods the positions are kept, and found again in the next run.
 
     Args:
@@ -77,7 +77,7 @@ def project(vectors: Any, method: Any = "tsne", *, seed: int = 0) -> Projection:
         points, name = np.asarray(method.fit_transform(rows), dtype=np.float64), type(method).__name__
     if points.shape != (len(rows), 2) or not np.isfinite(points).all():
         raise LimnerError(f"{name} gave points of shape {points.shape}: expected ({len(rows)}, 2), finite numbers")
-    return Projection(_fitted(points), name, *_trust(rows, points, seed))
+    return MapProjection(_fitted(points), name, *_trust(rows, points, seed))
 
 
 def _reduced(rows: Any, method: str, seed: int) -> FloatArray:
@@ -99,7 +99,8 @@ def _fitted(points: FloatArray) -> FloatArray:
     """The points in a square from 0 to 1, centred."""
     low, high = points.min(axis=0), points.max(axis=0)
     side = float((high - low).max()) or 1.0
-    return np.clip((points - (low + high) / 2) / side + 0.5, 0.0, 1.0)
+    placed: FloatArray = np.clip((points - (low + high) / 2) / side + 0.5, 0.0, 1.0)
+    return placed
 
 
 def _trust(rows: Any, points: FloatArray, seed: int) -> tuple[float | None, int, int]:

@@ -10,7 +10,7 @@ from limner.search.index import Index, index, open_index
 from limner.search.item_texts import ItemTexts, with_captions
 from limner.search.items import read
 from limner.search.store import About, Version
-from limner.search.terms import Filter, Terms, read_filters, read_terms
+from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
 
 __all__ = [
     "About",
@@ -18,7 +18,7 @@ __all__ = [
     "Calibration",
     "CutOff",
     "Encoder",
-    "Filter",
+    "FieldFilter",
     "Hit",
     "Hits",
     "Index",

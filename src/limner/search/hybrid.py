@@ -23,7 +23,7 @@ from limner.scores import Progress
 from limner.search.hits import Hits, Match
 from limner.search.item_texts import ItemTexts
 from limner.search.queries import Queries, as_vectors
-from limner.search.terms import Filter, Terms, read_filters, read_terms
+from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
 
 if TYPE_CHECKING:
     from limner.search.index import Index
@@ -62,7 +62,7 @@ def search_words(
     k: int = 10,
     *,
     by: str = "hybrid",
-    where: Iterable[str | Filter] = (),
+    where: Iterable[str | FieldFilter] = (),
     literal: bool = False,
     texts: ItemTexts | None = None,
     progress: Progress | None = None,
@@ -84,7 +84,9 @@ def search_words(
     if k < 1:
         raise LimnerError(f"search for the {k} best: expected at least 1")
     known = ItemTexts.of_index(index) if texts is None else texts
-    filters = [each for given in where for each in ([given] if isinstance(given, Filter) else read_filters([given]))]
+    filters = [
+        each for given in where for each in ([given] if isinstance(given, FieldFilter) else read_filters([given]))
+    ]
     asked, read, vectors = _read(index, queries, known, by, literal)
     found, notes = [], []
     for number, terms in enumerate(each.with_filters(filters) for each in read):

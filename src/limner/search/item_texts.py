@@ -16,7 +16,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.bm25 import BM25
 from limner.search.items import CAPTIONS
-from limner.search.terms import Filter, Terms
+from limner.search.terms import FieldFilter, Terms
 
 if TYPE_CHECKING:
     from limner.search.index import Index
@@ -110,7 +110,7 @@ class ItemTexts:
         return best[2] if best[0] else ""
 
 
-def _condition(each: Filter) -> tuple[str, bool]:
+def _condition(each: FieldFilter) -> tuple[str, bool]:
     return each.field, each.excluded
 
 

@@ -14,7 +14,7 @@ _PART = re.compile(
 
 
 @dataclass(frozen=True)
-class Filter:
+class FieldFilter:
     """A condition on a field: the value it must have, or must not have; upper and lower case count the same."""
 
     field: str
@@ -39,14 +39,14 @@ class Terms:
 
     words: str
     without: tuple[str, ...] = ()
-    where: tuple[Filter, ...] = ()
+    where: tuple[FieldFilter, ...] = ()
 
     @property
     def plain(self) -> bool:
         """Whether it has neither minus terms nor filters."""
         return not self.without and not self.where
 
-    def with_filters(self, filters: Iterable[Filter]) -> Terms:
+    def with_filters(self, filters: Iterable[FieldFilter]) -> Terms:
         """The same with further filters."""
         return replace(self, where=tuple(dict.fromkeys([*self.where, *filters])))
 
@@ -62,7 +62,7 @@ def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
         fields: The fields that are known.
 
     >>> read_terms("dog -beach background:grass at 12:30", ["background"])
-    Terms(words='dog at 12:30', without=('beach',), where=(Filter(field='background', value='grass', excluded=False),))
+    Terms(words='dog at 12:30', without=('beach',), where=(FieldFilter(field='background', value='grass', excluded=False),))
     >>> read_terms("a black-and-white cat - asleep").words
     'a black-and-white cat - asleep'
     """
@@ -72,7 +72,7 @@ def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
         value = part["phrase"] or part["word"]
         name = known.get((part["field"] or "").lower())
         if name is not None:
-            where.append(Filter(name, value, bool(part["minus"])))
+            where.append(FieldFilter(name, value, bool(part["minus"])))
         elif part["minus"] and any(map(str.isalnum, value)):
             without.append(f"{part['field']}:{value}" if part["field"] else value)
         else:
@@ -92,7 +92,7 @@ def has_terms(text: str) -> bool:
     return any(part["minus"] or part["field"] for part in _PART.finditer(text))
 
 
-def read_filters(written: Iterable[str]) -> tuple[Filter, ...]:
+def read_filters(written: Iterable[str]) -> tuple[FieldFilter, ...]:
     """Filters from `field=value` or `field:value`, with a hyphen before it to exclude.
 
     >>> [str(each) for each in read_filters(["split=test", "-colour:dark red"])]
@@ -103,5 +103,5 @@ def read_filters(written: Iterable[str]) -> tuple[Filter, ...]:
         match = re.fullmatch(r"(-?)([^\s:=]+)[:=](.+)", text.strip(), flags=re.DOTALL)
         if match is None:
             raise LimnerError(f"filter {text[:80]!r}: expected FIELD=VALUE, such as split=test")
-        found.append(Filter(match[2], match[3].strip().strip('"'), bool(match[1])))
+        found.append(FieldFilter(match[2], match[3].strip().strip('"'), bool(match[1])))
     return tuple(found)

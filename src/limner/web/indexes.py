@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from limner.core.embeddings import Embeddings
-    from limner.search import Calibration, Hit, Hits, Index
-    from limner.web.library import Library
+    from limner.search import Calibration, Hit, Hits, Index, ItemTexts
 
 
 @dataclass(frozen=True)
@@ -107,27 +106,34 @@ class ServedIndex:
             raise UnknownId(f"{self.name!r} has no image {key[:80]!r} to show")
         return open_image(kept, name=key, side=side)
 
-    def search(self, library: Library, asked: SearchRequest) -> IndexAnswer:
-        """The best items of the requested kind: here, or in the other index of the same model."""
-        there = self._holding("image" if asked.finds_images else "text", library.indexes)
+    def search(
+        self, served: Mapping[str, ServedIndex], asked: SearchRequest, texts: Callable[[str], ItemTexts]
+    ) -> IndexAnswer:
+        """The best items of the requested kind: here, or in the other index of the same model.
+
+        Args:
+            served: All indexes by name.
+            asked: The request.
+            texts: What an index keeps of its items, by its name; asked for only where words or fields play a part.
+        """
+        there = self._holding("image" if asked.finds_images else "text", served)
         query = self._query(asked)
         if asked.precision is not None and asked.crosses:
             return replace(there._sure(query, asked.k, asked.precision), words=asked.words.strip())
         alike = there is self and bool(asked.image)
-        hits, words = there._found(library, asked, query, asked.k + alike)
+        hits, words = there._found(asked, query, asked.k + alike, texts)
         listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == asked.image)]
         return IndexAnswer(listed[: asked.k], there.kind, hits.way, words, note="; ".join(hits.notes))
 
-    def _found(self, library: Library, asked: SearchRequest, query: Any, k: int) -> tuple[Hits, str]:
+    def _found(self, asked: SearchRequest, query: Any, k: int, texts: Callable[[str], ItemTexts]) -> tuple[Hits, str]:
         """Hits by vectors, or with words, minus terms and filters; and the words that were looked for."""
         if not asked.has_terms:
             return self.index.search(query, k), asked.words.strip()
-        from limner.search import search_words
-        from limner.web.worded import terms_of, texts_of_index
+        from limner.search import read_terms, search_words
 
-        texts = texts_of_index(library, self.name)
-        hits = search_words(self.index, query, k, by=asked.by, where=asked.where, texts=texts)
-        return hits, terms_of(asked, texts).words
+        known = texts(self.name)
+        hits = search_words(self.index, query, k, by=asked.by, where=asked.where, texts=known)
+        return hits, read_terms(asked.words, known.names).words
 
     def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
         """The hits of which at least a share is right; the calibration of the index is read once."""

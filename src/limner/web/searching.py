@@ -18,7 +18,7 @@ from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
 from limner.web.search_request import SearchRequest
 from limner.web.sure import sure_order
-from limner.web.worded import Pieces, WordedSearch, marked
+from limner.web.worded import Pieces, WordedSearch, marked, texts_of_index
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -143,7 +143,7 @@ def _explained(answer: SearchAnswer, match: Match | None, words: str) -> SearchA
 def _in_index(library: Library, asked: SearchRequest) -> Column:
     """The answers of an index; only its own images and texts are known to it."""
     served = library.indexes[asked.collection]
-    found = served.search(library, asked)
+    found = served.search(library.indexes, asked, lambda name: texts_of_index(library, name))
     answers = [
         _explained(
             SearchAnswer(rank, hit.id, hit.score, hit.value or hit.id if found.kind == "text" else ""),

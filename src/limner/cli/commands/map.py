@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -50,20 +50,13 @@ def map_embeddings(
     whole = load(collection, option)
     way = Way(images, texts, system=system, trust=trust, features=features)
     source, chosen = opened_system(way, whole, split, None)
-    scores = source["i2t"]
+    scores: Any = source["i2t"]
     classes = None
     if not plain:
         with progress("looking for failures"):
-            classes = failure_classes(scores, chosen, whole)  # type: ignore[arg-type]  # both directions are scores
+            classes = failure_classes(scores, chosen, whole)
     with progress(f"projecting {len(chosen.images) + len(chosen.texts):,} vectors by {method}"):
-        made = embedding_map(
-            scores,
-            chosen,
-            classes=classes,
-            method=method,
-            limit=limit,
-            seed=seed,  # type: ignore[arg-type]
-        )
+        made = embedding_map(scores, chosen, classes=classes, method=method, limit=limit, seed=seed)
     if out:
         saved([made.save(file) for file in out])
     answer(str(made), made.head(), as_json=as_json)

@@ -30,6 +30,7 @@ Precision = Annotated[
 ]
 
 
+TERMS = "--by, --where, minus terms and field:value"
 By = Annotated[
     str,
     word("Rank by vectors, by words (BM25 over captions and texts), or hybrid: both, fused.", metavar="HOW"),
@@ -101,10 +102,7 @@ def search(
     asked = _asked(text, image, queries)
     worded = by != "vectors" or bool(where) or any(map(has_terms, text or ()))
     if worded and (correct or approximate or precision is not None):
-        raise typer.BadParameter(
-            "--correct, --approximate and --precision are for plain searches: leave out --by, --where, minus terms and "
-            "field:value"
-        )
+        raise typer.BadParameter(f"--correct, --approximate and --precision are for plain searches: leave out {TERMS}")
     encodes = _is_encoded(asked, bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("--features are for pictures that a model encodes: the queries are vectors already")
@@ -114,13 +112,13 @@ def search(
     with on_cluster(cluster):
         how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option), trust=trust)
         with progress(f"searching {len(index):,} {index.about.kind}s") as told:
-            chosen = True if exact else False if approximate else None
             if worded:
                 hits = search_words(index, asked, k, by=by, where=where or (), literal=not text, progress=told)
-            elif precision is None:
-                hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
-            else:
+            elif precision is not None:
                 hits = search_sure(index, asked, k, precision=precision, progress=told)
+            else:
+                chosen = True if exact else False if approximate else None
+                hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
     if save:
         saved([hits.save(file) for file in save])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
