@@ -61,8 +61,9 @@ def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
         text: The query.
         fields: The fields that are known.
 
-    >>> read_terms("dog -beach background:grass at 12:30", ["background"])
-    Terms(words='dog at 12:30', without=('beach',), where=(FieldFilter(field='background', value='grass', excluded=False),))
+    >>> found = read_terms("dog -beach background:grass at 12:30", ["background"])
+    >>> found.words, found.without, str(found.where[0])
+    ('dog at 12:30', ('beach',), 'background:grass')
     >>> read_terms("a black-and-white cat - asleep").words
     'a black-and-white cat - asleep'
     """

@@ -30,6 +30,11 @@ Precision = Annotated[
 ]
 
 
+QueryFile = Annotated[
+    str | None,
+    word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
+]
+QueryBank = Annotated[Path | None, word("Query bank of the correction, or its saved statistics.", metavar="FILE")]
 TERMS = "--by, --where, minus terms and field:value"
 By = Annotated[
     str,
@@ -46,20 +51,14 @@ def search(
     path: Annotated[str, typer.Argument(metavar="INDEX", help="What 'limner index' made.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Query texts.")] = None,
     image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
-    queries: Annotated[
-        str | None,
-        word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
-    ] = None,
+    queries: QueryFile = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
     system: Annotated[str | None, word("The query encoder.", show_default="the one the index was made with")] = None,
     features: Features = None,
     correct: Annotated[
         str | None, word("Correct hubs: csls, nnn, ..., or a file of saved statistics.", metavar="HOW")
     ] = None,
-    bank: Annotated[
-        Path | None,
-        word("Query bank of the correction, or its saved statistics.", metavar="FILE"),
-    ] = None,
+    bank: QueryBank = None,
     option: Annotated[
         list[str] | None,
         word("Option of the correction: -O k=10. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
@@ -117,11 +116,14 @@ def search(
             elif precision is not None:
                 hits = search_sure(index, asked, k, precision=precision, progress=told)
             else:
-                chosen = True if exact else False if approximate else None
-                hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
+                hits = index.search(asked, k, exact=_exactly(exact, approximate), progress=told, **(how or {}))
     if save:
         saved([hits.save(file) for file in save])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
+
+
+def _exactly(exact: bool, approximate: bool) -> bool | None:
+    return True if exact else False if approximate else None
 
 
 def _refuse_mixed(
