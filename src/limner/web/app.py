@@ -25,6 +25,7 @@ from limner.web import (
     estimating,
     guideline,
     judging,
+    mapping,
     pages,
     preferring,
     search_page,
@@ -87,6 +88,10 @@ def routes() -> list[BaseRoute]:
         Route("/wins", endpoint(side_by_side.wins_page, role="reviewer")),
         Route("/failures", endpoint(pages.failures_page, role="reviewer")),
         Route("/failure", endpoint(pages.failure_page, role="reviewer")),
+        Route("/map", endpoint(mapping.map_page, role="reviewer")),
+        Route("/map/points", endpoint(mapping.map_points, role="reviewer")),
+        Route("/map/label", endpoint(mapping.label_region, role="admin"), methods=["POST"]),
+        Route("/map/{part}", open_endpoint(mapping.map_part)),
         Route("/image", endpoint(search_page.image)),
         Route("/upload/{key}", endpoint(search_page.sent_picture, role="reviewer")),
     ]
