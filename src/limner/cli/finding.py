@@ -14,8 +14,8 @@ from limner.cli import commands
 
 # The order of the help. A command that is not listed comes after these, by name.
 ORDER = (
-    "demo", "train", "evaluate", "compare", "ranks", "board", "report", "explain", "attack", "probe", "text-only",
-    "uncertainty", "index", "search", "serve",
+    "demo", "train", "evaluate", "compare", "ranks", "board", "slices", "report", "explain", "attack", "probe",
+    "text-only", "uncertainty", "index", "search", "serve",
     "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
     "fusions", "scorers", "losses", "datasets", "data", "audit", "annotate",
 )  # fmt: skip

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from limner.cli.commands.evaluate import labels_of
+from limner.cli.commands.slices import sliced
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_report_ending, word
 
 FIGURES = (".pdf", ".svg", ".png")
 FOR = {
     "--collection": "it is for an .html page",
+    "--slices": "it is for an .html page",
     "--estimate": "it is for an .html page",
     "--others": "it is for an .html page or a figure (.pdf .svg .png)",
     "--figure": "it is for a figure (.pdf .svg .png)",
@@ -38,6 +40,10 @@ def report(
     others: Annotated[
         list[Path] | None, word("Report of another system (html, figures). Repeatable.", metavar="FILE")
     ] = None,
+    slices: Annotated[
+        list[str] | None,
+        word("With --collection: slices by length, words, objects or a field (html). Repeatable.", metavar="BY"),
+    ] = None,
     figure: Annotated[str | None, word("Which figure: recall (the default), measures or hubs.", metavar="NAME")] = None,
     width: Annotated[
         str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
@@ -56,6 +62,7 @@ def report(
     Examples:
       $ limner report ours.json -o ours.html
       $ limner report ours.json --collection flickr8k:DIR --others baseline.json -o ours.html --open
+      $ limner report ours.json --collection flickr8k:DIR --slices length --slices words -o ours.html
       $ limner report ours.json --others baseline.json --estimate work.db -o ours.html
       $ limner report ours.json -o table.tex
       $ limner report ours.json --others baseline.json -o recall.pdf
@@ -65,8 +72,10 @@ def report(
     from limner.evaluation.report import Report, load_reports
 
     refuse_report_ending([out])
-    given = {"--collection": collection, "--others": others, "--figure": figure, "--width": width}
+    given = {"--collection": collection, "--others": others, "--slices": slices, "--figure": figure, "--width": width}
     _refuse_ignored(out, [name for name, value in {**given, "--estimate": estimate}.items() if value])
+    if slices and collection is None:
+        raise typer.BadParameter("--slices needs the captions and fields: give --collection too")
     if estimate is not None and not others:
         raise typer.BadParameter("--estimate compares systems: give --others too")
     held = Report.load(file)
@@ -76,6 +85,8 @@ def report(
             options["comparison"] = compare([held, *options["others"]], labels=labels, mode=mode)
     if collection is not None:
         options["collection"] = part(load(collection, option), split)
+    if slices:
+        options["sliced"] = sliced(held, options["collection"], slices)
     options |= {name: value for name, value in (("figure", figure), ("width", width)) if value is not None}
     with progress(f"writing {out}"):
         held.save(out, **options)
@@ -88,7 +99,7 @@ def _refuse_ignored(out: Path, given: list[str]) -> None:
     """Refuses options that a file of this kind would ignore."""
     ending = out.suffix.lower()
     for_page, for_figures = ending == ".html", ending in FIGURES
-    fits = {"--collection": for_page, "--estimate": for_page, "--others": for_page or for_figures}
+    fits = {"--collection": for_page, "--slices": for_page, "--estimate": for_page, "--others": for_page or for_figures}
     ignored = [name for name in given if not fits.get(name, for_figures)]
     if ignored:
         raise typer.BadParameter(f"{out} cannot use {' and '.join(ignored)}: {FOR[ignored[0]]}")

@@ -11,7 +11,7 @@ from limner.evaluation.page.truth import Truth
 from limner.evaluation.page.views import chance
 from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
 from limner.evaluation.report import Report
-from limner.evaluation.results import Result
+from limner.evaluation.results import Result, main_result
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,6 @@ class Card:
 def directions_of(report: Report) -> list[str]:
     """The directions with queries, in order."""
     return [d for d in dict.fromkeys(r.direction for r in report.results) if d != "both"]
-
-
-def main_result(results: Sequence[Result]) -> Result:
-    """The headline number: hits at the smallest k, else the first measure."""
-    hits = [r for r in results if r.measure.kind.hit and not r.measure.options]
-    return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
 
 
 def cards(report: Report, truth: Truth) -> list[Card]:
