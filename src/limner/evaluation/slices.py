@@ -218,10 +218,9 @@ def slices(
     if not total:
         raise LimnerError(f"no slice by {', '.join(kinds)} has {min_size} queries inside and outside: lower min_size")
     drawn = samples or min(max(FEWEST, math.ceil(2 / smallest_needed(total, level, method=control))), MOST_SAMPLES)
-    counted = _counted(progress, total)
     tests = [
-        _tested(pair, groups, drawn, seed, lambda done, _, so=so: counted(so + done))
-        for (pair, groups), so in zip(grouped, _starts(grouped), strict=True)
+        _tested(pair, groups, drawn, seed, _after(progress, before, total))
+        for (pair, groups), before in zip(grouped, _starts(grouped), strict=True)
         if groups
     ]
     made = _made([entry for found in tests for entry in found], level, control)
@@ -236,8 +235,9 @@ def _starts(grouped: Sequence[tuple[Any, Sequence[QueryGroup]]]) -> list[int]:
     return [0, *np.cumsum([len(groups) for _, groups in grouped]).tolist()[:-1]]
 
 
-def _counted(progress: Callable[[int, int], None] | None, total: int) -> Callable[[int], None]:
-    return lambda done: None if progress is None else progress(done, total)
+def _after(progress: Callable[[int, int], None] | None, before: int, total: int) -> Callable[[int, int], None] | None:
+    """Progress of one part of the slices as progress of all."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def _chosen(report: Report, measure: str | Measure | None, view: str | None) -> list[Result]:
@@ -282,7 +282,7 @@ def _tested(
     groups: Sequence[QueryGroup],
     samples: int,
     seed: int,
-    progress: Callable[[int, int], None],
+    progress: Callable[[int, int], None] | None,
 ) -> list[_Tested]:
     result, other = pair
     values = result.values if other is None else result.values - other.values

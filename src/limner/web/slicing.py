@@ -38,8 +38,8 @@ def slices_page(ask: Ask) -> Response:
         problem = str(error)
     kept = {"c": collection, "a": a, "b": b, "by": by, "m": measure, "n": size}
     return page(
-        ask, "slices.html", found=found, problem=problem, tables=slice_tables(found), kept=kept, query=query, systems=library.names,
-        collections=library.collections, kinds=known_kinds(held), measures=MEASURES.split(),
+        ask, "slices.html", found=found, problem=problem, tables=slice_tables(found), kept=kept, query=query,
+        systems=library.names, collections=library.collections, kinds=known_kinds(held), measures=MEASURES.split(),
     )  # fmt: skip
 
 
