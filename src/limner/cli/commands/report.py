@@ -16,6 +16,7 @@ FIGURES = (".pdf", ".svg", ".png")
 FOR = {
     "--collection": "it is for an .html page",
     "--slices": "it is for an .html page",
+    "--baseline": "it is for an .html page",
     "--estimate": "it is for an .html page",
     "--others": "it is for an .html page or a figure (.pdf .svg .png)",
     "--figure": "it is for a figure (.pdf .svg .png)",
@@ -40,6 +41,7 @@ def report(
     others: Annotated[
         list[Path] | None, word("Report of another system (html, figures). Repeatable.", metavar="FILE")
     ] = None,
+    baseline: Annotated[Path | None, word("Report of a baseline, beside the headline (html).", metavar="FILE")] = None,
     slices: Annotated[
         list[str] | None,
         word("With --collection: slices by length, words, objects or a field (html). Repeatable.", metavar="BY"),
@@ -72,7 +74,14 @@ def report(
     from limner.evaluation.report import Report, load_reports
 
     refuse_report_ending([out])
-    given = {"--collection": collection, "--others": others, "--slices": slices, "--figure": figure, "--width": width}
+    given = {
+        "--collection": collection,
+        "--others": others,
+        "--slices": slices,
+        "--baseline": baseline,
+        "--figure": figure,
+        "--width": width,
+    }
     _refuse_ignored(out, [name for name, value in {**given, "--estimate": estimate}.items() if value])
     if slices and collection is None:
         raise typer.BadParameter("--slices needs the captions and fields: give --collection too")
@@ -80,6 +89,8 @@ def report(
         raise typer.BadParameter("--estimate compares systems: give --others too")
     held = Report.load(file)
     options: dict[str, Any] = {"others": load_reports(others)} if others else {}
+    if baseline is not None:
+        options["baseline"] = Report.load(baseline)
     if estimate is not None:
         with labels_of(estimate) as labels:
             options["comparison"] = compare([held, *options["others"]], labels=labels, mode=mode)
@@ -99,7 +110,13 @@ def _refuse_ignored(out: Path, given: list[str]) -> None:
     """Refuses options that a file of this kind would ignore."""
     ending = out.suffix.lower()
     for_page, for_figures = ending == ".html", ending in FIGURES
-    fits = {"--collection": for_page, "--slices": for_page, "--estimate": for_page, "--others": for_page or for_figures}
+    fits = {
+        "--collection": for_page,
+        "--slices": for_page,
+        "--baseline": for_page,
+        "--estimate": for_page,
+        "--others": for_page or for_figures,
+    }
     ignored = [name for name in given if not fits.get(name, for_figures)]
     if ignored:
         raise typer.BadParameter(f"{out} cannot use {' and '.join(ignored)}: {FOR[ignored[0]]}")

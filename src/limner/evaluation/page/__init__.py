@@ -52,6 +52,7 @@ def render(
     examples: int = 12,
     failures: Failures | None = None,
     sliced: Slices | None = None,
+    baseline: Report | None = None,
 ) -> str:
     """Writes a report as one self-contained HTML page.
 
@@ -63,6 +64,7 @@ def render(
         examples: How many queries to show with what was returned for them, best and worst together; 0 for none.
         failures: The output of `limner.explain.showing.shown_failures`: failures by class, with boxes and explanations.
         sliced: The output of `limner.evaluation.slices`: parts of the queries beside the rest.
+        baseline: Report of a baseline on the same queries, shown beside the headline.
 
     Returns:
         The page as text.
@@ -71,6 +73,7 @@ def render(
     compared = rivals.comparison_of(report, others, comparison)
     content = {
         **_measured(report, others, compared, truth),
+        "cards": headline.cards(report, truth, baseline),
         **_seen(report, truth, gallery, examples),
         **method(report),
         "failures": section(failures, collection, gallery),
@@ -88,7 +91,6 @@ def _measured(report: Report, others: Sequence[Report], compared: Comparison | N
     """The sections that need only the numbers."""
     return {
         "lead": headline.lead(report),
-        "cards": headline.cards(report, truth),
         "views": views.explained(report),
         "tables": headline.tables(report),
         "estimates": estimates.estimate_panels(report),
