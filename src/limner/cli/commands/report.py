@@ -23,36 +23,36 @@ FOR = {
     "--width": "it is for a figure (.pdf .svg .png)",
 }
 
+Out = Annotated[
+    Path,
+    word("A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).", "--out", "-o", metavar="FILE"),
+]
+SlicedBy = Annotated[
+    list[str] | None,
+    word("With --collection: slices by length, words, objects or a field (html). Repeatable.", metavar="BY"),
+]
+Width = Annotated[
+    str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
+]
+Estimate = Annotated[
+    str | None, word("With --others: answers to a plan, for differences under the complete truth.", metavar="STORE")
+]
+
 
 def report(
     file: Annotated[
         Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
     ],
-    out: Annotated[
-        Path,
-        word(
-            "A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).",
-            "--out",
-            "-o",
-            metavar="FILE",
-        ),
-    ] = Path("report.html"),
+    out: Out = Path("report.html"),
     collection: Annotated[str | None, word("The collection, for captions and thumbnails (html).")] = None,
     others: Annotated[
         list[Path] | None, word("Report of another system (html, figures). Repeatable.", metavar="FILE")
     ] = None,
     baseline: Annotated[Path | None, word("Report of a baseline, beside the headline (html).", metavar="FILE")] = None,
-    slices: Annotated[
-        list[str] | None,
-        word("With --collection: slices by length, words, objects or a field (html). Repeatable.", metavar="BY"),
-    ] = None,
+    slices: SlicedBy = None,
     figure: Annotated[str | None, word("Which figure: recall (the default), measures or hubs.", metavar="NAME")] = None,
-    width: Annotated[
-        str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
-    ] = None,
-    estimate: Annotated[
-        str | None, word("With --others: answers to a plan, for differences under the complete truth.", metavar="STORE")
-    ] = None,
+    width: Width = None,
+    estimate: Estimate = None,
     mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
     split: Split = None,
     option: Loading = None,

@@ -85,9 +85,13 @@ def _card(report: Report, truth: Truth, direction: str, results: list[Result], b
     random, same_answer = chance(report, truth, main), constant(report, truth, main)
     return Card(
         direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main),
-        main.view, *("" if value is None else number(main.measure, value) for value in (random, same_answer)),
+        main.view, _or_nothing(main, random), _or_nothing(main, same_answer),
         None if baseline is None else _baseline(main, baseline),
     )  # fmt: skip
+
+
+def _or_nothing(main: Result, value: float | None) -> str:
+    return "" if value is None else number(main.measure, value)
 
 
 def _baseline(main: Result, baseline: Report) -> tuple[str, str, str, str]:
