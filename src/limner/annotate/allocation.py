@@ -13,6 +13,8 @@ from limner.stats import strata_of
 Z = 1.96
 EACH = 50
 """Units that are drawn from each stratum, at least on average; else there are fewer strata."""
+CORRECTED = 20
+"""The same, after the finite-population correction."""
 _DOUBT = 4.0  # weight of the common rate in each stratum's rate, in answers
 
 
@@ -20,8 +22,8 @@ def strata_for(number: float, units: int, most: int) -> int:
     """How many strata a judge's scores are cut into: as many as leave `EACH` drawn units to each.
 
     How many units come from each stratum is left to chance. With n of N units drawn from H strata, that adds about
-    `(H - 1) / (n (1 - n / N))` to the variance, as a share, and a useless judge gains nothing for it. So units count
-    after the finite-population correction: where most units are drawn, strata are few.
+    `(H - 1) / (n (1 - n / N))` to the variance, as a share, and a useless judge gains nothing for it. So where most
+    units are drawn, strata are fewer: `CORRECTED` units to each, counted after the finite-population correction.
 
     Args:
         number: Units to draw.
@@ -29,9 +31,10 @@ def strata_for(number: float, units: int, most: int) -> int:
         most: Strata at most.
 
     >>> strata_for(200, 100_000, 4), strata_for(200, 300, 4), strata_for(60, 100_000, 4)
-    (3, 1, 1)
+    (4, 3, 1)
     """
-    return max(min(most, int(number * (1 - min(number / units, 1)) / EACH)), 1)
+    corrected = number * (1 - min(number / units, 1))
+    return max(min(most, int(number / EACH), int(corrected / CORRECTED)), 1)
 
 
 def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:

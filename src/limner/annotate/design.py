@@ -3,10 +3,10 @@
 A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are cut into strata:
 first places apart from deeper ones, and by what a judge says of them (`limner.annotate.allocation.strata_for` says into
 how many). Few strata are enough, since the estimate uses what the judge says within each of them too, as far as it
-helps; and they cost little where the judge is of no use. Half of a draw is shared out by size, half by what the measures need of each
-stratum (Neyman): from the judge at first, the less the more of all units are drawn; from the answers so far in every
-further `plan` of the same study. Measures that need all matches of a query have a design of levels
-(`limner.annotate.levels`).
+helps; and they cost little where the judge is of no use. Half of a draw is shared out by size, half by what the
+measures need of each stratum (Neyman): from the judge at first, the less the more of all units are drawn; from the
+answers so far in every further `plan` of the same study. Measures that need all matches of a query have a design of
+levels (`limner.annotate.levels`).
 """
 
 from __future__ import annotations
