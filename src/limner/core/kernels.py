@@ -18,6 +18,9 @@ from limner.core.cache_dir import compiled
 
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 
+FEW = 24  # up to this many best are inserted one by one; for more, a lower bound first rules out most values
+GROUPS, BISECTIONS = 4, 12  # groups per best value, and steps, for that bound
+
 # Inlined: a call between compiled functions counts references to each array, which costs more than a short loop.
 _inlined: Any = numba.njit(nogil=True, inline="always")
 
@@ -110,8 +113,12 @@ def _insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def
 def best(block, indices, scores):  # type: ignore[no-untyped-def]
     """The k best of every row, best first, equal scores in candidate order; k is the width of the outputs."""
     k = indices.shape[1]
+    groups = np.empty(min(GROUPS * k, block.shape[1]), block.dtype)
     for r in range(block.shape[0]):
         row, kept, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
+        if k > FEW:
+            _best_of_many(row, _lower_bound(row, k, groups), kept, places)
+            continue
         for c in range(k):
             _insert(row[c], c, kept, places, c)
         for low in range(k, row.shape[0], 64):
@@ -120,6 +127,80 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
                 for c in range(low, high):
                     if row[c] > kept[k - 1]:
                         _insert(row[c], c, kept, places, k)
+
+
+@_jit
+def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
+    """The k best of a row if k is large: only values that reach a bound, which at least k values do, are inserted."""
+    k, held = kept.shape[0], 0
+    for low in range(0, row.shape[0], 32):
+        high = min(low + 32, row.shape[0])
+        if held < k:
+            if _any_reaching(row, low, high, bound):
+                for c in range(low, high):
+                    if row[c] >= bound if held < k else row[c] > kept[k - 1]:
+                        _insert_by_bisection(row[c], c, kept, places, held)
+                        held = min(held + 1, k)
+        elif _any_above(row, low, high, kept[k - 1]):
+            for c in range(low, high):
+                if row[c] > kept[k - 1]:
+                    _insert_by_bisection(row[c], c, kept, places, k)
+
+
+@_jit
+def _any_reaching(row, low, high, least):  # type: ignore[no-untyped-def]
+    """Whether any value of a segment is at least `least`; vectorises like `_any_above`."""
+    found = np.uint32(0)
+    for i in range(np.uint64(low), np.uint64(high)):
+        found = np.uint32(found | np.uint32(row[i] >= least))
+    return found > 0
+
+
+@_jit
+def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
+    """Like `_insert`; faster if many entries move, since the moves are whole blocks."""
+    low, high = 0, held
+    while low < high:
+        middle = (low + high) // 2
+        if scores[middle] < value:
+            high = middle
+        else:
+            low = middle + 1
+    last = min(held, scores.shape[0] - 1)
+    for at in range(last, low, -1):
+        scores[np.uint64(at)] = scores[np.uint64(at - 1)]
+    for at in range(last, low, -1):
+        indices[np.uint64(at)] = indices[np.uint64(at - 1)]
+    scores[low] = value
+    indices[low] = place
+
+
+@_jit
+def _lower_bound(row, k, groups):  # type: ignore[no-untyped-def]
+    """A value that at least k of the row reach, and that few others do.
+
+    If k groups of the row have a maximum of at least t, then k values are at least t. Bisection finds a high t.
+    """
+    n = groups.shape[0]
+    for i in range(n):
+        groups[i] = row[i]
+    for low in range(n, row.shape[0] - n + 1, n):
+        for i in range(np.uint64(n)):
+            value = row[np.uint64(low) + i]
+            groups[i] = value if value > groups[i] else groups[i]
+    least, most = groups.min(), groups.max()
+    for _ in range(BISECTIONS):
+        middle = least / 2 + most / 2
+        if not least < middle < most:
+            break
+        reached = np.uint32(0)
+        for i in range(np.uint64(n)):
+            reached = np.uint32(reached + np.uint32(groups[i] >= middle))
+        if reached >= k:
+            least = middle
+        else:
+            most = middle
+    return least
 
 
 @_jit
