@@ -1,7 +1,7 @@
 """The machine that something was measured on: what a number depends on, and nothing that names the machine.
 
 The results of one script on several kinds of machine lie side by side, as `results/NAME.KIND.json`: the kind is the
-family of the processor (`aarch64`, `x86_64`), or the GPU where one was measured (`nvidia-h200`).
+CPU family (`aarch64`, `x86_64`), or the GPU where one was measured (`nvidia-h200`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def machine(*, card: str | None = None) -> dict[str, Any]:
     """The machine that this runs on.
 
     Args:
-        card: The device of torch that is measured, such as "cuda"; None for the processor.
+        card: The device of torch that is measured, such as "cuda"; None for the CPU.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = {

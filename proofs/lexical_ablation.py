@@ -7,7 +7,7 @@ features with an RBF kernel, or with `--histograms FILE` the paper's visual word
 fifteen models chosen on dev, from fewer settings. Measured on the 1,000 test images with one caption each, both tasks:
 R@10 of the original item and R-precision with the crowd's pairs, and the difference to Tri5Sem with its 95% interval.
 
-Needs `--data`. `--images N` is how many training images are used, drawn evenly (6,000 are all). `--card` decomposes on
+Needs `--data`. `--images N` is how many training images are used, drawn evenly (6,000 are all). `--gpu` decomposes on
 a GPU; `--keep FOLDER` keeps kernels and scores and goes on from what is there, `--minutes N` begins no further variant
 after so many minutes.
 """
@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import ranking_bench
-from ranking_bench import TASKS, Bench, Clock, Data, Reports, on_card, values
+from ranking_bench import TASKS, Bench, Clock, Data, Reports, on_gpu, values
 
 from claims import Claim, log, main, result_file
 from limner.stats import bootstrap
@@ -99,8 +99,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Every variant beside Tri5Sem."""
     if options.data is None:
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/ and coco/")
-    if options.card:
-        on_card()
+    if options.gpu:
+        on_gpu()
     options.keep = options.keep and options.keep / "ablation"
     bench = Bench(read(options), options)
     source, clock = "words" if options.histograms else "cnn", Clock(options.minutes)

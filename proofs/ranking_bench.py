@@ -1,7 +1,7 @@
 """What `ranking_paper.py` and `lexical_ablation.py` share: Flickr8k as the paper splits it, kernels, KCCA, reports.
 
 Kernels are computed once for all systems that share them. With a `--keep` folder kernels and scores stay for the next
-run. `--card` decomposes on a GPU.
+run. `--gpu` decomposes on a GPU.
 """
 
 from __future__ import annotations
@@ -365,8 +365,8 @@ def line(found: Values) -> str:
     return "  ".join(f"{TASKS[task]} " + " ".join(f"{found[task, m]:.1f}" for m in (*FOUND, *JUDGED)) for task in TASKS)
 
 
-def on_card() -> None:
-    """Lets a GPU decompose: the same steps as on the processor, with cuSOLVER in place of LAPACK."""
+def on_gpu() -> None:
+    """Lets a GPU decompose: the same steps as on the CPU, with cuSOLVER instead of LAPACK."""
     import scipy.linalg
     import torch
 
@@ -400,7 +400,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--powers", **numbers, default=POWERS)
     parser.add_argument("--rank", type=int, help="leading eigenvectors of the texts' kernel; all by default")
     parser.add_argument("--keep", type=Path, help="folder where kernels and scores are kept for the next run")
-    parser.add_argument("--card", action="store_true", help="decompose on a GPU (needs torch)")
+    parser.add_argument("--gpu", "--card", dest="gpu", action="store_true", help="decompose on a GPU (needs torch)")
     parser.add_argument("--minutes", type=float, help="no further system is begun after so many minutes")
 
 

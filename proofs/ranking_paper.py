@@ -15,7 +15,7 @@ people's judgements. Marks say how sure the difference to Tri5Sem is (* p <= 0.1
 The paper's outside corpus, the British National Corpus, cannot be passed on; `--corpus FILE` takes any text with one
 sentence in each line, and COCO's captions stand in for it if nothing is given. `--histograms FILE` keeps what takes
 longest, the visual words of all photographs, and `--smaller FILE` those of photographs of half the size, with which
-Tri5Sem is measured once more. Kernels are decomposed exactly, with `--card` on a GPU; with `--rank` that of
+Tri5Sem is measured once more. Kernels are decomposed exactly, with `--gpu` on a GPU; with `--rank` that of
 the texts is cut to its leading eigenvectors, and that of the images solved with exactly, which takes far less time.
 """
 
@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import ranking_bench
-from ranking_bench import FOUND, JUDGED, POOLED, TASKS, Bench, Clock, Data, Reports, Values, on_card, timed, values
+from ranking_bench import FOUND, JUDGED, POOLED, TASKS, Bench, Clock, Data, Reports, Values, on_gpu, timed, values
 
 from claims import Claim, log, main, result_file
 from limner.evaluation.comparison import compare
@@ -232,8 +232,8 @@ def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.data is None:
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
-    if options.card:
-        on_card()
+    if options.gpu:
+        on_gpu()
     names = [*MAIN] if options.systems is None else options.systems
     back = {full: short for short, full in ALIASES.items()}
     names = [back.get(system(n).name, n) for n in (SYSTEMS if names == ["all"] else names)]
