@@ -111,7 +111,7 @@ def test_hybrid_is_reciprocal_rank_fusion_of_both_lists(photos, query):
 def test_hits_say_which_words_matched_and_where(photos):
     first = search_words(photos, "dogs at the beach", by="words")["0"][0]
     assert (first.id, first.match.words, first.match.by_words) == ("i0", ("dogs", "beach"), 1)
-    assert first.match.text == "a dog runs on a beach" and str(first.match) == "words 1 (dogs, beach)"
+    assert first.match.text == "a dog runs on a beach" and str(first.match) == "rank 1 by words (dogs, beach)"
     both = {hit.id: hit.match for hit in search_words(photos, "dogs", 6)["0"]}
     assert both["i4"].words == () and both["i4"].by_words == 0 and both["i4"].by_vectors > 0
 
@@ -247,7 +247,7 @@ def test_the_command(scenes, tmp_path):
     assert found["hits"][0]["words"] and found["hits"][0]["text"] == caption
     shown = run("search", scenes, "a tree -house split:test", "--by", "hybrid", "-k", 3).output
     assert "60 images searched by words and vectors" in shown and "without “house”" in shown
-    assert "only split:test" in shown and "vectors " in shown
+    assert "only split:test" in shown and "by vectors" in shown
     saved = [tmp_path / "h.csv", tmp_path / "h.html", tmp_path / "h.json", tmp_path / "h.run"]
     kept = run("search", scenes, "tree", "--where", "split=test", *(w for file in saved for w in ("--save", file)))
     assert kept.exit_code == 0 and all(file.stat().st_size for file in saved)

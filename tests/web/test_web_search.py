@@ -209,8 +209,8 @@ def test_words_and_vectors_minus_terms_and_filters_with_reasons(site, described,
     asked, world = (site, websites.world().test) if kind == "collection" else (described, websites.world())
     both = told(asked, q="a red fish", by="hybrid", k=50)
     assert "by words and vectors, fused by reciprocal rank" in both["searched"]
-    first = next(answer for answer in both["answers"] if answer["why"].startswith("words 1 "))
-    assert re.match(r"words 1 \(.*fish.*\), vectors \d+", first["why"])
+    first = next(answer for answer in both["answers"] if answer["why"].startswith("rank 1 by words "))
+    assert re.match(r"rank 1 by words \(.*fish.*\), \d+ by vectors", first["why"])
     assert any(same and piece.lower().startswith("fish") for piece, same in first["caption"])
     less = told(asked, q="a red fish -fish", by="hybrid", k=50)
     assert "without “fish”: images whose own captions have it are removed" in less["note"]
@@ -219,7 +219,7 @@ def test_words_and_vectors_minus_terms_and_filters_with_reasons(site, described,
     backgrounds = dict(zip(websites.world().images.ids, websites.world().images.field("background"), strict=True))
     assert {backgrounds[a["id"]] for a in only["answers"]} == {"meadow"} and only["note"] == "only background:meadow"
     assert told(asked, q="a red fish background:meadow", k=50)["answers"] == only["answers"]
-    assert told(asked, q="fish", by="words", k=3)["answers"][0]["why"].startswith("words 1 (fish)")
+    assert told(asked, q="fish", by="words", k=3)["answers"][0]["why"].startswith("rank 1 by words (fish)")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ const screen = (n) => [plot.clientWidth / 2 + (points.x[n] / GRID - view.x) * si
 const place = (x, y) => [view.x + (x - plot.clientWidth / 2) / side(), view.y + (y - plot.clientHeight / 2) / side()];
 
 function hue(colour, code, most) {
-  if (code < 0) return style("--edge");
+  if (code < 0 || colour.values[code] === "right") return style("--edge");
   if (colour.values.length) return HUES[code % HUES.length];
   const share = most ? Math.log1p(code) / Math.log1p(most) : 0;
   return `hsl(${Math.round(250 - 230 * share)} 75% ${Math.round(46 + 6 * share)}%)`;

@@ -46,13 +46,14 @@ class Match:
         """In a few words.
 
         >>> print(Match(("dog",), 2, 14)), print(Match(by_vectors=3))
-        words 2 (dog), vectors 14
-        vectors 3
+        rank 2 by words (dog), 14 by vectors
+        rank 3 by vectors
         (None, None)
         """
         said = f" ({', '.join(self.words)})" if self.words else ""
         ranks = (("words", self.by_words, said), ("vectors", self.by_vectors, "" if self.by_words else said))
-        return ", ".join(f"{name} {rank}{more}" for name, rank, more in ranks if rank)
+        told = ", ".join(f"{rank} by {name}{more}" for name, rank, more in ranks if rank)
+        return f"rank {told}" if told else ""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class ItemTexts:
             held = batch[columns[0]].to_pylist() if is_text or store.describes else [None] * len(batch)
             texts += [([each] if is_text else each) if each else () for each in held]
             written = batch["fields"].to_pylist() if store.describes else [None] * len(batch)
-            fields += [json.loads(each) if each else {} for each in written]
+            fields += [_read(each, store.path) if each else {} for each in written]
         return cls(index.about.kind, texts, fields)
 
     @classmethod
@@ -108,6 +108,14 @@ class ItemTexts:
         scored = [(len(BM25.of([[text]]).matched(terms.words, 0)), -n, text) for n, text in enumerate(self.texts[row])]
         best = max(scored, default=(0, 0, ""))
         return best[2] if best[0] else ""
+
+
+def _read(written: str, path: str) -> Mapping[str, Any]:
+    """The fields of an item, as an index keeps them."""
+    try:
+        return dict(json.loads(written))
+    except (ValueError, TypeError, RecursionError):
+        raise LimnerError(f"the index {path} is damaged: {written[:40]!r} are no fields; index again") from None
 
 
 def _condition(each: FieldFilter) -> tuple[str, bool]:
