@@ -35,6 +35,8 @@ COLUMNS = ("value", "picture", "captions", "fields")
 """What is kept of an item beside its id and vector."""
 Kept = Mapping[str, Any]
 """The columns of one item by name; None where nothing is known."""
+RETRYING = {"client_max_retries": "8", "client_retry_timeout": "60", "connect_timeout": "10s"}
+"""Requests to object storage that fail are sent again with growing pauses, for a minute at most."""
 
 
 @dataclass(frozen=True)
@@ -314,8 +316,8 @@ def batch(about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept]) 
 
 
 def connect(where: str) -> Any:
-    """Opens the LanceDB database at an address."""
-    return lancedb().connect(where)
+    """The LanceDB database at an address; keys for object storage come from the environment."""
+    return lancedb().connect(where, storage_options=None if _is_local(where) else dict(RETRYING))
 
 
 def _reader(columns: Any, batches: Iterable[Any]) -> Any:
@@ -356,7 +358,16 @@ def _checked_out(table: Any, version: int, where: str) -> None:
 
 
 def _address(path: str | Path) -> str:
-    return str(path) if "://" in str(path) else os.path.abspath(os.path.expanduser(path))
+    where = str(path)
+    if "://" not in where:
+        return os.path.abspath(os.path.expanduser(path))
+    scheme, _, rest = where.partition("://")
+    if "@" in rest.partition("/")[0]:  # addresses are shown in messages and kept in files
+        raise LimnerError(
+            f"a key in the address {scheme}://...@{rest.partition('@')[2]}: leave it out, and set AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY (or what the storage uses) in the environment"
+        )
+    return where
 
 
 def _is_local(where: str) -> bool:
