@@ -115,7 +115,7 @@ def convert(
     option: Loading = None,
     as_json: Json = False,
 ) -> None:
-    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, a folder of images and captions, or BEIR.
+    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, a folder of images, or BEIR.
 
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet
