@@ -43,9 +43,9 @@ def render_audit(audit: Audit, collection: Collection | None = None) -> str:
 
 
 def _repaired(audit: Audit) -> str:
-    parts = [f"{audit.added:,} pairs are added by the repaired judgements"] if audit.added else []
-    parts += [f"{len(audit.leave_out):,} items are on the list to leave out"] if audit.leave_out else []
-    return "; ".join(parts) + "." if parts else ""
+    parts = [f"Pairs that the repaired judgements add: {audit.added:,}."] if audit.added else []
+    parts += [f"Items to leave out: {len(audit.leave_out):,}."] if audit.leave_out else []
+    return " ".join(parts)
 
 
 def _kind(audit: Audit, name: str, gallery: Gallery) -> dict[str, Any]:
