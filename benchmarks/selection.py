@@ -1,7 +1,7 @@
-"""The k best of every row of a matrix in memory, in order: limner's loop beside numpy's argpartition and a sort of the k.
+"""The k best of every row of a matrix in memory, in order: limner's loop beside argpartition and argsort of numpy.
 
-The scores are normal, 2,000 rows of 10,000. Both use one core. numpy's choice among equal scores is arbitrary; limner keeps
-candidate order, so that lists are compared by their scores.
+The scores are normal: 2,000 rows of 10,000. Both use one core. numpy's choice among equal scores is arbitrary, and
+limner keeps candidate order, so lists are compared by their scores.
 """
 
 from __future__ import annotations
