@@ -23,7 +23,7 @@ IntArray = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 22  # numbers per step, so that a memory-mapped file stays on disk
 
 
-def array(given: Any, what: str) -> Array:
+def array(given: object, what: str) -> Array:
     """Converts anything that holds numbers to an array; missing entries of sparse matrices become 0.
 
     Args:
@@ -75,7 +75,7 @@ def _plain(found: Array) -> Array:
     return found.astype(np.float64) if held else found
 
 
-def _is_held(value: Any) -> bool:
+def _is_held(value: object) -> bool:
     """Whether a number is certainly exact in double precision."""
     if isinstance(value, (int, np.integer)):
         return abs(int(value)) <= 1 << 53
@@ -90,7 +90,7 @@ def _joined(column: Array) -> Array:
     return np.stack([np.asarray(_on_host(row)) for row in column])
 
 
-def is_lazy(given: Any) -> bool:
+def is_lazy(given: object) -> bool:
     """Whether this is a polars LazyFrame, which must be collected before it can be read."""
     return hasattr(given, "collect") and hasattr(given, "collect_schema")
 

@@ -67,7 +67,7 @@ def _is_mine(folder: Path) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == _user() and closed and os.access(folder, os.W_OK)
 
 
-def compiled(**options: Any) -> Any:
+def compiled(**options: object) -> Any:
     """`numba.njit`, with an on-disk cache if there is a writable folder for it.
 
     Args:

@@ -77,7 +77,7 @@ class Embeddings:
         object.__setattr__(self, "max_norm", max_norm)
 
     @classmethod
-    def of(cls, given: Any, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
+    def of(cls, given: object, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
         """Converts anything that holds vectors to `Embeddings`; `Embeddings` are returned unchanged.
 
         Args:
@@ -180,7 +180,7 @@ class Embeddings:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The vectors, for numpy and libraries built on it."""
         return np.array(self.matrix, dtype=dtype, copy=copy)
 

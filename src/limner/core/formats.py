@@ -13,7 +13,7 @@ from limner.core.registry import Registry, checked
 
 
 def save_as(
-    value: object, path: str | Path, formats: Registry[Callable[..., Any]], options: Mapping[str, Any], *, what: str
+    value: object, path: str | Path, formats: Registry[Callable[..., Any]], options: Mapping[str, object], *, what: str
 ) -> Path:
     """Writes a value atomically, in the format given by the file extension.
 

@@ -19,7 +19,7 @@ class Tabular(ABC):
     """A mixin for objects that can be shown as a table: `_columns()` returns the columns by name."""
 
     @abstractmethod
-    def _columns(self) -> Mapping[str, Sequence[Any]]:
+    def _columns(self) -> Mapping[str, Sequence[object]]:
         """The columns by name, all of the same length."""
 
     def to_arrow(self) -> pa.Table:
@@ -41,7 +41,7 @@ class Tabular(ABC):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def by_column(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def by_column(records: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     """Turns flat records into columns; missing values are None.
 
     >>> by_column([{"a": 1}, {"a": 2, "b": 3}])

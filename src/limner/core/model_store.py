@@ -48,7 +48,7 @@ class SavedModel:
     content: Mapping[str, Any]
     weights: Arrays
 
-    def refuse_larger(self, *sizes: Mapping[str, Any]) -> None:
+    def refuse_larger(self, *sizes: Mapping[str, object]) -> None:
         """Refuses sizes larger than any weight, before a network of that size is built.
 
         Args:

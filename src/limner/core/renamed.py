@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from limner.core.errors import LimnerError
 
 T = TypeVar("T")
+Value = TypeVar("Value")
 
 
 class RenamedOption(DeprecationWarning):
@@ -60,7 +61,7 @@ def old_names(thing: object) -> dict[str, str]:
     return dict(getattr(thing, "__renamed__", {}))
 
 
-def translated(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def translated(options: Mapping[str, Value], names: Mapping[str, str]) -> dict[str, Value]:
     """Options by their new names, with a warning for each old one.
 
     Args:
@@ -74,7 +75,7 @@ def translated(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
     return current(options, names)
 
 
-def current(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def current(options: Mapping[str, Value], names: Mapping[str, str]) -> dict[str, Value]:
     """Options by their new names, without a warning: for saved files.
 
     >>> current({"least": 2, "name": "towers"}, {"least": "min_count"})

@@ -27,7 +27,7 @@ def value(text: str) -> Any:
         return text
 
 
-def truth(given: Any) -> bool | None:
+def truth(given: object) -> bool | None:
     """Parses true, false, yes, no, 1 or 0, in any case; None for anything else.
 
     >>> [truth(each) for each in (True, "Yes", "no", 1, 0, "FALSE", 2, "maybe")]

@@ -251,8 +251,7 @@ class FusedScores(Scores):
         """The mean of the systems' blocks; a pair excluded by one of them (-inf) stays excluded."""
         total, lost = np.zeros((2, stop - start, self.shape[1]))
         for number, system in enumerate(self.systems, start=1):
-            ranked = isinstance(system, Ranking)
-            block = self._spread(system, start, stop) if ranked else self._own(system, start, stop)
+            block = self._spread(system, start, stop) if isinstance(system, Ranking) else self._own(system, start, stop)
             self._refuse_infinite(block, start, number)
             total = _add(total, block / len(self.systems), lost)
         return (total + lost).astype(self.dtype)
@@ -265,10 +264,10 @@ class FusedScores(Scores):
                 f"{self.candidates[column]!r} is +inf: the mean would be infinite; use a large finite number instead"
             )
 
-    def _own(self, system: Any, start: int, stop: int) -> Block:
+    def _own(self, system: Scores, start: int, stop: int) -> Block:
         return normalised(on_host(system.block(start, stop)), self.normalise)
 
-    def _spread(self, system: Any, start: int, stop: int) -> Block:
+    def _spread(self, system: Ranking, start: int, stop: int) -> Block:
         """The scores of a ranking as a block; candidates missing from a list get the score of its last candidate."""
         indices, scores = self.pool.lists(system, start, stop)
         there = indices >= 0

@@ -189,7 +189,7 @@ class Scores(ABC):
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
         return KINDS["corrected"](self, how, **options)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The whole matrix, for numpy and libraries built on it."""
         return np.asarray(self.matrix(), dtype=dtype)
 

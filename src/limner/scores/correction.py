@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class Tuner(Protocol):
 
     def __call__(
         self, how: str | type[Correction], scores: Scores, collection: Collection, /, *, fixed: Mapping[str, object]
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, object]:
         """The chosen options, including the fixed ones."""
 
 

@@ -89,12 +89,12 @@ def _matrix_libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def on_host(block: Any) -> Array:
+def on_host(block: object) -> Array:
     """A block as a numpy array."""
     return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 
 
-def kernels(block: Any) -> Any:
+def kernels(block: object) -> Any:
     """The loops for a block: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.core import kernels as _kernels

@@ -134,7 +134,7 @@ class Statistics:
             return (first, cls._read(other, path, trust)) if other else first
 
     @classmethod
-    def _read(cls, arrays: dict[str, Any], path: str | Path, trust: bool) -> Statistics:
+    def _read(cls, arrays: dict[str, Array], path: str | Path, trust: bool) -> Statistics:
         head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
         candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
         bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None

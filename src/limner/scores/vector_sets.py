@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class VectorSets:
     starts: IntArray
 
     @classmethod
-    def of(cls, sets: Mapping[str, Any]) -> VectorSets:
+    def of(cls, sets: Mapping[str, object]) -> VectorSets:
         """Builds vector sets from {id: array with one row per vector}."""
         parts = [np.atleast_2d(np.asarray(vectors)) for vectors in sets.values()]
         ids = Ids(sets, what="item")

@@ -190,13 +190,13 @@ def bootstrap_difference(
     return _interval(strata, samples, level, seed, method, _unit(clusters))
 
 
-def _difference_of(statistic: Statistic) -> Callable[[Any], float]:
+def _difference_of(statistic: Statistic) -> Callable[[Vector], float]:
     """The statistic of the first column minus that of the second."""
     of = _function(statistic)
     return lambda rows: float(of(rows[:, 0])) - float(of(rows[:, 1]))
 
 
-def _function(statistic: Statistic) -> Callable[[Any], float]:
+def _function(statistic: Statistic) -> Callable[[Vector], float]:
     if callable(statistic):
         return statistic
     one_of(statistic, ("mean", "median"), "statistic")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +118,7 @@ class Function:
 
     rows: Vector
     units: Codes | None
-    function: Callable[[Any], float]
+    function: Callable[[Vector], float]
 
     @property
     def size(self) -> int:

@@ -16,7 +16,6 @@ probability at most 1 - level (Markov), for any distribution and any number of c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +59,7 @@ class Answers:
         """The same lists, cut after k answers."""
         return Answers(self.confidence[:, :k], self.right[:, :k], self.without[:, :k], self.clusters)
 
-    def take(self, rows: Any) -> Answers:
+    def take(self, rows: npt.NDArray[np.bool_ | np.integer]) -> Answers:
         """The answers of some of the queries."""
         labels = np.asarray(self.clusters)[rows]
         return Answers(self.confidence[rows], self.right[rows], self.without[rows], labels)
