@@ -9,6 +9,7 @@ everybody, would drown the assignment.
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -142,9 +143,14 @@ def large(options: Any) -> Iterator[Claim]:
 
 
 def run(options: Any) -> Iterator[Claim]:
-    yield from small(options)
-    yield from large(options)
+    parts = {"small": small, "large": large}
+    for name in options.only:
+        yield from parts[name](options)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", nargs="+", choices=("small", "large"), default=["small", "large"])
 
 
 if __name__ == "__main__":
-    main(run, __doc__)
+    main(run, __doc__, configure=configure)

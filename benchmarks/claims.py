@@ -11,7 +11,8 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 
 `main` gives it `--quick`, `--data DIR` and `--save`, and prints the claims at the end. `--save` needs committed code
 and keeps the claims with date, machine and commit in `results/` beside the script, from which `pages.py` makes the
-pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`).
+pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`). With
+`--add` the claims join those of an earlier run of the same commit, so that the parts of a script can run one by one.
 """
 
 from __future__ import annotations
@@ -210,16 +211,19 @@ def _peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
 
 
-def interleaved(tasks: Mapping[str, Task], *, rounds: int = 5, threads: int | None = None) -> dict[str, Cost]:
+def interleaved(
+    tasks: Mapping[str, Task], *, rounds: int = 5, threads: int | None = None, cores: int | None = None
+) -> dict[str, Cost]:
     """Measures tasks in turn, round by round, and gives each one's medians (and the value of its last run).
 
     Args:
         tasks: The work by name. Taking turns lets a slow spell of the machine hit all of them.
         rounds: How often each one is measured.
         threads: The number of threads for all of them; as the libraries choose when None.
+        cores: The number of physical cores that they run on, and of their threads; all when None.
     """
     costs: dict[str, list[Cost]] = {name: [] for name in tasks}
-    with _threads(threads):
+    with _threads(threads if cores is None else cores), _cores(cores):
         for number in range(rounds):
             for name, task in tasks.items():
                 cost = measured(task)
@@ -244,6 +248,20 @@ def _threads(number: int | None) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextmanager
+def _cores(number: int | None) -> Iterator[None]:
+    """Limits this process, and so the processes that it starts, to some cores, where the system can (Linux)."""
+    if number is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, hardware.separate_cores(number))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def log(message: str) -> None:
@@ -296,6 +314,9 @@ def _options(about: str, configure: Callable[[argparse.ArgumentParser], object])
         help="the folder of real data sets (default: $LIMNER_DATA)",
     )
     parser.add_argument("--save", action="store_true", help="keep the claims in results/ and renew the page in docs/")
+    parser.add_argument(
+        "--add", action="store_true", help="with --save: keep what an earlier run of this commit has saved beside it"
+    )
     configure(parser)
     options = parser.parse_args()
     if options.data is not None and not options.data.is_dir():
@@ -317,9 +338,18 @@ def _save(script: Path, about: str, claims: list[Claim], options: argparse.Names
         "claims": [claim.record() for claim in claims],
     }
     target = result_file(script, options, ".json")
+    if options.add and target.exists():
+        kept["claims"] = _joined(json.loads(target.read_text(encoding="utf-8")), kept)
     target.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     pages.write()
     log(f"saved {target.relative_to(ROOT)}")
+
+
+def _joined(before: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
+    """The claims of two runs of one commit; those of the later run count where both have one."""
+    renewed = {claim["claim"] for claim in now["claims"]}
+    same = all(before[field] == now[field] for field in ("commit", "machine", "quick"))
+    return [claim for claim in before["claims"] if same and claim["claim"] not in renewed] + list(now["claims"])
 
 
 def result_file(script: Path, options: argparse.Namespace, ending: str) -> Path:

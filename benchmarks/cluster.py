@@ -1,7 +1,8 @@
-"""A Ray cluster on this machine: what a score, a task and sending cost, and what a second worker brings.
+"""A Ray cluster on this machine: what a score, a task and sending cost, and what more workers bring.
 
-The constants from which docs/cluster.md works its arithmetic. Results on the cluster are compared with the local ones,
-bit by bit. `--table` prints the table of that page from the saved constants.
+The constants from which docs/cluster.md works its arithmetic. Nodes join until they have as many workers as the machine
+has cores, and the time of a pass is compared with the one that the constants predict. Results on the cluster are
+compared with the local ones, bit by bit. `--table` prints the tables of that page from the saved constants.
 """
 
 from __future__ import annotations
@@ -34,70 +35,118 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         sys.exit()
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
-    n, rounds = (4_096, 2) if options.quick else (8_192, 3)
+    n, rounds = items(options.quick), 2 if options.quick else 3
     from ray.cluster_utils import Cluster
-
-    from limner.match import _columns
 
     scores = made(n, n)
     core = cpu_seconds(lambda: scores.top(10, workers=1))
     rate = n * n * DIM / core / 1e9
     yield Claim("products per second of one core, 10^9 multiply-adds, top-10 included", rate, goal="> 0")
-    sums = cpu_seconds(lambda: _columns.log_sums(scores, 30.0))
+    sums = cpu_seconds(lambda: scores.correct("inverted_softmax").statistics)
     yield Claim("log sums of the columns vs top-10, CPU-seconds", sums, core, goal="<= 2.0")
     loopback = {**NODES, "node_ip_address": "127.0.0.1"}
     cluster = Cluster(initialize_head=True, head_node_args={**loopback, "include_dashboard": False})
     try:
-        cluster.add_node(**loopback)
-        yield from on_cluster(cluster.address, scores, rounds, core)
+        import ray
+
+        ray.init(cluster.address, **QUIET)
+        yield from on_cluster(cluster, scores, rounds, core)
     finally:
+        ray.shutdown()
         cluster.shutdown()
 
 
-def on_cluster(address: str, scores: Any, rounds: int, core: float) -> Iterator[Claim]:
-    """The same work here, by one worker, by two, and in shards, taking turns; then what moving costs."""
+def items(quick: bool) -> int:
+    """Queries and candidates: a few seconds of all cores."""
+    return 4_096 if quick else int(8_192 * math.sqrt(usable() / 2)) // 1024 * 1024
+
+
+def usable() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def on_cluster(cluster: Any, scores: Any, rounds: int, core: float) -> Iterator[Claim]:
+    """The same work here and on one worker, two, four, and so on; in shards on two; and what moving costs."""
+    seconds, found = alternately({"here": lambda: scores.top(10, workers=1), "1": lambda: top(scores)}, rounds)
+    yield Claim(
+        "top-10 by one worker vs one local thread, seconds", seconds["1"], seconds["here"], goal="<= 1.25",
+        note=shared(),
+    )  # fmt: skip
+    join(cluster, 2)
+    works = {"2": lambda: top(scores), "shards": lambda: top(scores, shard=scores.shape[1] // 4)}
+    taken, lists = alternately(works, rounds)
+    seconds, found = seconds | taken, found | lists
+    spent = worker_seconds(scores)
+    yield Claim("top-10 by two workers vs one local thread, CPU-seconds", spent, core, goal="<= 1.15")
+    yield Claim("top-10: one worker vs two, speed-up", seconds["1"], seconds["2"], goal=">= 1.6", note=shared())
+    yield Claim("top-10, candidates in four shards vs whole, seconds", seconds["shards"], seconds["2"], goal="<= 1.15")
+    moving = [*overheads(scores), broadcast()]
+    yield from moving
+    costs = {claim.claim.partition(",")[0]: claim.ours for claim in moving}
+    rates = (
+        scores.shape[0] ** 2 * DIM / core,
+        costs["a task that does nothing"] / 1e3,
+        costs["putting an array into the object store"] * 1e9,
+        costs["from one node's object store to another's"] * 1e9,
+    )
+    for workers in (2, 4, 8, 16):
+        if workers > max(2, usable()):
+            break
+        if workers > 2:
+            join(cluster, workers)
+            taken, lists = alternately({str(workers): lambda: top(scores)}, rounds)
+            seconds, found = seconds | taken, found | lists
+            speed_up = f"top-10: one worker vs {workers}, speed-up"
+            yield Claim(speed_up, seconds["1"], taken[str(workers)], goal=f">= {0.8 * workers:.1f}", note=shared())
+        expected = projected(*scores.shape, workers, *rates)
+        what = f"top-10 by {workers} workers vs what the constants predict, seconds"
+        yield Claim(what, seconds[str(workers)], expected, goal="<= 1.3", note=shared())
+    for name, there in found.items():
+        if name != "here":
+            count = differing(found["here"], there)
+            label = "four shards" if name == "shards" else f"{name} workers"
+            yield Claim(f"numbers that differ between local and cluster: {label}", count, goal="== 0")
+
+
+def join(cluster: Any, workers: int) -> None:
+    """Nodes join until there are as many workers."""
     import ray
 
-    ray.init(address, **QUIET)
-    try:
-        works = {
-            "here": lambda: scores.top(10, workers=1),
-            "one": lambda: top(scores, at_once=1),
-            "two": lambda: top(scores),
-            "shards": lambda: top(scores, shard=scores.shape[1] // 4),
-        }
-        seconds, found = alternately(works, rounds)
-        one, two = seconds["one"], seconds["two"]
-        yield Claim(
-            "top-10 by two workers vs one local thread, CPU-seconds", worker_seconds(scores), core, goal="<= 1.15"
-        )
-        yield Claim(
-            "top-10 by one worker vs one local thread, seconds", one, seconds["here"], goal="<= 1.25", note=shared()
-        )
-        yield Claim("top-10: one worker vs two, speed-up", one, two, goal=">= 1.6", note=shared())
-        yield Claim("top-10, candidates in four shards vs whole, seconds", seconds["shards"], two, goal="<= 1.25")
-        for name in ("one", "two", "shards"):
-            count = differing(found["here"], found[name])
-            yield Claim(f"numbers that differ between local and cluster: {name}", count, goal="== 0")
-        yield from overheads(scores)
-        yield broadcast()
-    finally:
-        ray.shutdown()
+    cluster.add_node(**NODES | {"node_ip_address": "127.0.0.1", "num_cpus": workers // 2})
+    cluster.wait_for_nodes()
+    while ray.cluster_resources().get("CPU", 0) < workers:
+        time.sleep(0.1)
 
 
-def top(scores: Any, *, at_once: int | None = None, shard: int | None = None) -> Any:
-    """Top-10 on the cluster, vectors sent anew; with so many tasks at once, where that is said."""
+def projected(queries: int, items: int, workers: int, product: float, task: float, put: float, copy: float) -> float:
+    """Seconds of a pass of top-10: both matrices are sent, then every worker computes whole tasks.
+
+    Args:
+        queries: How many.
+        items: How many.
+        workers: Cores of all nodes.
+        product: Multiplications and additions per second of a core.
+        task: Seconds of the driver for every task.
+        put: Bytes per second into the object store.
+        copy: Bytes per second to another node.
+    """
+    from limner.cluster._running import WIDEST
+    from limner.cluster._spans import Spans
+
+    width = min(items, WIDEST)
+    size = min(Spans.of(queries, width, workers).size, queries)
+    tasks = math.ceil(queries / size) * math.ceil(items / width)
+    sent = (queries + items) * DIM * 4
+    computed = math.ceil(tasks / workers) * size * width * DIM / product
+    return max(computed, tasks * task) + sent / put + sent / copy
+
+
+def top(scores: Any, *, shard: int | None = None) -> Any:
+    """Top-10 on the cluster, vectors sent anew."""
     import limner.cluster
-    from limner.cluster import _running
 
-    whole = _running._in_order
-    if at_once is not None:
-        _running._in_order = lambda tasks, spans, ahead, progress: whole(tasks, spans, at_once, progress)
-    try:
-        with limner.cluster.connect(shard=shard):
-            return scores.top(10)
-    finally:
-        _running._in_order = whole
+    with limner.cluster.connect(shard=shard):
+        return scores.top(10)
 
 
 def worker_seconds(scores: Any) -> float:
@@ -216,6 +265,8 @@ def differing(here: Any, there: Any) -> int:
 # --- the table of docs/cluster.md ---------------------------------------------------------------------------------
 
 SIZES = (10**5, 10**6, 10**7, 10**8, 10**9)
+PASSES = ((25_000, 100_000), (100_000, 100_000), (1_000_000, 1_000_000), (10_000, 10_000_000), (10**7, 10**7))
+MACHINES, CORES = (1, 10, 100), 16
 
 
 def constants() -> dict[str, float]:
@@ -236,14 +287,38 @@ def constants() -> dict[str, float]:
 
 
 def table() -> str:
-    """The constants, and every step at every size, computed from them."""
+    """The constants, every step at every size, and passes on 1 to 100 machines, computed from them."""
     measured = [f"| {name} | {number(value)} |" for name, value in constants().items()]
     head = (
         "| items | vectors, GB | 1,000 queries, core-hours | all against all, core-hours | with inverted softmax, "
         "core-hours | tasks | their overhead, core-hours | to the store, s | to each node, s | top-10 back, GB |"
     )
     computed = ["| " + " | ".join(map(number, row)) + " |" for row in map(steps, SIZES)]
-    return "\n".join(["| constant | measured |", "|---|---:|", *measured, "", head, "|" + "---:|" * 10, *computed])
+    machines = [f"| {q:,} × {i:,} | " + " | ".join(map(lasting, passes(q, i))) + " |" for q, i in PASSES]
+    return "\n".join(
+        [
+            *("| constant | measured |", "|---|---:|", *measured, ""),
+            *(head, "|" + "---:|" * 10, *computed, ""),
+            f"| top-10, queries × items | {' | '.join(f'{n} of {CORES} cores' for n in MACHINES)} | share of ideal |",
+            "|---|" + "---:|" * (len(MACHINES) + 1),
+            *machines,
+        ]
+    )
+
+
+def passes(queries: int, items: int) -> list[float]:
+    """Seconds of a pass on each number of machines, and the share of the ideal speed on the most."""
+    product, _, task, put, copy, *_ = constants().values()
+    seconds = [projected(queries, items, CORES * n, product, task, put, copy) for n in MACHINES]
+    return [*seconds, queries * items * DIM / product / CORES / MACHINES[-1] / seconds[-1]]
+
+
+def lasting(value: float) -> str:
+    """Seconds, minutes or hours; a share below 1 as it is."""
+    if value <= 1:
+        return f"{value:.2f}"
+    unit, name = next((u, n) for u, n in ((3600, "h"), (60, "min"), (1, "s")) if value >= 2 * u or u == 1)
+    return f"{number(value / unit)} {name}"
 
 
 def steps(items: int) -> list[float]:

@@ -1,6 +1,6 @@
 """Encoding photographs: limner beside a plain PyTorch loop, images per second and per CPU-second.
 
-EfficientNet-Lite0, on the processor or with `--device cuda`. The loop is what people write: open with Pillow, scale,
+EfficientNet-Lite0, on the CPU or with `--device cuda`. The loop is what people write: open with Pillow, scale,
 cut, normalise, a batch of 64, the model. limner decodes on threads, at a smaller scale where a photograph is far larger
 than the model's square; it folds the batch normalisations into the convolutions, keeps colours last in memory, takes
 batches whose layers stay in a core's cache, and keeps freed memory instead of giving it back between layers. Each way
@@ -136,7 +136,7 @@ def on_one_core(name: str, files: list[Path], rounds: int) -> Claim:
 
 
 def with_threads(name: str, files: list[Path], rounds: int, device: str) -> Claim:
-    """Decoding threads beside the model, which has one thread itself on the processor."""
+    """Decoding threads beside the model, which has one thread itself on the CPU."""
     threads = None if device.startswith("cuda") else 1
     costs = interleaved(
         {"loop": Task(plain_loop, files, threads, device), "limner": Task(with_limner, files, threads, device)},

@@ -2,13 +2,17 @@
 
 5,000 images, 25,000 captions, 256 dimensions, random vectors with some signal, the real ground truth; COCO 5K, COCO 1K,
 CxC and ECCV Caption in both directions. The bare work is products and counting with numpy and nothing else; the package
-is handed full rankings. One thread for every library; limner may use all cores, and CPU-seconds count them all.
+is handed full rankings. One thread for every library; limner may use all cores, and CPU-seconds count them all. "Low
+precision" is limner with `LIMNER_LOW_PRECISION=auto`, where the CPU has bfloat16 units. `--no-package` leaves out the
+package, which takes minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +36,44 @@ Values = dict[tuple[str, str, str], float]
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     images, rounds = (2500, 2) if options.quick else (5000, 5)
     how = (images, options.data)
-    found = interleaved(
-        {"bound": Task(counting, *how), "limner": Task(limner, *how)}, rounds=options.rounds or rounds, threads=1
-    )
-    beside = interleaved({"limner": Task(limner, *how), "eccv_caption": Task(package, *how)}, rounds=1, threads=1)
+    tasks = {"bound": Task(counting, *how), "limner": Task(limner, *how), "product": Task(product, *how)}
+    if find_spec("torch"):
+        tasks["low precision"] = Task(low_precision, *how)
+    found = interleaved(tasks, rounds=options.rounds or rounds, threads=1)
     refuse_different_work(found)
     size = f"{images:,} x {5 * images:,}"
-    ours, bound, theirs = found["limner"], found["bound"], beside["eccv_caption"]
+    ours, bound = found["limner"], found["bound"]
     clock = f"by the clock {ours.wall:.1f} and {bound.wall:.1f} s; limner on all cores, numpy on one"
     yield Claim(f"embeddings to all numbers, {size}, vs the bare work, CPU s", ours.cpu, bound.cpu, "<= 1.3", clock)
     yield Claim(f"peak memory, {size}, MB", ours.peak, goal="< 700", note=f"the bare work takes {bound.peak:.0f}")
-    times = f"{theirs.cpu / beside['limner'].cpu:.0f} times fewer; the package's process takes {theirs.peak:,.0f} MB"
+    if "low precision" in found:
+        yield from beside_float32(found, size)
+    if options.package:
+        beside = interleaved({"limner": Task(limner, *how), "eccv_caption": Task(package, *how)}, rounds=1, threads=1)
+        yield from beside_package(beside, size)
+
+
+def beside_float32(found: dict[str, Cost], size: str) -> Iterator[Claim]:
+    """The same numbers from bfloat16 products, beside the float32 products of both directions and nothing else."""
+    from limner.scores.bfloat16 import has_units
+
+    ours, plain, product = found["low precision"], found["limner"], found["product"]
+    note = "" if has_units() else "no bfloat16 units here, so that limner does not use them"
+    case = f"embeddings to all numbers, {size}, low precision"
+    yield Claim(f"{case}, vs the bare float32 products, CPU s", ours.cpu, product.cpu, goal="<= 0.6", note=note)
+    yield Claim(f"{case}, vs the float32 way, CPU s", ours.cpu, plain.cpu, goal="<= 1.05", note=note)
+    yield Claim(
+        f"{case}: numbers that differ from the float32 way",
+        sum(ours.value[key] != value for key, value in plain.value.items()),
+        goal="== 0",
+    )
+
+
+def beside_package(beside: dict[str, Cost], size: str) -> Iterator[Claim]:
+    theirs, ours = beside["eccv_caption"], beside["limner"]
+    times = f"{theirs.cpu / ours.cpu:.0f} times fewer; the package's process takes {theirs.peak:,.0f} MB"
     case = f"embeddings to all numbers, {size}, vs full rankings and eccv_caption, CPU s (a fifteenth or less)"
-    yield Claim(case, beside["limner"].cpu, theirs.cpu, f"<= {1 / FEWER:.4f}", times)
+    yield Claim(case, ours.cpu, theirs.cpu, f"<= {1 / FEWER:.4f}", times)
     yield identical(ours.value, theirs.value, size)
 
 
@@ -97,6 +126,20 @@ def limner(images: int, data: Path | None) -> Callable[[], Values]:
     return lambda: answers(collection, image_vectors, text_vectors)
 
 
+def low_precision(images: int, data: Path | None) -> Callable[[], Values]:
+    """limner with bfloat16 products where the CPU has units for them; torch is imported before."""
+    import torch  # noqa: F401  # a program that has vectors has it already
+
+    from limner.scores.bfloat16 import gain, has_units
+
+    os.environ["LIMNER_LOW_PRECISION"] = "always"
+    warm_up()
+    os.environ["LIMNER_LOW_PRECISION"] = "auto"
+    if has_units():
+        gain(DIMENSIONS)
+    return limner(images, data)
+
+
 def answers(collection: Collection, images: np.ndarray, texts: np.ndarray) -> Values:
     scores = Scores.from_embeddings(Embeddings(collection.images.ids, images), Embeddings(collection.texts.ids, texts))
     report = evaluate_with_limner(scores, collection, protocol=PROTOCOLS, measures=MEASURES)
@@ -105,15 +148,12 @@ def answers(collection: Collection, images: np.ndarray, texts: np.ndarray) -> Va
 
 def warm_up() -> None:
     """Loads the compiled loops, from the cache on disk where they are there."""
-    ids = Ids(range(10))
-    tiny = Collection(
-        "tiny",
-        Items(ids, [None] * 10, {"fold": [n // 2 for n in range(10)]}),
-        Items(ids, [""] * 10, {"fold": [n // 2 for n in range(10)]}, "text"),
-        Judgements.from_pairs(zip(ids, ids, strict=True)),
-    )
+    images, texts = (Ids([f"{side}{n}" for n in range(10)]) for side in ("image", "text"))
+    fold = {"fold": [n // 2 for n in range(10)]}
+    pairs = Judgements.from_pairs(zip(images, texts, strict=True))
+    tiny = Collection("tiny", Items(images, [None] * 10, fold), Items(texts, [""] * 10, fold, "text"), pairs)
     points = np.random.default_rng(0).standard_normal((10, 4), dtype=np.float32)
-    scores = Scores.from_embeddings(Embeddings(ids, points), Embeddings(ids, points))
+    scores = Scores.from_embeddings(Embeddings(images, points), Embeddings(texts, points))
     evaluate_with_limner(scores, tiny, protocol=("coco-5k", "coco-1k"))
 
 
@@ -130,6 +170,18 @@ def counting(images: int, data: Path | None) -> Callable[[], dict[str, float]]:
         "i2t": count(unit[0], unit[1], wanted["i2t"], folds[0], folds[1]),
         "t2i": count(unit[1], unit[0], wanted["t2i"], folds[1], folds[0]),
     }
+
+
+def product(images: int, data: Path | None) -> Callable[[], None]:
+    """The products of `counting` alone."""
+    one, other = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors(truth(images, data)))
+
+    def work() -> None:
+        for queries, pool in ((one, other), (other, one)):
+            for low in range(0, len(queries), BLOCK):
+                queries[low : low + BLOCK] @ pool.T
+
+    return work
 
 
 def columns(collection: Collection, name: str, direction: str) -> list[np.ndarray]:
@@ -218,6 +270,7 @@ def keep_only(peer: Any, collection: Collection) -> None:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, help="how often limner and the bare work are measured (default: 5)")
+    parser.add_argument("--no-package", dest="package", action="store_false", help="leave out eccv_caption")
 
 
 if __name__ == "__main__":

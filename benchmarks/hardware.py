@@ -1,7 +1,7 @@
 """The machine that something was measured on: what a number depends on, and nothing that names the machine.
 
 The results of one script on several kinds of machine lie side by side, as `results/NAME.KIND.json`: the kind is the
-family of the processor (`aarch64`, `x86_64`), or the GPU where one was measured (`nvidia-h200`).
+CPU family (`aarch64`, `x86_64`), or the GPU where one was measured (`nvidia-h200`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def machine(*, card: str | None = None) -> dict[str, Any]:
     """The machine that this runs on.
 
     Args:
-        card: The device of torch that is measured, such as "cuda"; None for the processor.
+        card: The device of torch that is measured, such as "cuda"; None for the CPU.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = {
@@ -73,6 +73,20 @@ def read(written: str | dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"a machine {written!r}: expected 'PROCESSOR, N cores, N GiB, SYSTEM FAMILY, Python VERSION'")
     parts: dict[str, Any] = {name: value for name, value in match.groupdict().items() if value is not None}
     return parts | {"cores": int(parts["cores"]), "memory": int(parts["memory"])}
+
+
+def separate_cores(count: int) -> set[int]:
+    """As many logical cores of this process, on different physical cores as far as there are enough."""
+    free = sorted(os.sched_getaffinity(0))
+    firsts = {_siblings(core): core for core in reversed(free)}
+    chosen = sorted(firsts.values())
+    return set((chosen + [core for core in free if core not in chosen])[:count])
+
+
+def _siblings(core: int) -> str:
+    """The logical cores that share a physical one with this core."""
+    listed = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    return listed.read_text() if listed.exists() else str(core)
 
 
 def commit(root: Path) -> str:

@@ -1,9 +1,9 @@
 """Matching at the speed of the matrix product: exact top-k and corrected top-k in bounded memory.
 
-limner, the bare blocked product of the same size, faiss and plain numpy, in turn, on the same threads. Every task runs
+limner, the bare blocked product of the same size, faiss and plain numpy, in turn, on the same cores. Every task runs
 in a fresh process; memory is what the work adds to what the inputs take. `--only` picks parts: top, csls, wikipedia,
-growth, maxsim (late interaction), and low: the same answers from bfloat16 products, beside the float32 way. `--quick`
-takes a fraction of the sizes. `--plot FILE` draws how time grows with the number of items.
+and low: the same answers from bfloat16 products, beside the float32 way. `--cores 2 16` measures each part on two cores
+and then on sixteen. `--quick` takes a fraction of the sizes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from claims import Claim, Cost, Task, interleaved, log, main, measured
+from claims import Claim, Cost, Task, interleaved, log, main
 
-PARTS = ("top", "csls", "low", "maxsim", "wikipedia", "growth")
-THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+PARTS = ("top", "csls", "low", "wikipedia")
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BLOCK = 2048
 
 
@@ -125,7 +125,7 @@ def bare(n: int, m: int, d: int) -> Callable[[], Any]:
 def faiss_top(n: int, m: int, d: int, k: int) -> Callable[[], Any]:
     import faiss
 
-    faiss.omp_set_num_threads(THREADS)
+    faiss.omp_set_num_threads(CORES)
     a, index = vectors(n, d, 0), faiss.IndexFlatIP(d)
     index.add(vectors(m, d, 1))
     index.search(a[:8], k)
@@ -171,16 +171,21 @@ def agreement(one: Cost, other: Cost) -> tuple[float, float]:
 
 
 def load() -> str:
-    return f"load average when measured {os.getloadavg()[0]:.1f} on {THREADS} cores"
+    return f"load average when measured {os.getloadavg()[0]:.1f} on {CORES} cores"
 
 
-def top(quick: bool, rounds: int) -> Iterator[Claim]:
+def on(size: str, cores: int) -> str:
+    """A size, and the cores if they are not all."""
+    return size if cores == CORES else f"{size}, {cores} core" + "s" * (cores > 1)
+
+
+def top(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     n, m, d = (5_000, 20_000, 512) if quick else (25_000, 100_000, 512)
     tasks = {"limner": Task(ours, n, m, d, 10, None), "bare": Task(bare, n, m, d)}
     if find_spec("faiss"):
         tasks["faiss"] = Task(faiss_top, n, m, d, 10)
-    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
-    mine, size = found["limner"], f"top-10 of {n:,} queries over {m:,} items, d = {d}"
+    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    mine, size = found["limner"], on(f"top-10 of {n:,} queries over {m:,} items, d = {d}", cores)
     yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 1.15", note=note)
     yield Claim(f"{size}: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal="<= 1.15", note=note)
     yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 600")
@@ -194,14 +199,14 @@ def top(quick: bool, rounds: int) -> Iterator[Claim]:
     yield Claim(f"{size}: largest difference of a score from faiss", apart, goal="< 1e-5", note=equal)
 
 
-def csls(quick: bool, rounds: int) -> Iterator[Claim]:
+def csls(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     n, d = (4_000, 512) if quick else (25_000, 512)
     names = ("csls", "inverted_softmax")
     tasks = {name: Task(ours, n, n, d, 10, name) for name in names} | {"bare": Task(bare, n, n, d)}
-    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
-    plain = {name: measured(Task(numpy_corrected, n, n, d, 10, name)) for name in names}
+    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    plain = interleaved({name: Task(numpy_corrected, n, n, d, 10, name) for name in names}, rounds=1, cores=cores)
     for name in names:
-        mine, size = found[name], f"{name} of {n:,} x {n:,}, d = {d}, top-10"
+        mine, size = found[name], on(f"{name} of {n:,} x {n:,}, d = {d}, top-10", cores)
         same, apart = agreement(mine, plain[name])
         equal = f"{same:.3%} of the lists are the same; the others differ where scores are equal but for rounding"
         yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 2.3", note=note)
@@ -214,19 +219,21 @@ def csls(quick: bool, rounds: int) -> Iterator[Claim]:
         yield Claim(f"{size}: largest difference of a top-10 score from plain numpy", apart, goal="< 1e-4", note=equal)
 
 
-def low(quick: bool, rounds: int) -> Iterator[Claim]:
+def low(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     """Filter and verify: the answers of the float32 way, to the bit, from bfloat16 products."""
     n, m, d = (5_000, 20_000, 512) if quick else (25_000, 100_000, 512)
     yield from _beside_float32(
-        f"top-10 of {n:,} queries over {m:,} items, d = {d}", (n, m, d, 10, None), rounds, "<= 0.5"
+        on(f"top-10 of {n:,} queries over {m:,} items, d = {d}", cores), (n, m, d, 10, None), rounds, cores, "<= 0.5"
     )
     n = 4_000 if quick else 25_000
-    yield from _beside_float32(f"csls of {n:,} x {n:,}, d = {d}, top-10", (n, n, d, 10, "csls"), rounds, "<= 1.5")
+    size = on(f"csls of {n:,} x {n:,}, d = {d}, top-10", cores)
+    yield from _beside_float32(size, (n, n, d, 10, "csls"), rounds, cores, "<= 1.5")
     images, d = (1_000, 256) if quick else (5_000, 256)
     tasks = {way: Task(ranks, images, d, way) for way in ("auto", "never")} | {
         "bare": Task(bare, images, 5 * images, d)
     }
-    found, size = interleaved(tasks, rounds=rounds, threads=THREADS), f"ranks of {images:,} x {5 * images:,}, d = {d}"
+    found = interleaved(tasks, rounds=rounds, cores=cores)
+    size = on(f"ranks of {images:,} x {5 * images:,}, d = {d}", cores)
     mine, plain = found["auto"], found["never"]
     yield Claim(
         f"{size}, both ways: seconds vs two bare products",
@@ -244,86 +251,36 @@ def low(quick: bool, rounds: int) -> Iterator[Claim]:
     yield Claim(f"{size}: places that differ from the float32 way", apart, goal="== 0")
 
 
-def _beside_float32(size: str, case: tuple[Any, ...], rounds: int, goal: str) -> Iterator[Claim]:
+def _beside_float32(size: str, case: tuple[Any, ...], rounds: int, cores: int, goal: str) -> Iterator[Claim]:
     n, m, d, k, name = case
     tasks = {way: Task(by_setting, *case, way) for way in ("auto", "never")} | {"bare": Task(bare, n, m, d)}
     if name is None and find_spec("faiss"):
         tasks["faiss"] = Task(faiss_top, n, m, d, k)
-    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
+    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
     mine, plain = found["auto"], found["never"]
     same = all(np.array_equal(x, y) for x, y in zip(mine.value[0], plain.value[0], strict=True))
     yield Claim(
         f"{size}, low precision: seconds vs the bare product", mine.wall, found["bare"].wall, goal=goal, note=note
     )
     yield Claim(f"{size}, low precision: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=note)
+    yield Claim(
+        f"{size}, float32 way: seconds vs the bare product",
+        plain.wall,
+        found["bare"].wall,
+        goal="<= 2.3" if name else "<= 1.15",
+        note=note,
+    )
     yield Claim(f"{size}, low precision: memory beyond the inputs, MB", grown(mine), goal="< 1500")
     yield Claim(f"{size}, low precision: lists and scores that differ in any bit", float(not same), goal="== 0")
     if "faiss" in found:
         yield Claim(f"{size}, low precision: seconds vs faiss", mine.wall, found["faiss"].wall, goal="< 1", note=note)
+        yield Claim(f"{size}, float32 way: seconds vs faiss", plain.wall, found["faiss"].wall, goal="< 1", note=note)
 
 
-def tokens(items: int, each: int, d: int, seed: int) -> dict[str, np.ndarray]:
-    """Items of as many vectors each."""
-    return {f"{seed}-{n}": part for n, part in enumerate(np.split(vectors(items * each, d, seed), items))}
-
-
-def late(n: int, m: int, each: tuple[int, int], d: int) -> Callable[[], Any]:
-    from limner import Scores
-
-    Scores.from_sets(tokens(3, 2, 8, 0), tokens(3, 2, 8, 1), pooling="maxsim").top(2)
-    scores = Scores.from_sets(tokens(n, each[0], d, 0), tokens(m, each[1], d, 1), similarity="dot", pooling="maxsim")
-
-    def work() -> Any:
-        found = scores.top(10)
-        return found.indices, found.scores
-
-    return extra(work)
-
-
-def late_by_loop(n: int, m: int, each: tuple[int, int], d: int) -> Callable[[], Any]:
-    """As one would write it: a product, a maximum and a sum for every pair of items."""
-    queries, pages = tokens(n, each[0], d, 0), tokens(m, each[1], d, 1)
-
-    def work() -> Any:
-        s = np.array([[(q @ p.T).max(axis=1).sum() for p in pages.values()] for q in queries.values()])
-        order = np.argsort(-s, axis=1, kind="stable")[:, :10]
-        return order, np.take_along_axis(s, order, axis=1)
-
-    return extra(work)
-
-
-def maxsim(quick: bool, rounds: int) -> Iterator[Claim]:
-    """Late interaction, beside a loop over pairs of items and the bare product of all pairs of vectors."""
-    n, m, each, d = (16, 300, (32, 200), 128) if quick else (64, 2_000, (32, 300), 128)
-    tasks = {"limner": Task(late, n, m, each, d), "loop": Task(late_by_loop, n, m, each, d)}
-    tasks["bare"] = Task(bare, n * each[0], m * each[1], d)
-    found, note = interleaved(tasks, rounds=rounds, threads=THREADS), load()
-    mine, size = (
-        found["limner"],
-        f"late interaction, {n} queries of {each[0]} over {m:,} items of {each[1]} vectors, d = {d}",
-    )
-    same, apart = agreement(mine, found["loop"])
-    yield Claim(
-        f"{size}: CPU seconds vs the bare product of all pairs of vectors",
-        mine.cpu,
-        found["bare"].cpu,
-        goal="<= 1.3",
-        note=note,
-    )
-    yield Claim(f"{size}: CPU seconds vs a loop over pairs", mine.cpu, found["loop"].cpu, goal="< 1", note=note)
-    yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 200")
-    yield Claim(
-        f"{size}: largest difference of a score from the loop",
-        apart,
-        goal="< 1e-4",
-        note=f"{same:.3%} of the lists are the same",
-    )
-
-
-def wikipedia(quick: bool, rounds: int) -> Iterator[Claim]:
+def wikipedia(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     n, d = (92_367 // 16, 768) if quick else (92_367, 768)
-    cost = measured(Task(ours, n, n, d, 5, "csls"))
-    size = f"CSLS top-5 of {n:,} x {n:,}, d = {d}"
+    cost = interleaved({"limner": Task(ours, n, n, d, 5, "csls")}, rounds=1, cores=cores)["limner"]
+    size = on(f"CSLS top-5 of {n:,} x {n:,}, d = {d}", cores)
     log(f"{size}: {cost.wall:.1f} s, {cost.cpu:.1f} CPU s")
     paper = "the paper took 8 CPU-minutes for the similarities alone"
     yield Claim(
@@ -333,66 +290,20 @@ def wikipedia(quick: bool, rounds: int) -> Iterator[Claim]:
     yield Claim(f"{size}: memory beyond the inputs, MB", grown(cost), goal="< 1000")
 
 
-def growth(quick: bool, rounds: int) -> Iterator[Claim]:
-    """n queries over n items; d = 128, so that a hundred thousand items take a minute."""
-    sizes = (1_000, 2_000, 4_000) if quick else (1_000, 3_162, 10_000, 31_623, 100_000)
-    points: dict[str, list[float]] = {name: [] for name in ("bare", "top-10", "CSLS top-10")}
-    for n in sizes:
-        tasks = {"bare": Task(bare, n, n, 128), "top-10": Task(ours, n, n, 128, 10, None)}
-        tasks["CSLS top-10"] = Task(ours, n, n, 128, 10, "csls")
-        found = interleaved(tasks, rounds=1 if n > 20_000 else 3, threads=THREADS)
-        for name, seconds in points.items():
-            seconds.append(found[name].cpu)
-    GROWTH.update({"sizes": list(sizes), **points})
-    step = [np.log(y[-1] / y[-2]) / np.log(sizes[-1] / sizes[-2]) for y in (points["top-10"], points["CSLS top-10"])]
-    for name, slope in zip(("top-10", "CSLS top-10"), step, strict=True):
-        note = (
-            f"CPU seconds {', '.join(f'{s:.3g}' for s in points[name])} for {', '.join(f'{n:,}' for n in sizes)} items"
-        )
-        yield Claim(
-            f"{name} of n x n: exponent of the growth between the two largest n", float(slope), goal="<= 2.2", note=note
-        )
-
-
-GROWTH: dict[str, list[float]] = {}
-
-
-def draw(path: Path) -> None:
-    """Time against the number of items, both on logarithmic axes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "limner"
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
-    sizes = GROWTH["sizes"]
-    for (name, values), mark in zip(((k, v) for k, v in GROWTH.items() if k != "sizes"), "os^", strict=True):
-        axes.loglog(sizes, values, marker=mark, label={"bare": "the bare matrix product"}.get(name, name))
-    axes.loglog(sizes, [GROWTH["bare"][-1] * (n / sizes[-1]) ** 2 for n in sizes], ":", color="grey", label="n²")
-    axes.set(xlabel="items (as many queries)", ylabel="CPU seconds", title="n queries over n items, 128 dimensions")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    log(f"drew {path}")
-
-
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     started = time.perf_counter()
     rounds = options.rounds or (1 if options.quick else 3)
-    for name in options.only:
-        parts = {"top": top, "csls": csls, "low": low, "maxsim": maxsim, "wikipedia": wikipedia, "growth": growth}
-        yield from parts[name](options.quick, rounds)
-    if options.plot and GROWTH:
-        draw(options.plot)
+    parts = {"top": top, "csls": csls, "low": low, "wikipedia": wikipedia}
+    for cores in options.cores:
+        for name in options.only:
+            yield from parts[name](options.quick, rounds, cores)
     log(f"{time.perf_counter() - started:.0f} s in all; medians of {rounds} rounds")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--plot", type=Path, help="where to draw how time grows (svg or png)")
+    parser.add_argument("--cores", type=int, nargs="+", default=[CORES], help="how many cores, one after another")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The Wikipedia scale on one GPU: 92,367 x 92,367, d = 768, CSLS, top-5, from vectors in the host's memory.
 
-Needs torch and a card; nothing else that the light core of limner brings is used but numpy, so that it runs on a bare
+Needs torch and a GPU; nothing else that the light core of limner brings is used but numpy, so that it runs on a bare
 machine with torch: `PYTHONPATH=src python benchmarks/match_gpu.py`. First it checks the card against float64 on the
 processor; then it times copying, the bare product, top-5 and CSLS. `--quick` takes a tenth of the size.
 """

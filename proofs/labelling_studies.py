@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from labelling_worlds import Leveled, Target
 
-from limner.annotate.allocation import cut, shares_of, spread_of
-from limner.annotate.design import EACH, PILOT, STRATA
+from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
+from limner.annotate.design import PILOT, STRATA
 from limner.annotate.levels import BEFORE, LEAST
 from limner.annotate.predicted import Predicted
 from limner.stats import Drawn, Estimate, draw, sequential, stratified, sum_of_means
@@ -56,7 +56,7 @@ class Job:
     def codes(self) -> np.ndarray:
         """The stratum of every unit."""
         judged = None if self.kind == "judge alone" else self.scores
-        return cut(self.deeper, judged, max(min(STRATA, self.drawn // EACH), 1))
+        return cut(self.deeper, judged, strata_for(self.drawn, len(self.deeper), STRATA))
 
     @cached_property
     def shares(self) -> np.ndarray:

@@ -46,7 +46,7 @@ MEASURED = ("numpy", "scipy", "numba", "pillow", "scikit-learn")
 DIGITS = 1e-12
 """Scores, rankings and measures are compared by fingerprints, to the bit. Numbers that are written out may differ by
 this share: the p-values of McNemar's test come from functions of the system's C library, whose last digits depend on
-the processor (at most 4e-15 between aarch64 and x86-64). No table shows so many digits."""
+the CPU (at most 4e-15 between aarch64 and x86-64). No table shows so many digits."""
 
 Values = dict[str, Any]
 

@@ -246,7 +246,7 @@ CASES = [
     Case("reports on other queries", unequal_reports, ["compare", "a.json", "b.json"],
          ["not comparable", "ranked against 10 candidates in one and 20"]),
     Case("nothing that was published", evaluated, ["compare", "a.json", "--published"],
-         ["no number that was published", "--protocol"]),
+         ["no published measure", "--protocol"]),
     Case("report of unknown ending", nothing, [*MATRIX, "--save", "out.docx"], ["out.docx ends in '.docx'", ".html"]),
     Case("report where none can be", nothing, [*MATRIX, "--save", "captions.csv/out.json"], ["captions.csv"]),
     Case("folder that is not empty", full_folder, ["data", "convert", "captions.csv", "full"],

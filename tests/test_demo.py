@@ -29,7 +29,7 @@ def told(tmp_path_factory):
 def test_the_story_has_its_chapters_in_order(told):
     _, chapters, _ = told
     assert [c.title for c in chapters] == [
-        "A world in which all matches are known",
+        "A data set in which all matches are known",
         "Two simple systems",
         "How often is the first answer right?",
         "What one-to-five labels hide",
@@ -86,8 +86,8 @@ def test_chance_is_the_share_of_right_answers(told):
 
 def test_everything_that_lasts_shows_progress(told):
     assert told[2] == [
-        "composing a world of 100 pictures",
-        "drawing the pictures",
+        "composing 100 scenes",
+        "drawing the images",
         "training kcca",
         "evaluating kcca",
         "training histograms",

@@ -121,7 +121,7 @@ def test_features_beside_what_needs_none_are_refused(folder, model, tmp_path):
     assert "leave them out" in run("index", tmp_path / "i", folder / "new", *words, status=Status.INPUT).stderr
     run("index", tmp_path / "j", "--embeddings", folder / "new.npz")
     asked = ("search", tmp_path / "j", "--queries", folder / "new.npz", "--features", folder / "new.npz")
-    assert "vectors already" in run(*asked, status=Status.USAGE).output
+    assert "already vectors" in run(*asked, status=Status.USAGE).output
 
 
 def test_served_models_take_the_features_of_the_images(folder, model):
@@ -154,7 +154,7 @@ def test_the_encoder_that_made_the_features_is_recorded_and_serves_new_images(fo
     given = model.scores(new, features=folder / "new.npz").matrix()
     np.testing.assert_allclose(model.scores(new).matrix(), given, atol=1e-6)
     other = {**made, "names": ["colours", "shapes"]}
-    with pytest.raises(LimnerError, match="name the encoder that made them"):
+    with pytest.raises(LimnerError, match="name the encoder that computed them"):
         limner.train(old, "towers", features=other, device="cpu", **SMALL).scores(new)
 
 

@@ -1,7 +1,7 @@
-"""limner matches images with text, measures the match honestly, and shows why it fails.
+"""limner matches images with text, evaluates the result, and explains failures.
 
-The public names are few. They and the packages (`limner.match`, `limner.web`, ...) are imported when first used, so
-that `import limner` stays light.
+The few public names and the packages (`limner.match`, `limner.web`, ...) are imported when first used, so that `import
+limner` is fast.
 """
 
 from __future__ import annotations

@@ -341,7 +341,7 @@ def test_a_match_outside_the_pool_is_never_found():
 def test_a_list_that_is_shorter_than_others_is_told():
     ranking = Ranking.from_lists({"q": ["a"], "p": ["a", "b", "c"]}, candidates="abc")
     matches = Judgements.from_pairs([("q", "a"), ("q", "b"), ("p", "b")])
-    with pytest.raises(TooShort, match="query 'q' has 2 matches and its list 1 places"):
+    with pytest.raises(TooShort, match="query 'q' has 2 matches but its list has 1 candidates"):
         graded_r_precision(ranking, matches)
 
 

@@ -121,7 +121,7 @@ def test_what_half_of_the_judges_mark_counts():
 
 @pytest.mark.parametrize(
     ("classes", "words"),
-    [([], "no class"), (["alternative", "size"], "choose the alternative alone"), (["hue"], "unknown class")],
+    [([], "no class"), (["alternative", "size"], "choose the alternative alone"), (["hue"], "unknown failure class")],
 )
 def test_classes_that_contradict_are_refused(classes, words):
     with pytest.raises(LimnerError, match=words):

@@ -302,8 +302,8 @@ def test_judging_at_the_shell_resumes_and_shows_rate_and_cost(server, planned, t
     assert "3 requests in" in said and "a minute), 21 tokens, cost 4.2e-05" in said
     server.replies = ["broken"] * 4
     code, said = planned(*asked, "--limit", 6)
-    assert code == 0 and "2 new answers of endpoint model-x, 3 before, 1 pairs without an answer" in said
-    assert "the last without an answer" in said and "the same command asks for these again" in said
+    assert code == 0 and "2 new answers of endpoint model-x, 3 existing, 1 pairs without an answer" in said
+    assert "the last failure: " in said and "run the same command to retry" in said
     code, data = planned(*asked, "--limit", 6, "--json")
     told = json.loads(data[data.index("{") : data.rindex("}") + 1])
     assert (told["before"], told["new"], told["failed"]) == (5, 1, 0) and told["cost"] == pytest.approx(14e-6)

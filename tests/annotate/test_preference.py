@@ -220,7 +220,7 @@ GOOD = {"query": "q0", "left": "A", "right": "B", "choice": "left", "annotator":
         ([{**GOOD, "choice": "both"}], "line 2: choice 'both'"),
         ([{**GOOD, "query": "q9"}], "does not compare 'A' with 'B' for query 'q9'"),
         ([{**GOOD, "annotator": ""}], "no annotator"),
-        ([GOOD, {**GOOD, "choice": "right"}], "voted otherwise"),
+        ([GOOD, {**GOOD, "choice": "right"}], "voted differently"),
         ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes, 1 are asked for"),
         ([{**GOOD, "choice": "tie"}], "has no ties"),
         ([{"query": "q0"}], "no left"),

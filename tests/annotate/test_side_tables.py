@@ -126,7 +126,7 @@ def test_the_tables_from_the_shell(store, tmp_path):
     found = json.loads(done.stdout)
     assert set(found["ranks"]["a"]) == {"1", "2", "3", "all"} and found["workload"][2]["people"] == 2
     text = CliRunner().invoke(app, ["annotate", "tables", str(tmp_path / "work.db"), "--depth", "3"]).stdout
-    assert "tasks each" in text and "shortcomings" in text and "original pairs that somebody called 100% no" in text
+    assert "tasks each" in text and "shortcomings" in text and "original pairs that someone called 100% no" in text
     assert CliRunner().invoke(app, ["annotate", "tables", str(tmp_path / "none.db")]).exit_code in (2, 3)
 
 

@@ -245,7 +245,7 @@ def test_a_measure_without_an_anytime_interval_is_shown_with_a_fixed_one(labelle
     monkeypatch.setattr(results, "estimates", only_fixed)
     (now,) = studies(labelled)
     assert not now.anytime and not now.narrow and all(row.found is not None for row in now.rows)
-    assert any("to be looked at once" in note for note in now.notes)
+    assert any("valid for one look" in note for note in now.notes)
 
 
 def test_a_store_without_a_plan_has_no_study(store):

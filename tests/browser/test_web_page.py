@@ -400,7 +400,7 @@ def test_axe_finds_nothing_where_a_team_logs_in(browser, tmp_path):
         for name, value in (("old", websites.PASSWORD), ("password", "three odd words"), ("again", "three odd words")):
             page.fill(f"#{name}", value)
         page.click("text=Change it")
-        assert "Your password is changed" in page.inner_text("main")
+        assert "Your password has been changed" in page.inner_text("main")
         assert violations(page) == []
         page.set_viewport_size(DESK)
         page.click("text=Log out")

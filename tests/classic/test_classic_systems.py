@@ -103,7 +103,7 @@ def test_names_and_options_at_the_shell(tmp_path):
     for words, said in (
         (["variant=Tri5Sm"], "did you mean 'Tri5Sem'"),
         (["variant=Tri5Sem"], "give corpus="),
-        (["variant=NN", "rank=5"], "nearest neighbours decompose nothing"),
+        (["variant=NN", "rank=5"], "nearest neighbours do not decompose kernels"),
     ):
         asked = [part for word in words for part in ("-s", word)]
         done = CliRunner().invoke(app, [*shell[1:], *asked])

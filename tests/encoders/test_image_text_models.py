@@ -171,7 +171,7 @@ def test_refusals(models, tmp_path, world):
     made = _limner(
         "evaluate", "scenes", "-O", "images=10", "--encoder", f"multi-vector(model={blind})", "--cache", tmp_path / "v"
     )
-    assert made.exit_code == 3 and "several vectors per item: only one is kept" in " ".join(made.output.split())
+    assert made.exit_code == 3 and "several vectors per item, and only one is cached" in " ".join(made.output.split())
     made = _limner("evaluate", "scenes", "-O", "images=10", "--system", "levenshtein")
     assert made.exit_code == 3 and "scores pairs of texts" in " ".join(made.output.split())
     with pytest.raises(LimnerError, match="batch_size=0: expected at least 1"):

@@ -339,7 +339,7 @@ def test_words_that_are_ignored():
 
 
 def test_a_system_of_the_wrong_shape_is_refused():
-    with pytest.raises(LimnerError, match="one row each"):
+    with pytest.raises(LimnerError, match="one row per text"):
         rerank("size", [attack("a big dog", "size")], np.eye(1), np.arange(1), lambda _: np.zeros((2, 2)))
 
 

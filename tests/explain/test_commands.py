@@ -111,7 +111,7 @@ def test_objects_from_a_file(world, matrix, tmp_path):
     said = json.loads(call("explain", *WORLD, "--scores", matrix, "--objects", file, "--json"))
     assert said["scores"]["CA"]["mean"] == 1
     file.write_text("image,name\nother,dog\n")
-    assert "names none of the images" in refused("explain", *WORLD, "--scores", matrix, "--objects", file)
+    assert "contains none of the images" in refused("explain", *WORLD, "--scores", matrix, "--objects", file)
 
 
 @pytest.mark.parametrize(

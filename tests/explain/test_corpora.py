@@ -143,7 +143,7 @@ def test_region_descriptions_stand_for_the_images_that_have_them(here):
     assert (list(scores.candidates), len(right)) == (["0.jpg", "1.jpg"], 2)
     with pytest.raises(LimnerError, match="do the ids need image_data.json"):
         text_only(here, encode, regions=read_regions("regions.json"))
-    with pytest.raises(LimnerError, match="no number 3"):
+    with pytest.raises(LimnerError, match="no caption 3"):
         text_only(here, encode, regions=regions, query=3)
 
 

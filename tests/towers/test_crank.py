@@ -87,7 +87,7 @@ def test_a_proposers_mistakes_are_drawn_as_often_as_asked(world, model, tmp_path
     drawn = half.others(images, np.random.default_rng(2))
     among = np.mean([column in expected[row] for row, column in zip(images, drawn, strict=True)])
     assert 0.5 < among < 0.6  # half, and a few by chance
-    with pytest.raises(LimnerError, match="no list for"):
+    with pytest.raises(LimnerError, match="no ranking for"):
         known.with_proposed(
             world.train, limner.Scores.from_matrix(np.ones((1, len(ids[1]))), ids[0][:1], ids[1]), depth=3, share=0.5
         )
@@ -144,7 +144,7 @@ def test_scores_saved_and_loaded(world, pictures, tmp_path):
     if pictures:
         other = (asked[0][0], asked[0][1] + 1)
         assert made.score_pairs([asked[0]], texts[:1]) != made.score_pairs([other], texts[:1])
-        with pytest.raises(LimnerError, match="sees pictures"):
+        with pytest.raises(LimnerError, match="uses images"):
             made.score_pairs(["a name"], texts[:1])
 
 
@@ -168,7 +168,7 @@ def test_a_pretrained_transformer_is_tuned_saved_and_loaded(world, pictures, tmp
 
 
 def test_a_judge_over_a_frozen_backbone_has_no_similarity_of_its_own(world, model):
-    with pytest.raises(LimnerError, match="reads a frozen backbone"):
+    with pytest.raises(LimnerError, match="uses a frozen backbone"):
         model.similarity(world.test)
 
 

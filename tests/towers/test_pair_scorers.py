@@ -99,5 +99,5 @@ def test_a_template_that_is_not_understood_is_refused():
         def __call__(self, *texts, **options):
             return {"input_ids": [1] if len(texts) == 1 else [2, 3], "token_type_ids": [0, 0]}
 
-    with pytest.raises(LimnerError, match="not understood"):
+    with pytest.raises(LimnerError, match="not supported"):
         Template.of(Odd())

@@ -86,7 +86,7 @@ def test_a_saved_model_needs_no_options(models, made, variant, tmp_path):
     assert np.array_equal(loaded.scores(whole.dev, features=features).matrix(), expected)
     card = (tmp_path / "model" / "README.md").read_text()
     assert f"| rsum | {model.trained['metrics']['rsum']:.4g} |" in card and "small/dev" in card
-    with pytest.raises(LimnerError, match="give those of these 10 images with features="):
+    with pytest.raises(LimnerError, match="give the vectors of these 10 images with features="):
         loaded.scores(whole.dev)
 
 
@@ -180,7 +180,7 @@ def test_uncertainty_is_exposed(models, made):
     model = models["pcme"]
     unsure = model.uncertainty(whole.dev.texts)
     assert unsure.shape == (20,) and np.isfinite(unsure).all() and unsure.std() > 0
-    with pytest.raises(LimnerError, match="predicts no uncertainty"):
+    with pytest.raises(LimnerError, match="does not predict uncertainty"):
         models["towers"].uncertainty(whole.dev.texts)
     scores = model.scores(whole.dev, matching="probability")
     matrix = scores.matrix()

@@ -75,5 +75,5 @@ def test_a_run_of_two_is_not_resumed_by_one(launched):
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():
-    with pytest.raises(LimnerError, match="a batch of 5 cannot be shared by 2 processes"):
+    with pytest.raises(LimnerError, match="a batch of 5 pairs cannot be split evenly between 2 processes"):
         Group(0, 2).share(5)

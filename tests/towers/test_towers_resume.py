@@ -110,7 +110,7 @@ def damaged(path, how):
 def test_a_damaged_checkpoint_is_refused(made, tmp_path, how):
     train(made, checkpoint_dir=str(tmp_path), epochs=1)
     damaged(tmp_path / CHECKPOINT, how)
-    with pytest.raises(LimnerError, match=r"checkpoint.*put back a good copy, or remove it"):
+    with pytest.raises(LimnerError, match=r"checkpoint.*restore a good copy, or remove it"):
         train(made, checkpoint_dir=str(tmp_path))
 
 

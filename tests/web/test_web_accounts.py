@@ -131,7 +131,7 @@ def test_one_changes_ones_own_password(team, admin):
     assert admin.post("/account", data={**form, "password": "boss12345!", "again": "boss12345!"}).status_code == 400
     reply = admin.post("/account", data=form)
     assert reply.status_code == 200
-    assert "Your password is changed" in reply.text
+    assert "Your password has been changed" in reply.text
     assert admin.get("/admin").status_code == 200, "whoever changed it stays"
     assert elsewhere.get("/judge").status_code == 303, "everybody else goes"
     assert elsewhere.post("/login", data={"name": "boss", "password": PASSWORD}).status_code == 401
@@ -269,7 +269,7 @@ def test_the_shell_lists_and_changes(where):
         (["--role", "eve=admin"], "no account 'eve'"),
         (["--password", "ada"], "no password was given"),
         (["--revoke", "x"], "expected the number of an invitation"),
-        (["--revoke", "7"], "no open invitation number 7"),
+        (["--revoke", "7"], "no open invitation 7"),
         (["--close", "boss"], "the last admin must keep the role"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",

@@ -432,9 +432,9 @@ def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
     app = make_app([websites.world()], systems=("colours", "histograms"), store=tmp_path / "a.db")
     asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
     assert asked.post("/admin/tasks", data={"pairs": "18", "people": "1"}).status_code == 303
-    finished(asked, "tasks made")
+    finished(asked, "tasks created")
     assert len(asked.post("/api/task", json={}).json()["task"]["items"]) == 20
-    for pairs, made in (("18", "1 tasks made"), ("1000", "tasks made; 0 pairs wait"), ("18", "0 tasks made")):
+    for pairs, made in (("18", "1 tasks created"), ("1000", "tasks created; 0 pairs wait"), ("18", "0 tasks created")):
         assert asked.post("/admin/tasks", data={"pairs": pairs, "people": "1"}).status_code == 303
         finished(asked, made)
     assert asked.post("/admin/study", data={"queries": "3"}).status_code == 303

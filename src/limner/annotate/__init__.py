@@ -1,4 +1,4 @@
-"""Judging pairs with people: pool, tasks, answers, quality, merge, bias, preference, turns, designed samples."""
+"""Human annotation: pooling, tasks, answers, quality, merging, bias, preference studies, rounds, designed samples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ else:
     _submodule = submodules(__name__)
 
     def __getattr__(name: str) -> object:
-        """Imports what needs a database on first use."""
+        """Imports modules that need a database on first use."""
         homes = {"plan": "design", "open_store": "store"}
         return getattr(_submodule(homes[name]), name) if name in homes else _submodule(name)
 

@@ -1,4 +1,4 @@
-"""SQLAlchemy, an optional dependency, and a function for inserts."""
+"""SQLAlchemy (an optional dependency), and a helper for inserts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["inserted", "sa"]
 
 
 def inserted(connection: sa.Connection, table: sa.Table, clash: str = "", /, **values: Any) -> int:
-    """Adds one row and returns its number; on a conflict, raises an error with the message `clash`."""
+    """Adds one row and returns its id; on a conflict, raises an error with the message `clash`."""
     try:
         key: Any = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
     except sa.exc.IntegrityError as error:

@@ -38,7 +38,7 @@ def majority(grades: Sequence[int]) -> tuple[int, float]:
     ((4, 0.6666666666666666), (1, 0.5))
     """
     if not grades:
-        raise LimnerError("a majority of no answers: expected at least one")
+        raise LimnerError("no answers to take a majority of: expected at least one")
     counted = Counter(grades)
     most = max(counted.values())
     return min(grade for grade, count in counted.items() if count == most), most / len(grades)
@@ -82,7 +82,7 @@ def _grades(given: Iterable[Answer]) -> dict[Key, list[int]]:
 def aggregate(store: Store, method: str = "majority") -> list[Label]:
     """Aggregates the valid answers to one label per pair, and saves them in the store."""
     if method not in METHODS:
-        raise UnknownName("way to aggregate", method, METHODS)
+        raise UnknownName("aggregation method", method, METHODS)
     given = answers(store)
     found = METHODS[method](given)
     if not found:
@@ -109,5 +109,5 @@ def labels(store: Store, *, number: int | None = None) -> list[Label]:
     query = sa.select(*columns, label.c.answers).join_from(label, pair).join(image).join(caption)
     rows = store.rows(query.where(label.c.aggregation_id == chosen).order_by(label.c.id))
     if not rows:
-        raise UnknownId(f"no aggregation number {chosen}")
+        raise UnknownId(f"no aggregation {chosen}")
     return [Label(**row) for row in rows]

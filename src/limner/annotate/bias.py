@@ -1,7 +1,7 @@
-"""Pooling bias: how much judgements favour the systems that proposed them, and how different the systems are.
+"""Pooling bias: how much judgements favour the systems that proposed them, and how much the systems differ.
 
-After Chun et al. (2022), appendices A.2 and E. Judgements pooled by systems T alone rate every system; the bias of T is
-the difference between these scores and those on the judgements pooled by all.
+After Chun et al. (2022), appendices A.2 and E. Every system is scored on the judgements pooled by the systems T alone;
+the bias of T is the difference between these scores and those on the judgements pooled by all systems.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def bias_of(pooled: Mapping[str, float], full: Mapping[str, float], systems: Seq
 
 
 def graded_recall(ranking: Ranking, judgements: Judgements) -> float:
-    """The mean grade of the first answer: `1/N sum_n m_1(x_n)`, m being 1 for yes and 0.5 for weak yes.
+    """The mean grade of the first answer: `1/N sum_n m_1(x_n)`, where m is 1 for yes and 0.5 for weak yes.
 
     Queries without a match count 0: nothing relevant was returned for them. Source: Chun et al. 2022, equations E.2,
     E.4.
@@ -80,7 +80,7 @@ def graded_recall(ranking: Ranking, judgements: Judgements) -> float:
 
 
 def graded_r_precision(ranking: Ranking, judgements: Judgements) -> float:
-    """The mean grade of the first R(x) answers, R(x) being the number of matches: `1/N sum_n 1/R sum_i m_i(x_n)`.
+    """The mean grade of the first R(x) answers, with R(x) the number of matches: `1/N sum_n 1/R sum_i m_i(x_n)`.
 
     Queries without a match are left out; a match outside the pool counts in R and is never found. A perfect ranking
     with weak matches stays below 1, as in the paper; `RP(graded)` divides by the best possible value instead. Source:
@@ -106,11 +106,13 @@ def _refuse_short(ranking: Ranking, matches: IntArray) -> None:
     short = np.flatnonzero(ranking.lengths < np.minimum(matches, pool))
     if len(short):
         query, many, places = ranking.queries[int(short[0])], matches[short[0]], ranking.lengths[short[0]]
-        raise TooShort(f"query {query!r} has {many} matches and its list {places} places: expected longer lists")
+        raise TooShort(
+            f"query {query!r} has {many} matches but its list has {places} candidates: expected longer lists"
+        )
 
 
 def grades_at(ranking: Ranking, judgements: Judgements, *, depth: int) -> FloatArray:
-    """The grade of every place of every list down to a depth, 0 where a pair was never judged."""
+    """The grade at every rank of every list up to a depth; 0 if a pair was never judged."""
     aligned = judgements.restrict(queries=ranking.queries, candidates=ranking.candidates)
     lists = np.asarray(ranking.indices[:, :depth], dtype=np.int64)
     width = max(len(ranking.candidates), 1)
@@ -143,12 +145,12 @@ def biases(
     direction: str = "t2i",
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Bias]:
-    """The bias of every subset of the systems that leaves some out, in percent, small subsets first.
+    """The bias of every proper subset of the systems, in percent, small subsets first.
 
     Args:
         lists: Each system's ranking in this direction.
         judgements: Image -> text, pooled by all.
-        proposals: Who proposed what, down to the rank that was pooled.
+        proposals: The proposals of each system, up to the pool depth.
         measure: "R@1" or "R-Precision", where a weak yes counts half.
         direction: "t2i" or "i2t".
         progress: Called with the number of subsets done.
@@ -183,13 +185,13 @@ def by_size(found: Iterable[Bias]) -> dict[int, Bias]:
     }
 
 
-# --- how different the systems are ------------------------------------------------------------------------------
+# --- how much the systems differ --------------------------------------------------------------------------------
 
 
 def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
-    """The mean over queries of Kendall's tau-b between two systems' first places.
+    """The mean over queries of Kendall's tau-b between two systems' top ranks.
 
-    Over all candidates that either list holds; candidates missing from a list share the rank after its end.
+    Computed over all candidates in either list; candidates missing from a list share the rank after its end.
 
     >>> a, b = (Ranking.from_lists({"q": row}, candidates="xyz") for row in (["x", "y"], ["y", "x"]))
     >>> tau(a, a, depth=2), tau(a, b, depth=2)
@@ -209,7 +211,7 @@ def tau(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
 
 
 def mean_rank(one: Ranking, other: Ranking, *, depth: int = 25) -> float:
-    """The mean rank of one system's first answer in another's list; `depth` + 1 if it is not in it.
+    """The mean rank of one system's first answer in another's list; `depth` + 1 if the list does not contain it.
 
     >>> a, b = (Ranking.from_lists({"q": row}, candidates="xyz") for row in (["x", "y"], ["y", "x"]))
     >>> mean_rank(a, b, depth=2)
@@ -224,14 +226,14 @@ def _place(row: Sequence[str], key: str, depth: int) -> int:
 
 
 def diversity(lists: Mapping[str, Ranking], *, depth: int = 25) -> dict[tuple[str, str], tuple[float, float]]:
-    """Tau-b and mean rank for every two systems, in both orders (the mean rank depends on it)."""
+    """Tau-b and mean rank for every pair of systems, in both orders (the mean rank depends on the order)."""
     taus = {pair: tau(lists[pair[0]], lists[pair[1]], depth=depth) for pair in combinations(lists, 2)}
     both = {**taus, **{(b, a): value for (a, b), value in taus.items()}}
     return {pair: (value, mean_rank(lists[pair[0]], lists[pair[1]], depth=depth)) for pair, value in both.items()}
 
 
 def lists_from(proposals: Iterable[Proposal], direction: str) -> dict[str, Ranking]:
-    """The systems' lists, as deep as the store has them."""
+    """The systems' lists, as deep as they are stored."""
     found: dict[str, dict[str, dict[int, str]]] = {}
     candidates: dict[str, None] = {}
     for p in proposals:

@@ -1,8 +1,8 @@
 """The crowd form of Flickr8k (Hodosh et al. 2013, section 4.3.2): one image, ten captions, a tick for each that fits.
 
 A tick is a yes (grade 4), no tick is a no (grade 1). A caption with minor mistakes may be ticked, unlike a "100% yes"
-of the pair form, so these answers carry a guideline version of their own. The paper's guideline is in an appendix that
-is not in print; the words here follow what the paper says of it.
+of the pair form, so these answers have their own guideline version. The paper's guideline is in an unpublished
+appendix; the wording here follows its description in the paper.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from limner.annotate.store.tasks import Item
 from limner.core.errors import LimnerError
 
 GUIDELINE = "crowd-1"
-"""Version of the words below; every answer given on this form remembers it."""
+"""Version of the wording below; it is stored with every answer given on this form."""
 WORDS = (
     "Tick every caption that describes the image. Several may fit, or none.",
     "Minor mistakes are allowed, for example in the number of people or things.",
@@ -40,19 +40,21 @@ def submit_block(
     key: str,
     milliseconds: int | None = None,
 ) -> bool:
-    """Stores the answers to all captions of one image; True where they finish the task.
+    """Stores the answers to all captions of one image; returns True if they finish the task.
 
     Args:
         store: The store.
-        annotator_id: Who answers.
+        annotator_id: The annotator.
         block: The captions of one image, from `blocks`.
-        ticked: Numbers (`Item.id`) of those that describe it.
-        key: Made by the client, the same when the block is sent again.
-        milliseconds: How long the whole block took; each caption gets an equal part.
+        ticked: Ids (`Item.id`) of the captions that describe the image.
+        key: Created by the client; the same when the block is sent again.
+        milliseconds: Time spent on the whole block; it is divided equally among the captions.
     """
     strange = set(ticked) - {item.id for item in block}
     if strange:
-        raise LimnerError(f"caption {min(strange)} is not one of this image: expected some of the {len(block)} shown")
+        raise LimnerError(
+            f"caption {min(strange)} does not belong to this image: expected some of the {len(block)} shown"
+        )
     took = None if milliseconds is None else milliseconds // max(1, len(block))
     finished = False
     for item in block:
@@ -67,7 +69,7 @@ def submit_block(
                 milliseconds=took,
                 guideline=GUIDELINE,
             )
-        except AlreadyFull:  # somebody else gave the last answer in the meantime
+        except AlreadyFull:  # someone else gave the last answer in the meantime
             continue
         finished = finished or saved.finished
     return finished

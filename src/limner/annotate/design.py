@@ -1,11 +1,12 @@
 """Sampling designs: which pairs to label, with which probabilities, and how many labels an interval needs.
 
-A study is for one direction, some systems and some measures. Its units (`limner.annotate.frames`) are cut into strata:
-first places apart from deeper ones, and by what a judge says of them, as many as leave `EACH` units to each. Few strata
-are enough, since the estimate uses what the judge says within each of them too, as far as it helps; and they cost
-little where the judge is of no use. Half of a draw is shared out by size, half by what the measures need of each
-stratum (Neyman): from the judge at first, the less the more of all units are drawn; from the answers so far in every
-further `plan` of the same study. Measures that need all matches of a query have a design of levels
+A study has one direction, some systems and some measures. Its units (`limner.annotate.frames`) are divided into strata:
+top-ranked pairs are separate from deeper ones, and both are divided by the judge's scores
+(`limner.annotate.allocation.strata_for` gives the number of strata). A few strata are enough, since the estimate also
+uses the judge's scores within each stratum as far as they help, and few strata cost little if the judge is useless.
+Half of a draw is allocated by size, half by what the measures need from each stratum (Neyman allocation): at first
+according to the judge, with less weight the larger the share of units drawn; in every further `plan` of the same study
+according to the answers so far. Measures that need all matches of a query use a design of levels
 (`limner.annotate.levels`).
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
-from limner.annotate.allocation import Z, cut, enough, expected_half_width, shares_of, spread_of
+from limner.annotate.allocation import Z, cut, enough, expected_half_width, shares_of, spread_of, strata_for
 from limner.annotate.frames import SamplingFrame, frame, needed, unit_of
 from limner.annotate.pool import Lists, lists_of, waiting
 from limner.annotate.scale import relevant
@@ -39,12 +40,10 @@ from limner.evaluation.measures import Measure, parse
 from limner.stats import Drawn, draw
 
 SECONDS = 8.0
-"""Seconds a person takes for a pair, by default."""
+"""Default number of seconds that a person needs for a pair."""
 STRATA = 4
-EACH = 50
-"""Units that are drawn from each stratum, at least on average; else there are fewer strata."""
 PILOT = 1
-"""Units that every stratum gives for certain."""
+"""Minimum number of units drawn from every stratum."""
 
 
 class Judge(Protocol):
@@ -61,17 +60,17 @@ class Planned:
     """The plan for one direction.
 
     Args:
-        design: The design's number in the store.
+        design: The design's id in the store.
         direction: "i2t" or "t2i".
-        unit: What is drawn: pairs, queries with all their open pairs, or queries down to a level.
-        queries: Queries of the collection.
-        units: Units that could be drawn.
-        strata: Units in each stratum.
-        drawn: Units drawn so far, including this draw.
-        labels: Pairs to label in this draw.
+        unit: The sampling unit: pairs, queries with all their unjudged pairs, or queries up to a level.
+        queries: Number of queries in the collection.
+        units: Number of units in the sampling frame.
+        strata: Number of units in each stratum.
+        drawn: Number of units drawn so far, including this draw.
+        labels: Number of pairs to label in this draw.
         hours: Estimated working hours.
-        expected: Half-width in points, by system and measure.
-        without_judge: Labels that the same intervals would take without the judge; None without one.
+        expected: Expected half-width in points, by system and measure.
+        without_judge: Number of units that the same intervals would need without the judge; None without a judge.
     """
 
     design: int
@@ -95,7 +94,7 @@ class Planned:
         ]
         lines += [f"  {name}: +- {half:.1f} points expected" for name, half in self.expected.items()]
         if self.without_judge is not None:
-            lines.append(f"  without the judge the same would take about {self.without_judge:,} units")
+            lines.append(f"  without the judge, the same intervals would need about {self.without_judge:,} units")
         return "\n".join(lines)
 
 
@@ -122,20 +121,20 @@ def plan(
         collection: Its pairs are the given positives, which count as true.
         systems: By name: scores, or rankings by direction.
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)
-            the study takes many more labels.
-        direction: "i2t" or "t2i"; both where left out.
+            the study needs many more labels.
+        direction: "i2t" or "t2i"; both by default.
         half_width: Target half-width of the widest interval, in points.
-        budget: Maximum number of labels in this draw, all directions together.
-        judge: Whose beliefs make the strata and help the estimates; it takes no part where a measure needs all matches
-            of a query.
+        budget: Maximum number of labels in this draw, over all directions.
+        judge: Its predictions define the strata and improve the estimates; not used if a measure needs all matches of a
+            query.
         strata: Number of strata.
-        replication: People who judge each pair.
-        seconds: Seconds a person takes for a pair.
+        replication: Number of people who judge each pair.
+        seconds: Seconds that a person needs for a pair.
         seed: Seed of the random draw.
         progress: Called with (directions done, directions in total).
 
     Returns:
-        What was planned, for each direction.
+        The plan for each direction.
     """
     wanted = parse(measures)
     unit_of(wanted)
@@ -157,17 +156,17 @@ def plan(
 
 @dataclass(frozen=True)
 class _Study:
-    """A design with what its systems and measures need of it.
+    """A design with the requirements of its systems and measures.
 
     Args:
         design: The design.
         given: The given positives, image -> caption.
         known: The same, query -> candidate.
-        domains: Which units each number depends on, and what share of it they are together.
-        spread: Standard deviation of the values in each stratum, as far as it is known.
-        alone: The same without a judge; None where there is none.
-        costs: Labels that a unit of each stratum takes.
-        pilot: Units that each stratum gives for certain.
+        domains: The units that each measure depends on, and their total weight in it.
+        spread: Standard deviation of the values in each stratum, as far as known.
+        alone: The same without a judge; None if there is no judge.
+        costs: Number of labels per unit of each stratum.
+        pilot: Minimum number of units from each stratum.
         answered: Whether any unit was labelled.
     """
 
@@ -209,7 +208,7 @@ def _study(
     if made is None:
         found = frame(lists, known, measures)
         if not found.units:
-            raise LimnerError(f"{direction}: nothing is open; the given positives decide every query already")
+            raise LimnerError(f"{direction}: nothing to label; the given positives already decide every query")
         queries = len(next(iter(lists.values())).queries)
         units = _units(found, direction, judge, _strata(found, queries, strata, half_width, budget))
         made = _new(store, direction, unit_of(measures), settings, queries, units)
@@ -236,12 +235,12 @@ def _new(
 
 
 def _strata(found: SamplingFrame, queries: int, wanted: int, half_width: float, budget: int | None) -> int:
-    """As many strata as leave `EACH` units to each; more would widen intervals if the judge is useless."""
+    """The number of strata for the number of units that the half-width needs or the budget allows."""
     each = float(np.mean([len(c) for _, c in found.units]))
     free = (Z * 0.5 * min(len(found.units) / queries, 1.0)) ** 2
     number = free / ((half_width / 100) ** 2 + free / len(found.units))
     number = number if budget is None else min(number, budget / each)
-    return max(min(wanted, int(number / EACH)), 1)
+    return strata_for(number, len(found.units), wanted)
 
 
 def _of_levels(
@@ -289,7 +288,7 @@ def _units(found: SamplingFrame, direction: str, judge: Judge | None, strata: in
 
 
 def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray:
-    """The judge's prediction for each unit: that of its most likely pair."""
+    """The judge's prediction for each unit: the highest prediction of its pairs."""
     pairs = [pair for unit in units for pair in unit.pairs(direction)]
     said = np.asarray(judge.probabilities(pairs), dtype=np.float64)
     if said.shape != (len(pairs),) or not np.isfinite(said).all():
@@ -299,7 +298,7 @@ def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray
 
 
 def _domain(made: Design, ranking: Ranking, known: Judgements, measure: Measure) -> tuple[FloatArray, float]:
-    """Which units this system's measure depends on, and what share of the measure they are together."""
+    """The units that this system's measure depends on, and their total weight in the measure."""
     asked = needed(ranking, known, measure)
     inside = np.array([not set(asked.get(u.query, ())).isdisjoint(u.candidates) for u in made.units], dtype=np.float64)
     per_query = (measure.k or 1) if measure.name == "P" and made.unit == "pair" else 1
@@ -315,7 +314,7 @@ def _extended(
     seconds: float,
     seed: int,
 ) -> Planned:
-    """Draws as many more units as are needed, and asks for their pairs."""
+    """Draws the missing number of units, and creates tasks for their pairs."""
     made, codes, before = study.design, study.codes, study.design.drawn
     size = np.bincount(codes)
     wanted = _wanted(study, study.spread, half_width / 100)
@@ -344,7 +343,7 @@ def _extended(
 
 
 def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float]) -> int | None:
-    """Units that the widest interval would take if nothing were known beforehand; None without a judge."""
+    """Units that the widest interval would need without prior knowledge; None without a judge."""
     if study.alone is None or not counts.sum():
         return None
     name = max(expected, key=lambda each: expected[each])
@@ -354,7 +353,7 @@ def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float
 
 
 def _within(study: _Study, found: Drawn, budget: int | None) -> int:
-    """How many of the drawn units the budget pays for."""
+    """The number of drawn units within the budget."""
     if budget is None:
         return len(found)
     spent = np.cumsum(study.costs[study.codes[found.units]])
@@ -362,10 +361,10 @@ def _within(study: _Study, found: Drawn, budget: int | None) -> int:
 
 
 def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
-    """Units of each stratum that give every measure of every system this half-width.
+    """Units per stratum needed for this half-width, for every measure of every system.
 
-    Of a domain with strata of weight W: `min(N, f W S / sqrt(c))` units of each (Cochran 1977, 5.5), with the least
-    factor f that does it; where a stratum holds other units too, as many more have to be drawn.
+    For a domain with strata of weight W: `min(N, f W S / sqrt(c))` units from each (Cochran 1977, 5.5), with the
+    smallest sufficient factor f; if a stratum also contains other units, proportionally more are drawn.
     """
     size = np.bincount(study.codes)
     root, most = np.sqrt(np.maximum(study.costs, 1)), np.zeros(len(size))
@@ -378,7 +377,7 @@ def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
 
 
 def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:
-    """Makes tasks of the drawn pairs that are in no task yet, in the order they were drawn."""
+    """Creates tasks for the drawn pairs that are not in a task yet, in the order they were drawn."""
     pairs = list(dict.fromkeys(p for n in units for p in made.units[n].pairs(made.direction)))
     if not pairs:
         return 0
@@ -386,14 +385,14 @@ def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], rep
     open_ = set(waiting(store))
     asked = [pair for pair in pairs if pair in open_]
     if asked:
-        rare = 2 * len(pairs) > len(given.queries) * len(given.candidates)  # hardly a pair is left for a known negative
+        rare = 2 * len(pairs) > len(given.queries) * len(given.candidates)  # few pairs are left as known negatives
         drafts = make_tasks(asked, given, near=pairs, negatives=0 if rare else 1, seed=seed, in_order=True)
         add_tasks(store, drafts, replication=replication)
     return len(asked)
 
 
 def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
-    """The design with the pairs of all drawn units: those of a last level are the whole pool of a query."""
+    """The design with the pairs of all drawn units; units of the last level contain the whole pool of a query."""
     made = study.design
     empty = {n: levels.whole(study.known, made.units[n].query) for n in units if not made.units[n].candidates}
     if not empty or made.unit != LEVEL:
@@ -403,7 +402,7 @@ def _filled(store: Store, study: _Study, units: Sequence[int]) -> Design:
 
 
 def unit_values(store: Store, made: Design) -> dict[int, float]:
-    """Whether each fully answered unit of the draw holds a match: 1 or 0, by its number."""
+    """Whether each fully answered unit of the draw contains a match: 1 or 0, by unit id."""
     said = _said(store)
     found = {}
     for number in made.drawn:
@@ -414,5 +413,5 @@ def unit_values(store: Store, made: Design) -> dict[int, float]:
 
 
 def _said(store: Store) -> dict[Key, bool]:
-    """What people say of each pair."""
+    """The human label of each pair."""
     return {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store))}

@@ -1,7 +1,7 @@
 """Estimates for complete judgements from the answers of a designed sample.
 
 `limner.evaluate(scores, collection, labels=store)` and `limner evaluate ... --estimate STORE` use this. Answers are
-used in the order of the draws, up to the first gap, so that they are a sample by design.
+used in the order of the draws, up to the first gap, so that they form a valid sample of the design.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Sample:
     Args:
         design: The design.
         known: The given positives, query -> candidate.
-        truth: The same with the matches that people found.
+        truth: The same plus the matches that people found.
         said: The human label of each pair, (image, caption).
-        units: The drawn units up to the first without an answer, in order of draw.
-        open: Drawn units without answers.
+        units: The drawn units up to the first unanswered one, in order of draw.
+        open: Number of drawn units without answers.
     """
 
     design: Design
@@ -62,16 +62,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class _Sought:
-    """A mean as a sum: `shift + scale * (mean over units)`, plus the part outside the design.
+    """A measure as a sum: `shift + scale * (mean over units)`, plus the part outside the design.
 
     Args:
-        values: Values of every unit that matters, by its number; NaN if it was not answered.
-        scale: Share of the measure that these units are.
+        values: Values of every relevant unit, by unit id; NaN if it was not answered.
+        scale: Weight of these units in the measure.
         shift: The known part.
-        outside: Share of the measure outside the design.
+        outside: Weight of the part outside the design.
         bounds: Bounds of a unit's value.
-        signs: For a difference of pairs: 1 where a match of the unit raises it, -1 where it lowers it and the value is
-            that there is no match.
+        signs: For a difference over pairs: 1 if a match of the unit increases it; -1 if a match decreases it, in which
+            case the value is 1 for no match.
     """
 
     values: Mapping[int, float]
@@ -91,13 +91,13 @@ def estimates(
     mode: str = "fixed",
     level: float = 0.95,
 ) -> tuple[list[Estimated], list[str]]:
-    """Every measure that the store's designs were made for, in every direction of the sources.
+    """Estimates of every measure of the store's designs, in every direction of the sources.
 
     Args:
         store: With designs (`limner.annotate.plan`) and answers.
         sources: Scores or rankings by direction.
         collection: Its pairs are the given positives.
-        measures: Only these; all of the design by default.
+        measures: The measures to estimate; all measures of the design by default.
         mode: "fixed" or "anytime".
         level: Level of the intervals.
 
@@ -142,7 +142,7 @@ def difference(
         one: Scores or a ranking in this direction.
         other: Likewise.
         collection: Its pairs are the given positives.
-        measure: One that the design was made for.
+        measure: One of the design's measures.
         direction: "i2t" or "t2i".
         mode: "fixed" or "anytime".
         level: Level of the interval.
@@ -163,7 +163,7 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
     """Precision and recall of the given pairs, from people's answers.
 
     Args:
-        store: With answers; for the recall, to a design of levels in this direction.
+        store: With answers; recall needs answers to a design of levels in this direction.
         collection: The collection with the given pairs.
         direction: "i2t" or "t2i".
         level: Coverage of the intervals.
@@ -177,7 +177,7 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
 def read_sample(
     store: Store, collection: Collection, direction: str, given: Sequence[Answer] | None = None
 ) -> Sample | None:
-    """The last design of a direction with its answers (read from the store where left out); None if there is none."""
+    """The last design of a direction with its answers (read from the store by default); None if there is no design."""
     made = [d for d in designs(store) if d.direction == direction]
     if not made:
         return None
@@ -185,7 +185,7 @@ def read_sample(
     said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store) if given is None else given)}
     images, captions = map(set, taken_out(store))
     drawn, done = design.drawn, set(said)
-    if design.unit == LEVEL:  # a whole pool stays one: what was taken out of it counts as no match
+    if design.unit == LEVEL:  # a whole pool stays complete: excluded pairs count as no match
         done |= {p for n in drawn for p in design.units[n].pairs(direction) if _barred([p], images, captions)}
     else:
         drawn = [n for n in drawn if not _barred(design.units[n].pairs(direction), images, captions)]
@@ -206,7 +206,7 @@ def _barred(pairs: Sequence[Key], images: set[str], captions: set[str]) -> bool:
 def _lists(source: Any, depth: int) -> Ranking:
     ranking: Ranking = source.top(depth)
     if ranking.depth < depth and isinstance(source, Ranking) and ranking.depth < (ranking.n_candidates or depth):
-        raise LimnerError(f"the lists hold {ranking.depth} places, the design asks for {depth}: rank deeper")
+        raise LimnerError(f"the lists have {ranking.depth} ranks, the design needs {depth}: use deeper rankings")
     return ranking
 
 
@@ -220,7 +220,7 @@ def _estimated(sample: Sample, ranking: Ranking, measure: Measure, mode: str, le
 
 
 def _by_levels(sample: Sample, source: Any, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
-    """Each measure from a design of levels."""
+    """Estimates of the measures from a design of levels."""
     found = []
     for measure, (given, moved) in _changes(sample, source, measures).items():
         number = _summed(sample, moved, given, (0.0, 1.0), mode, level)
@@ -229,7 +229,7 @@ def _by_levels(sample: Sample, source: Any, measures: Sequence[Measure], mode: s
 
 
 def _changes(sample: Sample, source: Any, measures: Sequence[Measure]) -> dict[Measure, tuple[float, dict[int, float]]]:
-    """Each measure by the given positives, and by how much each labelled unit changes it."""
+    """Each measure under the given positives, and how much each labelled unit changes it."""
     known = levels.with_positives(sample.known)
     given = levels.given_values(source, known, measures)
     moved = levels.changes(source, sample.design, sample.units, known, sample.said, measures)
@@ -239,7 +239,7 @@ def _changes(sample: Sample, source: Any, measures: Sequence[Measure]) -> dict[M
 def _summed(
     sample: Sample, moved: Mapping[int, float], given: float, bounds: tuple[float, float], mode: str, level: float
 ) -> Estimate:
-    """What was known, and the mean change of every level."""
+    """The known value plus the mean change of every level."""
     if mode != "fixed":
         raise LimnerError(
             "anytime intervals of measures that need all matches of a query need hundreds of fully labelled queries: "
@@ -249,8 +249,8 @@ def _summed(
     count = np.bincount(strata, minlength=len(levels.BEFORE))
     if count.min() < 2:
         raise LimnerError(
-            f"queries labelled at each level: {count.tolist()}; an interval needs 2 or more of each: label more of the "
-            "drawn pairs first"
+            f"queries labelled at each level: {count.tolist()}; an interval needs at least 2 per level: label "
+            f"more of the drawn pairs first"
         )
     sizes = [sample.design.queries] * len(count)
     ends = bounds[0] - given, bounds[1] - given
@@ -268,14 +268,14 @@ def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking |
     if sample.design.unit == "pair":  # pairs that both systems return cancel
         both = inside.keys() & theirs.keys()
         signs = {n: sign for side, sign in ((inside, 1.0), (theirs, -1.0)) for n in side if n not in both}
-        apart = {n: inside[n] if sign > 0 else 1 - theirs[n] for n, sign in signs.items()}  # no match of theirs is 1
+        apart = {n: inside[n] if sign > 0 else 1 - theirs[n] for n, sign in signs.items()}  # no match counts 1
         back += sum(sign < 0 for sign in signs.values()) / total
         return _Sought(apart, len(apart) / total, shift - back, (outside + beyond) / total, (0.0, 1.0), signs)
     return _query_difference(sample, ranking, rival, measure, inside.keys() | theirs.keys(), (outside + beyond) / total)
 
 
 def _parts(sample: Sample, ranking: Ranking, measure: Measure) -> tuple[dict[int, float], int, float]:
-    """The value of each unit that matters, how much is outside the design, and what is known without them."""
+    """The value of each relevant unit, the weight outside the design, and the part known without labels."""
     asked = needed(ranking, sample.known, measure)
     design = sample.design
     answered = set(sample.units)
@@ -325,7 +325,7 @@ def _solved(sample: Sample, sought: _Sought, mode: str, level: float) -> Estimat
         exact = Estimate(sought.shift, sought.shift, sought.shift, level, 0.0, 0, 0, float("nan"), _mode(mode))
         return _beyond(exact, sought)
     if not here:
-        raise LimnerError("no answers to what this measure needs yet: label some of the drawn pairs first")
+        raise LimnerError("no answers yet to the pairs that this measure needs: label some of the drawn pairs first")
     sizes = np.bincount(codes[matter], minlength=int(codes.max()) + 1).astype(np.float64)
     predicted = _predicted(sample, sought, matter, codes)
     if mode == "fixed":
@@ -349,7 +349,7 @@ def _predicted(sample: Sample, sought: _Sought, matter: Any, codes: Any) -> Pred
 def _fixed(
     sought: _Sought, here: list[int], codes: Any, sizes: FloatArray, predicted: Predicted | None, level: float
 ) -> Estimate:
-    """The fixed estimate over the non-empty strata; predictions count as far as they help."""
+    """The fixed estimate over the non-empty strata; predictions are used as far as they help."""
     held = np.flatnonzero(sizes > 0)
     how: dict[str, Any] = {"bounds": sought.bounds, "level": level}
     if predicted is not None:
@@ -387,7 +387,7 @@ def _beyond(found: Estimate, sought: _Sought) -> Estimate:
     return replace(found, value=min(max(found.value + middle, ends[0]), ends[1]), low=ends[0], high=ends[1])
 
 
-# --- what to know of it -----------------------------------------------------------------------------------------
+# --- notes on the estimates --------------------------------------------------------------------------------------
 
 
 def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
@@ -405,7 +405,9 @@ def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
             "90 to 100% of simulated studies, least where the last level has few matches"
         )
     if sample.open:
-        notes.append(f"{head}: {sample.open:,} drawn {design.unit}s wait for answers; those drawn before them count")
+        notes.append(
+            f"{head}: {sample.open:,} drawn {design.unit}s wait for answers; only units drawn before them count"
+        )
     notes += [
         f"{head}: {e.outside:.1%} of {e.measure} is decided by pairs outside the design (a system that was not planned "
         "for); the interval is wider by that"

@@ -1,4 +1,4 @@
-"""A store's answers into files and back, into judgements, and into the failure classes of `limner.explain`."""
+"""Converts a store's answers to files and back, to judgements, and to the failure classes of `limner.explain`."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ CLASS_OF = {
     "wrong-action": "action",
     **{f"wrong-{what}": "detail" for what in ("gender", "age", "emotion", "location", "orientation", "other")},
 }
-"""Reason -> class of failure; a grammar error is not a failure."""
+"""Reason -> failure class; a grammar error is not a failure."""
 
 
 def export(
     store: Store, path: str | Path, *, form: str | None = None, method: str = "majority", counted: bool = True
 ) -> int:
-    """Writes a store's answers (csv, jsonl, crowd) or labels (qrels, eccv); returns how many rows.
+    """Writes a store's answers (csv, jsonl, crowd) or labels (qrels, eccv); returns the number of rows.
 
     Args:
         store: The store.
-        path: A file, or a folder for the form of ECCV Caption.
-        form: One of `FORMS` where the ending does not say it.
+        path: A file, or a folder for the ECCV Caption format.
+        form: One of `FORMS`; by default from the file ending.
         method: How answers are aggregated: "majority" or "dawid-skene".
-        counted: Leave out excluded answers.
+        counted: Whether to leave out excluded answers.
     """
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
@@ -69,8 +69,8 @@ def judgements(store: Store, *, method: str = "majority", name: str = "annotated
 def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
     """Imports answers from a file into a store with their images and captions, as finished tasks.
 
-    Pairs that the same people judged make one task; no pair may be asked by another task already. The second import
-    under the same key is refused, so nothing is counted twice.
+    Pairs judged by the same people form one task; no pair may already be in another task. A second import under the
+    same key is refused, so that nothing is counted twice.
 
     Args:
         store: The store.
@@ -99,7 +99,7 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
             .where(judgement.c.client_key.startswith(f"import:{key}:", autoescape=True))
             .limit(1)
         ):
-            raise LimnerError(f"{key!r} was imported before: nothing is counted twice")
+            raise LimnerError(f"{key!r} was already imported: it is not counted twice")
         numbers = pair_numbers(store, connection, by_pair, origin="pool", turn=1)
         for group, pairs in groups.items():
             _import_task(store, connection, group, [(numbers[p], by_pair[p]) for p in pairs], people, key)
@@ -125,7 +125,7 @@ def _import_task(
             item = inserted(connection, task_item, task_id=number, position=place, pair_id=pair, role="real")
         except sa.exc.IntegrityError as error:
             one = next(iter(said.values()))
-            raise LimnerError(f"image {one.image!r}, caption {one.caption!r} is asked by a task already") from error
+            raise LimnerError(f"image {one.image!r}, caption {one.caption!r} is already in another task") from error
         rows = [
             {
                 "assignment_id": held[name], "item_id": item, "revision": 1,
@@ -144,10 +144,10 @@ def _import_task(
 def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozenset[str]]:
     """Human failure classes by query, for failures whose pair has answers in the store.
 
-    Where people judged the failures themselves (`limner.annotate.failing`), those classes count. Else a pair that the
-    majority calls "100% yes" is an acceptable alternative, and so is one graded "partially yes" without
-    a reason. Else the classes are those of the reasons given by at least half of those who did not say yes. Failures
-    that nobody judged, or with no class, are left out. The form is that of `limner.explain.labels.read_labels`.
+    If people judged the failures themselves (`limner.annotate.failing`), those classes are used. Otherwise a pair that
+    the majority grades "100% yes" is an acceptable alternative, and so is one graded "partially yes" without a reason.
+    Otherwise the classes are those of the reasons given by at least half of the people who did not say yes. Failures
+    that nobody judged, or with no class, are left out. The format is that of `limner.explain.labels.read_labels`.
     """
     by_pair: dict[Key, list[Answer]] = {}
     for answer in answers(store):

@@ -1,9 +1,9 @@
-"""People judging failures (Lymperaiou et al. 2022, section 4.2): what disagrees with the query, and a rating.
+"""Human judgements of failures (Lymperaiou et al. 2022, section 4.2): what disagrees with the query, and a rating.
 
-People see the query, the image that belongs to it and the one that was returned, and mark what was misread among object
-class, colour, enumeration, action, size and details, or call the answer a successful alternative. Only what the query
-mentions counts. They rate the answer from 1 to 10. The paper's results are its Table 2 (share of each class), figure 9
-(ratings) and figure 10 (classes per failure).
+People see the query, its relevant image and the returned image, and mark what is wrong among object class, colour,
+enumeration, action, size and details, or call the answer a successful alternative. Only what the query mentions counts.
+They rate the answer from 1 to 10. The paper's results are its Table 2 (share of each class), figure 9 (ratings) and
+figure 10 (classes per failure).
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ CHOICES = {
     "detail": "details",
     ALTERNATIVE: "nothing: a successful alternative",
 }
-"""Class -> what people read."""
+"""Class -> label on the page."""
 QUESTION = "How similar in meaning are both images, given the query? 1 is not at all, 10 is the same."
 COMMON = 2
-"""Words that a query and the other captions of its image must share, at least; the paper says "very few" is too few."""
+"""Minimum number of words that a query shares with its image's other captions; the paper excludes "very few"."""
 
 
 def with_keywords(found: Sequence[Failure], collection: Collection, *, min_common: int = COMMON) -> list[Failure]:
     """The failures whose query shares enough words with the other captions of its own image.
 
-    The paper leaves out the others: where the captions of the truth do not say what the query asks for, the data failed
-    and not the system. Words are stems without stop words.
+    The paper leaves out the others: if the captions of the relevant image do not mention what the query asks for, the
+    data is at fault and not the system. Words are stemmed, without stop words.
 
     Args:
         found: The failures.
-        collection: Which captions belong to which image.
+        collection: The collection with the captions of each image.
         min_common: Minimum number of common words; 0 keeps all.
 
     >>> import limner
@@ -70,7 +70,7 @@ def with_keywords(found: Sequence[Failure], collection: Collection, *, min_commo
 
 
 def _captions(collection: Collection) -> dict[str, list[tuple[str, str]]]:
-    """The captions of every image, id and words."""
+    """The captions of every image, with id and words."""
     said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
     found: dict[str, list[tuple[str, str]]] = {}
     for image, text, _ in collection.judgements.relevant:
@@ -79,18 +79,18 @@ def _captions(collection: Collection) -> dict[str, list[tuple[str, str]]]:
 
 
 def common_words(failure: Failure, captions: Mapping[str, Sequence[tuple[str, str]]]) -> int:
-    """How many words of a failure's text occur in the other captions of the truth."""
+    """How many words of a failure's text occur in the other captions of the relevant image."""
     asked = set(content_words(failure.text))
     others = [text for key, text in captions.get(failure.truth, ()) if key != failure.query and text != failure.text]
     return len(asked & {word for text in others for word in content_words(text)})
 
 
-# --- what the answers say ---------------------------------------------------------------------------------------
+# --- results of the answers -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ClassShare:
-    """How many failures have a class, their share, and its 95% interval; None where there are too few."""
+    """How many failures have a class, their share, and its 95% interval; None if there are too few."""
 
     failures: int
     share: float
@@ -99,7 +99,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class FailureStudy:
-    """What people said of failures.
+    """The results of a study of failures.
 
     Args:
         study: Its name.
@@ -107,8 +107,8 @@ class FailureStudy:
         shares: Share of each class, over the judged failures (the paper's Table 2).
         ratings: How many answers gave each rating from 1 to 10 (figure 9).
         mean_rating: Their mean.
-        rating_interval: Its 95% interval, failures counting as independent.
-        numbers: How many failures have no, one, two, ... classes that disagree (figure 10).
+        rating_interval: Its 95% interval, with failures treated as independent.
+        numbers: How many failures have 0, 1, 2, ... classes that disagree (figure 10).
         rules: If one class disagrees, then another.
         answers: How many answers there are.
         asked: Number of requested answers.
@@ -127,7 +127,7 @@ class FailureStudy:
 
 
 def results(store: Store, *, study: str = STUDY) -> FailureStudy:
-    """Table 2 and figures 9 and 10 of the paper, of the answers so far."""
+    """Table 2 and figures 9 and 10 of the paper, computed from the answers so far."""
     if study not in failure_studies(store):
         raise UnknownName("study of failures", study, failure_studies(store))
     return summed_up(
@@ -136,7 +136,7 @@ def results(store: Store, *, study: str = STUDY) -> FailureStudy:
 
 
 def summed_up(given: Sequence[FailureAnswer], *, study: str = STUDY, asked: int = 0) -> FailureStudy:
-    """The same, of answers from anywhere."""
+    """The same, for answers from any source."""
     labels = labelled(given)
     rated = np.array([a.rating for a in given], dtype=float)
     queries = np.unique([a.query for a in given], return_inverse=True)[1] if given else np.zeros(0)
@@ -167,9 +167,9 @@ def _share(has: Sequence[bool]) -> ClassShare:
 
 
 def labelled(given: Iterable[FailureAnswer]) -> dict[str, frozenset[str]]:
-    """The classes of each failure, by query: those that at least half of the people who looked at it marked.
+    """The classes of each failure, by query: those marked by at least half of the people who judged it.
 
-    Where more than half see a successful alternative, it is one. Where half do and half see faults, the faults count.
+    If more than half call it a successful alternative, it is one. If half do and half mark faults, the faults count.
     """
     by_query: dict[str, list[frozenset[str]]] = {}
     for answer in given:

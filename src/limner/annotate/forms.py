@@ -1,7 +1,7 @@
-"""Files of judgements: csv, jsonl, TREC qrels, the json form of ECCV Caption, and the crowd form of Flickr8k.
+"""File formats of judgements: csv, jsonl, TREC qrels, ECCV Caption's JSON, and Flickr8k's crowd format.
 
-csv and jsonl hold answers, one per row with all its fields, and can be imported into a store. The others hold
-one label per pair. All are image -> text; every reader gives `Judgements`.
+csv and jsonl contain answers, one per row with all its fields, and can be imported into a store. The others contain one
+label per pair. All are image -> text; every reader returns `Judgements`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Given:
 
 
 def form_of(path: str | Path, form: str | None = None) -> str:
-    """The named format, else the one of the file ending; a folder is the format of ECCV Caption."""
+    """The given format, else the one of the file ending; a folder means the ECCV Caption format."""
     chosen = form or ENDINGS.get(Path(path).suffix.lower())
     if chosen is None:
         raise LimnerError(f"{path}: cannot tell the format from its ending; name one of {', '.join(FORMS)}")
@@ -72,7 +72,7 @@ def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None
 
 
 def write_eccv(judgements: Judgements, folder: str | Path) -> int:
-    """Writes the positives as ECCV Caption does: two json files, `{query id: [candidate ids]}`, one per direction."""
+    """Writes the positives for ECCV Caption: two JSON files, `{query id: [candidate ids]}`, one per direction."""
     with replacing_folder(folder, head=ECCV_FILES[0], own=ECCV_FILES) as draft:
         for name, side in zip(ECCV_FILES, (judgements, judgements.T), strict=True):
             found: dict[str, list[int | str]] = {}
@@ -84,12 +84,12 @@ def write_eccv(judgements: Judgements, folder: str | Path) -> int:
 
 
 def _numbered(key: str) -> int | str:
-    """COCO's ids are numbers there; an id that is not a plain number stays a string."""
+    """The id as a number, as for COCO; an id that is not a plain number stays a string."""
     return int(key) if key.isascii() and key.isdigit() and str(int(key)) == key else key
 
 
 def write_crowd(given: Sequence[Answer], path: str | Path) -> int:
-    """Writes Flickr8k's crowd form: image, caption, share of yes, yes, no; yes and weak yes are a yes."""
+    """Writes Flickr8k's crowd format: image, caption, share of yes, yes, no; yes and weak yes both count as yes."""
     votes: dict[Key, list[bool]] = {}
     for answer in given:
         if answer.role == "real":
@@ -106,9 +106,9 @@ def write(
 
     Args:
         given: The answers.
-        labels: Returns the labels, if the format needs them.
-        path: A file, or a folder for the form of ECCV Caption.
-        form: Format, if the file ending does not tell.
+        labels: A function that returns the labels, called if the format needs them.
+        path: A file, or a folder for the ECCV Caption format.
+        form: The format; by default from the file ending.
     """
     chosen = form_of(path, form)
     if chosen in ("csv", "jsonl"):
@@ -127,16 +127,16 @@ def write(
 
 
 def read_answers(path: str | Path, *, form: str | None = None) -> list[Given]:
-    """Reads answers from a csv or jsonl with at least image, caption and grade (1 to 4); annotator and more if there.
+    """Reads answers from a csv or jsonl with at least image, caption and grade (1 to 4); other columns are optional.
 
     Controls (a column `role` other than "real") are left out.
     """
     chosen = form_of(path, form)
     if chosen not in ("csv", "jsonl"):
-        raise LimnerError(f"{path}: the form {chosen} holds labels, not answers; expected csv or jsonl")
+        raise LimnerError(f"{path}: the format {chosen} contains labels, not answers; expected csv or jsonl")
     source = Path(path)
     if not source.is_file():
-        raise LimnerError(f"no file {source}: expected a {chosen} of answers")
+        raise LimnerError(f"no file {source}: expected a {chosen} file of answers")
     rows = _csv_rows(source) if chosen == "csv" else _json_rows(source)
     return [_given(row, source, line) for line, row in rows if row.get("role") in (None, "", "real")]
 
@@ -167,10 +167,10 @@ def _given(row: Mapping[str, Any], source: Path, line: int) -> Given:
 
 
 def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:
-    """Reads any of the forms as judgements, image -> text.
+    """Reads any of the formats as judgements, image -> text.
 
-    Answers are counted by majority; the crowd form gives the share of yes as the grade; of ECCV Caption's two
-    directions the union is taken.
+    Answers are aggregated by majority; the crowd format gives the share of yes as the grade; for ECCV Caption, the
+    union of both directions is used.
     """
     chosen = form_of(path, form)
     name = Path(path).stem

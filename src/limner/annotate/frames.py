@@ -1,12 +1,12 @@
-"""Which pairs have to be judged to know a measure under complete judgements.
+"""Which pairs must be judged to know a measure under complete judgements.
 
 The given positives count as true. Two kinds of units can be drawn:
 
-- a pair, where every measure is a weighted sum over pairs: R@1, S@1, MRR@1, P@k;
-- a query with all its open pairs, for R@k, S@k and MRR@k: whether any of the first k is a match is known once all of
-  them above the first given positive were judged. A query with a given positive in its first place needs no label.
+- a pair, if every measure is a weighted sum over pairs: R@1, S@1, MRR@1, P@k;
+- a query with all its unjudged pairs, for R@k, S@k and MRR@k: whether any of the first k is a match is known once all
+  of them above the first given positive are judged. A query with a given positive at rank 1 needs no label.
 
-Measures that need the number of all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP) take a design of levels:
+Measures that need the number of all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP) need a design of levels:
 `limner.annotate.levels`.
 """
 
@@ -36,7 +36,7 @@ class SamplingFrame:
 
     Args:
         unit: "pair" or "query".
-        units: (query, candidates to judge), each once.
+        units: (query, candidates to judge), without duplicates.
         ranks: The best rank at which a system returns one of them.
     """
 
@@ -51,7 +51,7 @@ class SamplingFrame:
 
 
 def unit_of(measures: Sequence[Measure]) -> str:
-    """What is drawn as one: a "pair" where every measure is a weighted sum over pairs, a "query", or a "level" of one.
+    """The sampling unit: a "pair" if every measure is a weighted sum over pairs, else a "query" or a "level" of one.
 
     >>> unit_of([Measure.parse("R@1"), Measure.parse("P@5")]), unit_of([Measure.parse("R@5")])
     ('pair', 'query')
@@ -86,12 +86,12 @@ def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
 
 
 def frame(lists: Mapping[str, Ranking], known: Judgements, measures: Sequence[Measure]) -> SamplingFrame:
-    """The units of a study: what any of its systems and measures needs.
+    """The sampling units of a study: all pairs that one of its systems and measures needs.
 
     Args:
-        lists: Each system's ranking in one direction, as deep as the deepest measure.
+        lists: Each system's ranking in one direction, up to the depth of the deepest measure.
         known: The given positives, query -> candidate.
-        measures: What is to be estimated.
+        measures: The measures to estimate.
     """
     unit = unit_of(measures)
     found: dict[str, dict[str, int]] = {}

@@ -1,9 +1,9 @@
-"""How good the given labels are: which share of them is true, and which share of all matches they are.
+"""Quality of the given labels: the share of them that is true (precision), and their share of all matches (recall).
 
 Precision comes from the known positives that people see as controls: they are drawn at random from the given pairs, and
-nobody knows which pairs are controls. Recall needs the number of all matches, so a design of levels
-(`limner.annotate.levels`): with p the precision, g given pairs for each query and h matches more, it is
-`p g / (p g + h)`, a ratio of two independent estimates, with a linearised interval (Cochran 1977, 6.4).
+annotators do not know which pairs are controls. Recall needs the total number of matches and therefore a design of
+levels (`limner.annotate.levels`): with p the precision, g given pairs per query and h further matches, it is `p g / (p
+g + h)`, a ratio of two independent estimates, with a linearised interval (Cochran 1977, 6.4).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LabelQuality:
     Args:
         precision: Share of the given pairs that are true; None if no known positive was judged.
         recall: Share of all true pairs that are given; None without answers to a design of levels.
-        matches: Mean number of true matches of a query, likewise.
+        matches: Mean number of true matches per query; None without answers to a design of levels.
     """
 
     precision: Estimate | None
@@ -39,12 +39,12 @@ class LabelQuality:
     matches: Estimate | None
 
     def __str__(self) -> str:
-        """One line for each number there is."""
+        """One line for each available estimate."""
         named = (("precision", self.precision), ("recall", self.recall))
         lines = [f"{name} of the given labels: {_percent(e)}" for name, e in named if e is not None]
         if self.matches is not None:
             e = self.matches
-            lines.append(f"true matches of a query: {e.value:.2f} [{e.low:.2f}, {e.high:.2f}]")
+            lines.append(f"true matches per query: {e.value:.2f} [{e.low:.2f}, {e.high:.2f}]")
         return "\n".join(lines)
 
 
@@ -60,14 +60,14 @@ def quality(
     said: Mapping[Key, bool],
     level: float,
 ) -> LabelQuality:
-    """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` on a given sample.
+    """Precision and recall of the given pairs: `limner.annotate.estimate.label_quality` on a sample.
 
     Args:
-        given: Every answer.
+        given: All answers.
         collection: The collection with the given pairs.
-        made: A design; the recall needs one of levels.
+        made: A design; recall needs a design of levels.
         units: Its units that people have labelled.
-        said: What people say of each (image, caption).
+        said: The human label of each (image, caption).
         level: Coverage of the intervals.
     """
     precision = _precision(given, collection, level)
@@ -81,7 +81,7 @@ def quality(
 
 
 def _precision(given: Sequence[Answer], collection: Collection, level: float) -> Estimate | None:
-    """The share of known positives that people call matches, of those they have seen."""
+    """The share of judged known positives that people call matches."""
     pairs = {(image, caption) for image, caption, _ in collection.judgements.relevant}
     said: dict[tuple[str, str], list[int]] = {}
     for answer in given:
@@ -98,7 +98,7 @@ def _hidden(made: Design, units: Sequence[int], said: Mapping[Key, bool], level:
     strata = [made.units[n].stratum for n in units]
     count = np.bincount(strata, minlength=len(levels.BEFORE))
     if count.min() < 2:
-        raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs 2 or more of each")
+        raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs at least 2 per level")
     more = levels.matches_found(made, units, said)
     return sum_of_means(more, strata, [made.queries] * len(count), bounds=(0.0, np.inf), level=level)
 
@@ -107,9 +107,9 @@ def label_recall(given: float, precision: Estimate, hidden: Estimate) -> Estimat
     """`p g / (p g + h)` with a linearised interval, from independent estimates of p and h.
 
     Args:
-        given: Given pairs for each query, g.
-        precision: Share of them that is true, p.
-        hidden: Further matches of a query, h.
+        given: Given pairs per query, g.
+        precision: Share of true pairs among them, p.
+        hidden: Further matches per query, h.
 
     >>> sure = Estimate(1.0, 1.0, 1.0, 0.95, 0.0, 0, 0, 1.0)
     >>> found = label_recall(1.0, sure, Estimate(3.0, 2.0, 4.0, 0.95, 0.25, 50, 100, 1.0))
@@ -119,13 +119,13 @@ def label_recall(given: float, precision: Estimate, hidden: Estimate) -> Estimat
     p, h = precision.value, hidden.value
     total = p * given + h
     if total <= 0:
-        raise LimnerError("the answers hold no match, given or not: nothing to take a share of")
+        raise LimnerError("the answers contain no match, given or new: recall is undefined")
     variance = given**2 * (h**2 * precision.variance + p**2 * hidden.variance) / total**4
     return _linear(p * given / total, variance, hidden, high=1.0)
 
 
 def _linear(value: float, variance: float, like: Estimate, high: float = np.inf) -> Estimate:
-    """An estimate with a normal interval, with the other facts of another."""
+    """An estimate with a normal interval and the other fields of a given estimate."""
     from scipy.special import ndtri
 
     half = float(ndtri((1 + like.level) / 2)) * float(np.sqrt(variance))

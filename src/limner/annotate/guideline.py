@@ -1,6 +1,6 @@
 """The guideline of the pair form: what annotators read before they judge, with examples.
 
-A new wording is a new version. Versions are kept, and every answer stores the version that was read.
+A change of the wording is a new version. Old versions are kept, and every answer stores the version that was read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GuidelineExample:
         image: Id of the image.
         text: The caption.
         grade: The right grade.
-        why: One sentence that says why.
+        why: The reason, in one sentence.
     """
 
     image: str
@@ -77,7 +77,7 @@ def newest(store: Store) -> Guideline:
 
 
 def revise(store: Store, text: str, examples: Iterable[GuidelineExample] = ()) -> Guideline:
-    """Makes a new version; without a change the newest one stays.
+    """Creates a new version; without a change the newest one stays.
 
     Args:
         store: The store.
@@ -92,13 +92,13 @@ def revise(store: Store, text: str, examples: Iterable[GuidelineExample] = ()) -
     words = text.strip() + "\n"
     wanted = {"text": words, "examples": [asdict(each) for each in listed]}
     for number in count(len(guidelines(store))):
-        if store.set(_name(number), wanted, replace=False) == wanted:  # somebody else may have been first
+        if store.set(_name(number), wanted, replace=False) == wanted:  # someone else may have been first
             return Guideline(f"{GUIDELINE}.{number}", words, listed)
     raise AssertionError("there is always a free number")
 
 
 def known_version(store: Store, version: object) -> str:
-    """A version that an annotator says to have read; the newest where none is given."""
+    """The version that an annotator has read; the newest by default."""
     if version in (None, ""):
         return newest(store).version
     if version not in [each.version for each in guidelines(store)]:

@@ -1,8 +1,8 @@
 """Automatic judges of pairs: from scores, from an image's other captions, from a pair scorer, from a stored run.
 
-A judge has a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1; and nothing else. Its
-output is never a label: it defines strata, and predicts within them as far as people's answers bear it out
-(`limner.stats.power_tuning`). So any number that rises or falls with the probability of a match works.
+A judge needs only a `name` and `probabilities(pairs) -> array` for (image, caption) pairs, from 0 to 1. Its output is
+never a label: it defines strata, and predicts within them as far as people's answers confirm it
+(`limner.stats.power_tuning`). So any number that correlates with the probability of a match works.
 `limner.annotate.endpoint` has the judge that asks a vision-language model.
 """
 
@@ -25,12 +25,12 @@ from limner.core.registry import Registry
 from limner.scores import Scores
 
 JUDGES: Registry[Any] = Registry("judge", {})
-"""Your own judges: found as "module:thing", or registered under a name."""
+"""Custom judges: given as "module:thing", or registered under a name."""
 
 
 @dataclass(frozen=True)
 class ScoresJudge:
-    """The scores of a system as a judge: the quantile of a pair's score among all requested scores.
+    """A system's scores as a judge: the quantile of a pair's score among all requested scores.
 
     Args:
         scores: Images by texts.
@@ -65,7 +65,7 @@ class ScoresJudge:
 
 @dataclass(frozen=True)
 class CaptionsJudge:
-    """The similarity of a caption to the other captions of the image: the highest cosine of a sentence encoder.
+    """The maximum cosine similarity of a caption to the image's other captions, by a sentence encoder.
 
     Args:
         collection: The collection with the captions of each image.
@@ -103,8 +103,8 @@ class ScorerJudge:
     """A pair scorer (`score_pairs(queries, candidates)`) as a judge; its numbers go through the logistic function.
 
     Args:
-        scorer: Gets the images' values and the captions' words.
-        collection: Where they come from.
+        scorer: Receives the values of the images and the texts of the captions.
+        collection: Source of the images and captions.
         name: Name in reports.
     """
 
@@ -129,7 +129,7 @@ class StoredJudge:
 
     Args:
         store: The store.
-        name: The judge's name there.
+        name: The judge's name in the store.
     """
 
     store: Store
@@ -151,10 +151,10 @@ def judge_named(
     Args:
         name: "captions" (a sentence encoder on the image's other captions), "scores=NAME" (a system's scores),
             "stored=NAME" (saved answers of 'limner annotate judge'), or "module:thing", called with the collection.
-        collection: What is judged.
+        collection: The collection to judge.
         systems: Scores by name.
         store: The store.
-        trusted: False for a name that a file gives.
+        trusted: Whether "module:thing" is allowed; False for a name read from a file.
     """
     kind, _, which = name.partition("=")
     if kind == "captions" and not which:

@@ -1,15 +1,15 @@
 """Measures that need all matches of a query: the pool is labelled level by level, each level for fewer queries.
 
-The levels of a query's pool hold each other: the head of every system's list, then what the lists put next, at last
-everything. With `v_l` the measure of a query where the matches of the first l levels are known, and `v_0`
-by the given positives alone, the true value is `v_0 + sum_l (v_l - v_{l-1})`. The mean of `v_0` is known. The mean of
-each change is estimated from a random sample of queries of its own: deep levels cost many labels and change little, so
-few queries have to be labelled to the end. The last level is the whole pool, so the sum has no bias, whatever the
-systems are like; a ratio with an estimated number of matches would have one. Any measure of a query can be estimated
-so, of any system, also of one that is added after the labelling. No judge is used: levels chosen by a bad one would
-cost width.
+The levels of a query's pool are nested: the top of every system's list, then the next ranks, and finally all
+candidates. With `v_l` the measure of a query when the matches of the first l levels are known, and `v_0` the measure
+under the given positives alone, the true value is `v_0 + sum_l (v_l - v_{l-1})`. The mean of `v_0` is known. The mean
+of each change is estimated from its own random sample of queries: deep levels cost many labels and change little, so
+only a few queries have to be labelled completely. The last level is the whole pool, so the sum is unbiased for any
+system; a ratio with an estimated number of matches would be biased. Any per-query measure of any system can be
+estimated this way, even for a system added after the labelling. No judge is used: levels chosen by a bad judge would
+widen the intervals.
 
-Neyman 1938 (sampling in two phases); Giles 2008 (multilevel Monte Carlo), for the allocation.
+Neyman 1938 (two-phase sampling); Giles 2008 (multilevel Monte Carlo) for the allocation.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from limner.evaluation.placements import Asked, place
 from limner.scores import Scores
 
 HEAD = 10
-"""Places of each list that are the first level, or as many as the deepest cut."""
+"""Ranks of each list in the first level, or the deepest cut-off if that is larger."""
 NEXT = 5
-"""How many times more places the second level holds."""
+"""The second level has this many times more ranks."""
 LEAST = 6
-"""Queries of each level that are labelled at least."""
+"""Minimum number of labelled queries per level."""
 BEFORE = (0.25, 0.15, 0.1)
-"""Standard deviations of the changes that are expected before anything is labelled."""
+"""Expected standard deviations of the changes before any labels."""
 
 
 def refuse_unfit(measures: Iterable[Measure]) -> None:
-    """Refuses a measure that is not a mean over queries of values between 0 and 1 that yes and no decide."""
+    """Refuses a measure that is not a mean over queries of values between 0 and 1 from binary relevance."""
     for measure in measures:
         kind = measure.kind
         plain = measure.statistic == "mean" and kind.bounds == (0.0, 1.0) and not kind.judged
@@ -52,16 +52,16 @@ def refuse_unfit(measures: Iterable[Measure]) -> None:
 
 
 def depth_of(measures: Iterable[Measure]) -> int:
-    """How many places of each list a design of levels uses."""
+    """The number of ranks of each list that a design of levels uses."""
     head = max([HEAD, *(m.k or 0 for m in measures)])
     return head * NEXT
 
 
 def levels(lists: Mapping[str, Ranking], known: Judgements) -> list[list[tuple[str, ...]]]:
-    """The candidates of the first two levels, those of the first among the second, for each query of `known`.
+    """The candidates of the first two levels for each query of `known`; the second level includes the first.
 
     Args:
-        lists: Each system's ranking, `depth_of` places deep where the pool is.
+        lists: Each system's ranking, to the depth given by `depth_of`, or the whole pool if it is smaller.
         known: The given positives, query -> candidate; they need no label.
     """
     head = max(max(ranking.depth for ranking in lists.values()) // NEXT, 1)
@@ -86,7 +86,7 @@ def _best(listed: Sequence[list[int]], names: Sequence[list[str]], given: set[st
 
 
 def units_of(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> list[Unit]:
-    """All units of a design, level by level; what the last level holds is written when it is drawn."""
+    """All units of a design, level by level; the candidates of the last level are filled in when it is drawn."""
     upper = [
         Unit(query, candidates, level)
         for level, each in enumerate(made)
@@ -102,13 +102,13 @@ def whole(known: Judgements, query: str) -> tuple[str, ...]:
 
 
 def costs(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> FloatArray:
-    """Labels that a unit of each level takes, on average."""
+    """Mean number of labels per unit of each level."""
     pool = len(known.candidates) - len(known) / len(known.queries)
     return np.array([*(float(np.mean([len(c) for c in each])) for each in made), pool])
 
 
 def refuse_small(budget: int | None, each: FloatArray, direction: str) -> None:
-    """Refuses a budget that cannot pay for the fewest queries of every level."""
+    """Refuses a budget below the minimum number of queries per level."""
     least = int(np.ceil(each.sum() * LEAST))
     if budget is not None and budget < least:
         raise LimnerError(
@@ -126,14 +126,12 @@ def with_positives(known: Judgements) -> Judgements:
     """The given positives of the queries that have one; a design of levels is over these queries."""
     held = np.unique(known.rows[known.grades > 0])
     if not len(held):
-        raise LimnerError(
-            f"{shown(known.queries)}: no query has a given positive, so no measure is known to begin with"
-        )
+        raise LimnerError(f"{shown(known.queries)}: no query has a given positive, so no measure can be computed")
     return known.relevant.restrict(queries=known.queries[held])
 
 
 def given_values(source: Scores | Ranking, known: Judgements, measures: Sequence[Measure]) -> dict[Measure, float]:
-    """Each measure by the given positives alone."""
+    """Each measure under the given positives alone."""
     (placed,), _ = place(source, [Asked(known)])
     return {measure: float(measure(placed).mean()) for measure in measures}
 
@@ -146,14 +144,14 @@ def changes(
     said: Mapping[Key, bool],
     measures: Sequence[Measure],
 ) -> dict[Measure, dict[int, float]]:
-    """By how much each labelled unit changes each measure of its query: `v_l - v_{l-1}`.
+    """The change of each measure of a query by each labelled unit: `v_l - v_{l-1}`.
 
     Args:
         source: Scores or a ranking in the design's direction.
         made: The design.
         units: Its units that people have labelled.
         known: The given positives of all queries of the design.
-        said: What people say of each (image, caption).
+        said: The human label of each (image, caption).
         measures: Measures.
     """
     found: dict[Measure, dict[int, float]] = {measure: {} for measure in measures}
@@ -193,7 +191,7 @@ def matches_found(made: Design, units: Sequence[int], said: Mapping[Key, bool]) 
 def _revealed(
     made: Design, units: Sequence[int], level: int, known: Judgements, said: Mapping[Key, bool]
 ) -> Judgements:
-    """The given positives of these units' queries, and the matches that people found down to a level."""
+    """The given positives of these units' queries, and the matches that people found up to a level."""
     queries = [made.units[n].query for n in units]
     many = len(made.units) // (_last(made) + 1)
     pairs: list[tuple[str, str]] = []
@@ -206,9 +204,9 @@ def _revealed(
 
 
 def spread(values: Iterable[Mapping[int, float]], codes: Any, strata: int) -> FloatArray:
-    """The standard deviation of each level's changes, of the system and measure that varies most there.
+    """The standard deviation of each level's changes, for the system and measure with the largest variation.
 
-    What was expected beforehand counts as two answers more.
+    The prior expectation counts as two additional answers.
     """
     before, most = np.array(BEFORE), np.zeros(strata)
     for each in values:

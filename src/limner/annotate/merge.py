@@ -1,6 +1,6 @@
 """From labels to judgements, and what they change (Chun et al. 2022, section 3.3).
 
-Yes and weak yes become positives with grades 1 and 0.5; rejected pairs are kept as judged with grade 0. Excluded
+Yes and weak yes become positives with grades 1 and 0.5; rejected pairs are kept as judged pairs with grade 0. Excluded
 captions and images are removed. Original pairs stay unless people rejected them; other judgements are merged.
 """
 
@@ -29,8 +29,8 @@ class Counted:
         original: Positives of the original judgements.
         verified: Positives that people found.
         merged: Positives of the union.
-        precision: Share of the original positives among the judged that people confirm, mean over queries.
-        recall: Share of the found positives that the original has, mean over queries.
+        precision: Share of judged original positives that people confirm, mean over queries.
+        recall: Share of the positives that people found which were in the original, mean over queries.
     """
 
     direction: str
@@ -58,7 +58,7 @@ class Merged:
 
     Args:
         judgements: Image -> text; grades 1, 0.5 and 0.
-        verified: Only what people judged.
+        verified: Only the pairs that people judged.
         refuted: Number of original pairs that people rejected; they are no longer positives.
         removed: Number of excluded images and captions.
         counted: The figures, one per direction.
@@ -80,7 +80,7 @@ class Merged:
             verified, merged = f"{c.verified:,} (x{c.verified_factor:.2f})", f"{c.merged:,} (x{c.factor:.2f})"
             shares = f"{100 * c.precision:9.1f}  {100 * c.recall:6.1f}"
             rows.append(f"{c.direction:9}  {c.queries:7,}  {c.original:8,}  {verified:17}  {merged:17}  {shares}")
-        for name, sides in list(self.quality.items())[1:]:  # that of the original stands in the table
+        for name, sides in list(self.quality.items())[1:]:  # that of the original is in the table
             both = (f"{d} precision {100 * p:.1f}, recall {100 * r:.1f}" for d, (p, r) in sides.items())
             rows.append(f"{name}: {'; '.join(both)}")
         rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions excluded")
@@ -94,7 +94,7 @@ def to_judgements(
     captions: Iterable[str] | None = None,
     name: str = "annotated",
 ) -> Judgements:
-    """Judgements image -> text of labels: 1 for yes, 0.5 for weak yes, 0 for the rest.
+    """Judgements (image -> text) from labels: 1 for yes, 0.5 for weak yes, 0 for the rest.
 
     >>> found = to_judgements([Label("a.jpg", "a cat", 4, 1.0, 3), Label("a.jpg", "a dog", 2, 0.7, 3)])
     >>> found.grade("a.jpg", "a cat"), found.grade("a.jpg", "a dog"), len(found)
@@ -173,7 +173,7 @@ def precision_recall(original: Judgements, judged: Judgements) -> tuple[float, f
 
     Args:
         original: Positives of the data set under test, query -> candidate.
-        judged: What people judged over the same ids, judged negatives included.
+        judged: The human judgements over the same ids, including judged negatives.
 
     >>> old = Judgements.from_pairs([("q", "a"), ("q", "b")], candidates="abc")
     >>> new = Judgements.from_pairs([("q", "a"), ("q", "b", 0), ("q", "c")], candidates="abc")

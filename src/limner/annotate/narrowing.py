@@ -1,9 +1,9 @@
-"""Where to look next: the labels that narrow a chosen comparison most, as one more draw of the design.
+"""Where to label next: a further draw of the design that narrows a chosen comparison most.
 
-Each stratum gets half of its share by size, and the other half by what it holds of the comparison: with N units of
-which a can tell the two systems apart, and answers of standard deviation S, `sqrt(N a) S`: Neyman's allocation for a
-part of each stratum. Within a stratum every unit that is left is as likely as any other, and the shares are kept with
-the draw. So the design stays valid: for these two systems, for all others, and in both modes.
+Half of the draw is allocated to strata by size, and half by their relevance to the comparison: `sqrt(N a) S` for a
+stratum with N units of which a can distinguish the two systems, and answers with standard deviation S (Neyman
+allocation for a part of each stratum). Within a stratum all remaining units are equally likely, and the allocation is
+stored with the draw. So the design stays valid for these two systems, for all others, and in both modes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 from limner.stats import draw
 
-_DOUBT = 4.0  # weight of the common rate in each stratum's rate, in answers
+_DOUBT = 4.0  # weight of the overall rate in each stratum's rate, as a number of answers
 
 
 @dataclass(frozen=True)
 class Narrowed:
-    """What one more draw asks for.
+    """The result of a further draw.
 
     Args:
         direction: "i2t" or "t2i".
-        apart: Units of each stratum that can tell the systems apart.
-        drawn: Units drawn from each stratum now.
-        labels: Pairs that people are asked for.
+        apart: Number of units per stratum that can distinguish the systems.
+        drawn: Number of units drawn from each stratum now.
+        labels: Number of pairs that people have to judge.
     """
 
     direction: str
@@ -67,14 +67,14 @@ def narrow(
     Args:
         store: With a plan (`limner.annotate.plan`) of pairs or queries.
         collection: Its pairs are the given positives.
-        systems: The two that are compared; or one system, to narrow its own intervals.
-        number: Units to draw, all directions together.
-        direction: "i2t" or "t2i"; every direction that was planned where left out.
-        replication: People who judge each pair.
+        systems: The two systems to compare; or one system, to narrow its own intervals.
+        number: Number of units to draw, over all directions.
+        direction: "i2t" or "t2i"; every planned direction by default.
+        replication: Number of people who judge each pair.
         seed: Seed of the random draw.
     """
     if not 1 <= len(systems) <= 2:
-        raise LimnerError(f"got {len(systems)} systems: expected the two to compare, or one to narrow by itself")
+        raise LimnerError(f"got {len(systems)} systems: expected two to compare, or one to narrow its own intervals")
     if number < 1:
         raise LimnerError(f"got {number} labels to ask for: expected 1 or more")
     last = {d.direction: d for d in designs(store) if direction in (None, d.direction)}
@@ -107,20 +107,20 @@ def _narrowed(
 
 
 def telling(made: Design, systems: Mapping[str, Lists], known: Judgements) -> FloatArray:
-    """Which units can tell the systems apart (1 or 0): what all of them return alike cancels out of a difference."""
+    """Which units can distinguish the systems (1 or 0): pairs that all of them return cancel in a difference."""
     if made.unit not in ("pair", "query"):
         raise LimnerError(f"a design of {made.unit}s cannot be narrowed: expected one of pairs or queries")
     measures = [Measure.parse(m) for m in made.settings["measures"]]
     lists = [lists_of(each, depth=max(m.k or 1 for m in measures)) for each in systems.values()]
     rankings = [each[made.direction] for each in lists if made.direction in each]
     if len(rankings) < len(systems):
-        raise LimnerError(f"a system has no lists in direction {made.direction}: expected them of every system")
+        raise LimnerError(f"a system has no lists in direction {made.direction}: expected lists of every system")
     found = set.union(*(_apart([_looked_at(r, known, m) for r in rankings]) for m in measures))
     return np.array([any((u.query, c) in found for c in u.candidates) for u in made.units], dtype=np.float64)
 
 
 def _looked_at(ranking: Ranking, known: Judgements, measure: Measure) -> set[tuple[str, str]]:
-    """The pairs that decide a measure of one system."""
+    """The pairs that determine the measures of one system."""
     return {(query, c) for query, found in needed(ranking, known, measure).items() for c in found}
 
 
@@ -129,12 +129,12 @@ def _apart(found: Sequence[set[tuple[str, str]]]) -> set[tuple[str, str]]:
 
 
 def shares_for(codes: IntArray, apart: FloatArray, labelled: Mapping[int, float]) -> FloatArray:
-    """How a further draw is shared among strata.
+    """The allocation of a further draw to strata.
 
     Args:
         codes: The stratum of every unit.
-        apart: Whether each can tell the systems apart, 1 or 0.
-        labelled: What people say of labelled units, 1 or 0.
+        apart: Whether each unit can distinguish the systems, 1 or 0.
+        labelled: Human labels of the labelled units, 1 or 0.
 
     >>> shares_for(np.array([0, 0, 1, 1]), np.array([1.0, 1.0, 0.0, 0.0]), {}).tolist()
     [0.75, 0.25]

@@ -14,7 +14,7 @@ from limner.annotate.store.answers import Answer
 
 DAY = 86_400_000
 DAYS = 14
-"""Days of the chart."""
+"""Number of days in the chart."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Disagreement:
         image: Id of the image.
         caption: Id of the caption.
         answers: All valid answers to it.
-        spread: Difference of the highest and the lowest grade.
+        spread: Difference between the highest and the lowest grade.
         opposed: Whether one person says yes and another no.
     """
 
@@ -54,14 +54,14 @@ def _disagreement(own: Sequence[Answer]) -> Disagreement:
 
 @dataclass(frozen=True)
 class Throughput:
-    """How fast it goes.
+    """The pace of the annotation.
 
     Args:
-        days: Answers of each of the last days, oldest first.
-        today: Answers of the last 24 hours.
-        people: How many people gave them.
+        days: Number of answers on each of the last days, oldest first.
+        today: Number of answers in the last 24 hours.
+        people: Number of people who gave them.
         seconds: Median time of an answer; NaN if none was measured.
-        left: Answers that are still missing.
+        left: Number of missing answers.
     """
 
     days: tuple[tuple[date, int], ...]
@@ -82,7 +82,7 @@ class Throughput:
 
 
 def throughput(given: Sequence[Answer], *, asked: int, now: int) -> Throughput:
-    """The answers by day, and what is left.
+    """The answers by day, and the remaining work.
 
     Args:
         given: The valid answers.

@@ -1,8 +1,8 @@
-"""Pooling: what several systems rank high becomes the pairs that people judge (Chun et al. 2022, section 3.2).
+"""Pooling: people judge the pairs that several systems rank high (Chun et al. 2022, section 3.2).
 
-The first five of each system, in both directions, duplicates merged; each pair keeps all its proposals, with system,
-direction, rank and score. The pool limits what can be found: a match that no system ranks high is never judged;
-`limner.annotate.bias` measures that.
+The pool is the top five of each system in both directions, without duplicates; each pair keeps all its proposals, with
+system, direction, rank and score. The pool limits what can be found: a match that no system ranks high is never judged;
+`limner.annotate.bias` measures this bias.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from limner.language.overlap import bleu, content_words
 from limner.scores import Scores
 
 TOP = 5
-"""Pool depth: ranks of every list that are pooled."""
+"""Pool depth: number of ranks of every list that are pooled."""
 BLEU = 0.25
 """The usual minimum BLEU-pre of a caption with the image's own captions (Hodosh et al. 2013)."""
 
@@ -37,7 +37,7 @@ def lists_of(system: Lists, *, depth: int = DEPTH) -> dict[str, Ranking]:
 
 
 def proposed(systems: Mapping[str, Lists], *, depth: int = TOP, turn: int = 1) -> list[Proposal]:
-    """Every proposal of every system, both directions.
+    """Every proposal of every system, in both directions.
 
     >>> import numpy as np
     >>> scores = Scores.from_matrix(np.array([[0.9, 0.1], [0.2, 0.8]]), ["a.jpg", "b.jpg"], ["a", "b"])
@@ -76,8 +76,8 @@ def merged(proposals: Iterable[Proposal], *, depth: int = TOP) -> dict[Key, list
 def alike(pool: Iterable[Key], collection: Collection, *, min_bleu: float = BLEU) -> list[Key]:
     """The pairs whose caption shares enough words with the image's own captions: BLEU-pre of `min_bleu` or more.
 
-    Hodosh et al. (2013) left out 86% of all pairs this way, and 3.5% of those that experts call matches. An image
-    without captions of its own keeps all its pairs.
+    Hodosh et al. (2013) filtered out 86% of all pairs this way, and 3.5% of those that experts call matches. An image
+    without its own captions keeps all its pairs.
     """
     listed = list(pool)
     own: dict[str, list[str]] = {key: [] for key in collection.images.ids}
@@ -102,12 +102,12 @@ def fill(
 ) -> dict[str, int]:
     """Writes the systems' proposals and the pooled pairs into a store that holds their collection, in one transaction.
 
-    It can be repeated after a kill, deeper, or with more systems; existing pairs stay.
+    It can be repeated: after an interruption, with a larger depth, or with more systems; existing pairs stay.
 
     Args:
         store: The store.
         systems: By name.
-        depth: Places of each list that are pooled.
+        depth: Number of ranks of each list that are pooled.
         keep: Ranks of each list to store, so that known negatives can be chosen outside all lists; of a small
             pool at most half.
         turn: The annotation round.
@@ -115,10 +115,10 @@ def fill(
         progress: Called with (systems done, systems in total).
 
     Returns:
-        How many proposals there were, how many pairs after merging, how many the filter kept, how many are new.
+        The numbers of proposals, merged pairs, pairs kept by the filter, and new pairs.
     """
     if keep < depth:
-        raise LimnerError(f"keep {keep} with depth {depth}: expected at least what is pooled")
+        raise LimnerError(f"keep {keep} with depth {depth}: expected keep to be at least the depth")
     found: list[Proposal] = []
     lists: list[Listed] = []
     for number, (name, system) in enumerate(systems.items()):
@@ -139,8 +139,8 @@ def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> 
 
     Args:
         store: The store.
-        direction: Only those that some system proposed in this direction, "i2t" or "t2i": a stage of its own.
-        depth: How many of the first places of its lists count.
+        direction: Only pairs that some system proposed in this direction, "i2t" or "t2i", for a separate stage.
+        depth: Number of top ranks of the lists that count.
     """
     found = [(p.image, p.caption) for p in pairs(store) if not p.asked and p.origin == "pool"]
     if direction is None:
@@ -154,15 +154,15 @@ def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> 
 def subsampled(
     systems: Mapping[str, Lists], queries: Mapping[str, int], *, depth: int = DEPTH, seed: int = 0
 ) -> dict[str, dict[str, Ranking]]:
-    """Every system's lists for some queries only, the same for all systems.
+    """Every system's lists for a random subset of queries, the same for all systems.
 
     Chun et al. (2022) pooled for 1,261 images and 1,333 captions of 5,000 and 25,000.
 
     Args:
         systems: By name.
-        queries: How many queries of each direction, "i2t" (images) and "t2i" (captions); a direction that is not named
+        queries: Number of queries per direction, "i2t" (images) and "t2i" (captions); a direction that is not named
             keeps all its queries.
-        depth: Places of each list.
+        depth: Number of ranks of each list.
         seed: Seed of the random queries.
     """
     for direction, number in queries.items():

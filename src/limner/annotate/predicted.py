@@ -1,7 +1,8 @@
-"""What is known of each unit before it is labelled, as predictions for the estimates.
+"""Predictions for each unit before it is labelled, for use in the estimates.
 
-A judge's score; and of a difference of two systems, which of them returns the pair. An estimate takes them times
-factors that it learns from the answers (`limner.stats.power_tuning`), so predictions of no use cost next to nothing.
+They are a judge's score and, for a difference between two systems, which of them returns the pair. An estimate
+multiplies them by factors learned from the answers (`limner.stats.power_tuning`), so useless predictions cost almost
+nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from limner.core.arrays import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Predicted:
-    """What predicts units, for `limner.stats.stratified` and `sequential`.
+    """Predictors of units, for `limner.stats.stratified` and `sequential`.
 
     Args:
-        columns: One row for each unit of the design; 0 where it does not matter.
-        means: The mean of each column in each stratum, over the units that matter.
-        corners: Predictions that have all others of the stratum between them.
+        columns: One row for each unit of the design; 0 for irrelevant units.
+        means: The mean of each column in each stratum, over the relevant units.
+        corners: Extreme predictions that enclose all others of the stratum.
     """
 
     columns: FloatArray
@@ -31,13 +32,13 @@ class Predicted:
     def of(
         cls, matter: IntArray, codes: IntArray, scores: FloatArray | None, signs: FloatArray | None
     ) -> Predicted | None:
-        """The judge, and of a difference of pairs which system returns each; None if there is neither.
+        """The judge's scores and, for a difference over pairs, which system returns each; None if there is neither.
 
         Args:
-            matter: The numbers of the units that matter.
+            matter: The ids of the relevant units.
             codes: The stratum of every unit.
-            scores: What the judge says of every unit.
-            signs: For each unit that matters, whether a match raises the number or lowers it, 1 or -1.
+            scores: The judge's score of every unit.
+            signs: For each relevant unit, whether a match increases or decreases the difference, 1 or -1.
         """
         if scores is None and signs is None:
             return None

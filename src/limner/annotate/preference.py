@@ -1,7 +1,7 @@
-"""Which ranking do people prefer? The study that asks: rankings with known errors, or systems, two side by side.
+"""Preference studies: rankings with known errors, or systems, are shown side by side, and people choose one.
 
-The study of Chun et al. (2022, appendix D.1): 40 captions with five to eight images that fit, five rankings of each
-with known errors, every two of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
+The study of Chun et al. (2022, appendix D.1): 40 captions with five to eight matching images, five rankings of each
+with known errors, every pair of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
 
 The paper's counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89,
 70.85, 13.15 and 0.44, which are the values of the paper's text under other names (A 70.85, B 13.15, C 10.66, D 4.89, E
@@ -36,16 +36,16 @@ FAULTS = {
 }
 """The five rankings of the paper's study."""
 QUERIES, LEAST, MOST, PEOPLE = 40, 5, 8, 8
-"""Of the paper's study: queries, right answers of each, people who compare every two rankings."""
+"""The paper's study: number of queries, right answers per query, people who compare each pair of rankings."""
 
 
 @dataclass(frozen=True)
 class PreferenceStudy:
-    """Comparisons to ask for, and what is right for each of their queries.
+    """The comparisons of a study, and the right answers of its queries.
 
     Args:
         rivals: The comparisons.
-        positives: The right answers of each query, so that measures can be computed of what was shown.
+        positives: The right answers of each query, so that measures of the shown lists can be computed.
         direction: "t2i" or "i2t".
         ties: Whether people may say that neither is better. The paper's study is binary.
     """
@@ -72,7 +72,7 @@ def counted(
     Args:
         votes: The votes.
         names: Order of the rankings; all that occur, sorted, by default.
-        same: (query, ranking) -> the ranking it counts as, where both show the same list for that query.
+        same: (query, ranking) -> the ranking it counts as, if both show the same list for that query.
     """
     merged = same or {}
     listed = [(merged.get((v.query, v.left), v.left), merged.get((v.query, v.right), v.right), v) for v in votes]
@@ -94,13 +94,13 @@ def study(
 ) -> list[Rivals]:
     """The ten comparisons of the paper's study for one query: rankings A to E, each with its known error.
 
-    With five places, ranking C shows what E shows; the paper still asks all ten comparisons, and counts C as E there.
+    With five ranks, rankings C and E are identical; the paper still asks all ten comparisons, and counts C as E there.
 
     Args:
-        positives: Right answers, five or more; as many places are shown as there are.
-        others: Wrong answers, at least as many.
+        positives: Right answers, at least five.
+        others: Wrong answers, at least as many as are shown.
         query: The query's id.
-        length: Places shown; the number of positives by default.
+        length: Number of ranks shown; the number of positives by default.
         direction: "t2i" or "i2t".
     """
     size = len(positives) if length is None else length
@@ -136,17 +136,17 @@ def study_of_rankings(
     ties: bool = False,
     seed: int = 0,
 ) -> PreferenceStudy:
-    """The paper's study: queries drawn at random among those with five to eight right answers, rankings A to E of each.
+    """The paper's study: random queries with five to eight right answers, and rankings A to E of each.
 
-    Wrong answers are drawn at random from the candidates that nobody judged right; the paper does not say how it chose
-    them.
+    Wrong answers are drawn at random from the candidates that are not judged relevant; the paper does not say how it
+    chose them.
 
     Args:
-        judgements: Query -> candidate, complete enough that most queries' right answers are all known.
-        queries: How many queries.
+        judgements: Query -> candidate, complete enough that nearly all right answers are known.
+        queries: Number of queries.
         min_relevant: Minimum number of right answers of a query; 5 or more, since ranking D needs a fifth place.
         max_relevant: Maximum number of right answers of a query.
-        direction: "t2i" or "i2t": what the queries are.
+        direction: "t2i" (caption queries) or "i2t" (image queries).
         ties: Whether people may say that neither is better.
         seed: Seed of the random queries and lists.
     """
@@ -203,13 +203,13 @@ def study_of_systems(
     ties: bool = True,
     seed: int = 0,
 ) -> PreferenceStudy:
-    """The first places of every two systems side by side, where they differ.
+    """The top ranks of every pair of systems side by side, for queries where they differ.
 
     Args:
         lists: Each system's ranking, query -> candidate, over the same queries.
-        judgements: Query -> candidate; needed to compare measures with the votes.
-        queries: How many queries, drawn at random.
-        length: Places shown.
+        judgements: Query -> candidate; only needed to compare measures with the votes.
+        queries: Number of random queries.
+        length: Number of ranks shown.
         direction: "t2i" or "i2t".
         ties: Whether people may say that neither is better.
         seed: Seed of the random queries.
@@ -230,7 +230,7 @@ def study_of_systems(
         if shown[one][q] != shown[two][q]
     )
     if not rivals:
-        raise LimnerError("every two systems show the same lists: there is nothing to compare")
+        raise LimnerError("all systems show the same lists: there is nothing to compare")
     return PreferenceStudy(rivals, {} if judgements is None else _right(judgements, drawn), direction, ties)
 
 
@@ -238,17 +238,17 @@ def study_of_systems(
 
 
 def add_study(store: Store, made: PreferenceStudy, *, name: str = STUDY, people: int = 1, seed: int = 0) -> int:
-    """Puts a study into a store that holds its images and captions. Returns how many comparisons it has.
+    """Adds a study to a store that contains its images and captions. Returns the number of comparisons.
 
     Args:
         store: The store.
         made: The study.
-        name: What it is called; one that is there already is refused.
-        people: How many people are asked each comparison.
+        name: Name of the study; an existing name is refused.
+        people: Number of people who vote on each comparison.
         seed: Seed that decides which ranking is shown on the left.
     """
     if not name or name in studies(store):
-        raise LimnerError(f"study {name!r}: expected a name that no study of the store has")
+        raise LimnerError(f"study {name!r}: expected a name that is not used by another study of the store")
     positives = {query: list(good) for query, good in made.positives.items()}
     store.set(f"study {name}", {"ties": made.ties, "direction": made.direction, "positives": positives})
     return add_comparisons(store, made.rivals, study=name, replication=people, seed=seed)

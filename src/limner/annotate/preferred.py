@@ -1,4 +1,4 @@
-"""What a preference study found: Bradley-Terry scores of the rankings, and which measure agrees with the votes.
+"""Results of a preference study: Bradley-Terry scores of the rankings, and which measure agrees with the votes.
 
 A measure agrees with a vote if it gives the preferred list the higher value. Chun et al. (2022, section 4.1) compare
 R@k and mAP@R with the scores of five rankings, and find that people's preferences agree with mAP@R.
@@ -45,15 +45,15 @@ COLUMNS = ("query", "left", "right", "choice", "annotator")
 
 @dataclass(frozen=True)
 class MeasureAgreement:
-    """How a measure sees what people compared.
+    """The agreement of a measure with the votes.
 
     Args:
         measure: Its name.
         values: Its mean over the queries, by ranking.
-        tau: Kendall's tau-b of these means and the Bradley-Terry scores; NaN where either is missing or constant.
-        decided: How many votes are on two lists that the measure tells apart; votes for neither are left out.
+        tau: Kendall's tau-b of these means and the Bradley-Terry scores; NaN if either is missing or constant.
+        decided: Number of votes on two lists that the measure can distinguish; votes for neither are left out.
         agreed: Share of these votes for the list with the higher value.
-        interval: 95% interval of that share, queries counting as independent; None where there are too few.
+        interval: 95% interval of that share, with queries treated as independent; None if there are too few.
     """
 
     measure: str
@@ -71,12 +71,12 @@ class Preferred:
     Args:
         study: Its name.
         names: The rankings.
-        counts: How often each (row) was preferred to each other (column).
-        scores: Bradley-Terry scores with intervals; None where the votes do not allow any.
-        measures: What measures say of the same lists; none where the right answers are not known.
-        votes: How many votes were given.
+        counts: How often each ranking (row) was preferred to each other (column).
+        scores: Bradley-Terry scores with intervals; None if they cannot be computed from the votes.
+        measures: Measures of the same lists; empty if the right answers are unknown.
+        votes: Number of votes given.
         asked: Number of requested votes.
-        notes: What a reader must know.
+        notes: Remarks on the results.
     """
 
     study: str
@@ -92,12 +92,12 @@ class Preferred:
 def preferences(
     store: Store, *, study: str = STUDY, measures: Sequence[str] = MEASURES, samples: int = 1000
 ) -> Preferred:
-    """What the votes of a study say, so far.
+    """The results of a study so far.
 
     Args:
         store: The store.
         study: The study's name.
-        measures: Compared with the votes, if the study knows the right answers.
+        measures: Measures to compare with the votes, if the right answers are known.
         samples: Bootstrap samples for the intervals of the scores.
     """
     if study not in studies(store):
@@ -109,13 +109,13 @@ def preferences(
     names, counts = counted(given, known, same=same)
     scores, notes = _scores(counts, names, samples, given)
     if same:
-        notes.append(f"{len(same)} lists show what another ranking of the query shows, and count as that one")
+        notes.append(f"{len(same)} lists are identical to another ranking of the same query, and count as that one")
     found, more = _agreements(shown, given, scores, study_setting(store, study).get("positives") or {}, measures)
     return Preferred(study, names, counts, scores, found, far["votes"], far["asked"], (*notes, *more))
 
 
 def _lists(asked: Iterable[Rivals]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """What each ranking shows for each query, by (ranking, query)."""
+    """The list of each ranking for each query, by (ranking, query)."""
     sides = (
         (each.query, side) for each in asked for side in ((each.left, each.left_items), (each.right, each.right_items))
     )
@@ -139,7 +139,7 @@ def _scores(
     counts: Vector, names: Sequence[str], samples: int, given: Sequence[Vote]
 ) -> tuple[Preference | None, list[str]]:
     if not given:
-        return None, ["no vote is given yet"]
+        return None, ["there are no votes yet"]
     try:
         return bradley_terry(counts, names, samples=samples), []
     except LimnerError as error:
@@ -157,7 +157,7 @@ def _agreements(
     measures: Sequence[str],
 ) -> tuple[tuple[MeasureAgreement, ...], list[str]]:
     if not any(positives.values()):
-        return (), ["the study does not know which answers are right: no measure can be set beside the votes"]
+        return (), ["the right answers are unknown: no measure can be compared with the votes"]
     found, notes = [], []
     for measure in measures:
         try:
@@ -201,7 +201,7 @@ def _agreement(
 
 
 def _with(vote: Vote, values: Mapping[str, Mapping[str, float]]) -> tuple[bool, str] | None:
-    """Whether the measure sides with a vote; None where it or the voter does not decide."""
+    """Whether the measure agrees with a vote; None if the measure or the vote is a tie."""
     left, right = (values[name].get(vote.query) for name in (vote.left, vote.right))
     if left is None or right is None or left == right or vote.choice == "tie":
         return None
@@ -213,7 +213,7 @@ def _tau(means: Mapping[str, float], scores: Preference | None) -> float:
         return float("nan")
     try:
         return kendall_tau_b(scores.scores, [means[name] for name in scores.names])
-    except LimnerError:  # constant, or a mean that is not known
+    except LimnerError:  # constant, or an unknown mean
         return float("nan")
 
 
@@ -221,7 +221,7 @@ def _tau(means: Mapping[str, float], scores: Preference | None) -> float:
 
 
 def write_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
-    """Writes the votes of a study as a csv: query, both rankings, the choice, who voted. Returns how many."""
+    """Writes the votes of a study as a csv: query, both rankings, choice, annotator. Returns the number of votes."""
     rows = [{name: asdict(vote)[name] for name in COLUMNS} for vote in votes(store, study=study)]
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -231,13 +231,13 @@ def write_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
 
 
 def read_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
-    """Puts votes from a csv (query, left, right, choice, annotator) into the store, all or none.
+    """Adds votes from a csv (query, left, right, choice, annotator) to the store, all or none.
 
     `left` and `right` name the rankings in any order; `choice` is left, right or tie, as in the row. Votes
-    that are stored already are skipped.
+    that are already stored are skipped.
 
     Returns:
-        How many votes are new.
+        The number of new votes.
     """
     source = Path(path)
     if not source.is_file():

@@ -29,14 +29,14 @@ THRESHOLD = 0.7
 LEAST = 4
 """Minimum number of controls before an annotator is excluded."""
 DECISIONS = ("accept", "reject")
-_QUICK = 0.25  # of the median time of the others' answers
+_QUICK = 0.25  # share of the median time of other annotators
 Level = Literal["nominal", "ordinal", "interval"]
 
 
 def right(answer: Answer) -> bool:
     """Whether the answer to a control is right: a yes to a known positive, a no to a known negative."""
     if answer.role == "real":
-        raise LimnerError("only controls have an answer that is known")
+        raise LimnerError("only controls have a known answer")
     return relevant(answer.grade) == (answer.role == "gold_pos")
 
 
@@ -48,14 +48,14 @@ class Agreement:
     """Agreement of annotators.
 
     Args:
-        alpha: Krippendorff's alpha: 1 full agreement, 0 chance.
+        alpha: Krippendorff's alpha: 1 is full agreement, 0 is chance.
         low: Lower end of its interval.
         high: Upper end.
-        level: What the grades mean: "ordinal" or "nominal".
+        level: Level of measurement: "ordinal" or "nominal".
         annotators: How many people.
-        pairs: How many pairs two of them or more judged.
-        kappas: Cohen's kappa for two people, weighted by the distance of grades, with the pairs both judged; NaN where
-            it is undefined.
+        pairs: Number of pairs judged by at least two people.
+        kappas: Cohen's kappa for each two people, weighted by the distance of grades, with the number of pairs both
+            judged; NaN if undefined.
         note: Remarks, e.g. why a number is NaN.
     """
 
@@ -80,8 +80,8 @@ def agreement(
 ) -> Agreement:
     """Krippendorff's alpha with an interval, and Cohen's kappa of every two annotators.
 
-    Both are those of `limner.stats`. Rows of the table are annotators, columns pairs; it is made here from named
-    answers, because a transposed table silently gives a number near 0.
+    Both come from `limner.stats`. The table has annotators as rows and pairs as columns; it is built here from named
+    answers, because a transposed table would silently give a value near 0.
 
     Args:
         given: The answers.
@@ -89,7 +89,7 @@ def agreement(
         samples: Bootstrap samples for the interval.
         confidence: Confidence of the interval.
         seed: Seed of the bootstrap.
-        controls: Count the controls too; they are easy, so they flatter.
+        controls: Whether to count controls too; they are easy, so they inflate agreement.
     """
     used = [a for a in given if controls or a.role == "real"]
     table = ratings(used)
@@ -108,7 +108,7 @@ def agreement(
 
 
 def ratings(given: Iterable[Answer]) -> Vector:
-    """A row per annotator, a column per pair, with grades, and NaN without an answer."""
+    """A table of grades: one row per annotator, one column per pair, NaN without an answer."""
     listed = list(given)
     rows = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in listed))}
     columns = {pair: column for column, pair in enumerate(dict.fromkeys(a.pair for a in listed))}
@@ -134,7 +134,7 @@ def _kappas(given: Iterable[Answer]) -> dict[tuple[str, str], tuple[float, int]]
 
 
 def _kappa(one: Sequence[int], other: Sequence[int]) -> float:
-    """Cohen's kappa of two people's grades, linearly weighted; NaN if it is undefined."""
+    """Linearly weighted Cohen's kappa of two people's grades; NaN if undefined."""
     try:
         return cohen_kappa(one, other, weights="linear")
     except Undefined:
@@ -150,12 +150,12 @@ class Record:
 
     Args:
         annotator: The name.
-        answers: To pooled pairs.
-        controls: Controls answered.
+        answers: Number of answers to pooled pairs.
+        controls: Number of answered controls.
         right: Number of correct controls.
-        agreement: Mean distance to the others' mean grade of the same pairs, 0 being perfect; NaN without others.
+        agreement: Mean distance to the others' mean grade of the same pairs, 0 is perfect; NaN without others.
         milliseconds: Median time of an answer; NaN if none was measured.
-        commonest: Share of the grade given most often.
+        commonest: Share of the most frequent grade.
         suspicious: Reasons to check; empty if there are none.
     """
 
@@ -187,7 +187,7 @@ def annotator_table(given: Sequence[Answer], *, threshold: float = THRESHOLD) ->
 
 
 def _usual(times: Mapping[str, Sequence[int]], name: str) -> float:
-    """The median time of everybody else's answers; NaN if none was measured."""
+    """The median time of everyone else's answers; NaN if none was measured."""
     others = np.array([each for who, own in times.items() if who != name for each in own])
     return float(np.median(others)) if len(others) else math.nan
 
@@ -242,7 +242,7 @@ def set_aside(
         by: The reviewer.
 
     Returns:
-        The names.
+        Names of the excluded annotators.
     """
     poor = [r for r in annotator_table(answers(store)) if r.controls >= min_controls and r.share < threshold]
     for record in poor:
@@ -290,13 +290,13 @@ def _column(store: Store, query: sa.Select[Any]) -> list[int]:
 
 
 def review(store: Store, assignment: int, decision: str, *, reason: str, by: int | None = None) -> None:
-    """Accepts a doubtful task, or rejects it: then its answers no longer count and it goes to somebody else.
+    """Accepts or rejects a doubtful task; if rejected, its answers no longer count and it goes to someone else.
 
     A task in progress is refused.
 
     Args:
         store: The store.
-        assignment: Its number, `Doubtful.assignment`.
+        assignment: Its id, `Doubtful.assignment`.
         decision: "accept" or "reject".
         reason: The reason; it is stored.
         by: The reviewer.
@@ -304,11 +304,11 @@ def review(store: Store, assignment: int, decision: str, *, reason: str, by: int
     if decision not in DECISIONS:
         raise UnknownName("decision", decision, DECISIONS)
     if not reason.strip():
-        raise LimnerError("a review needs its reason")
+        raise LimnerError("a review needs a reason")
     with store.writing() as connection:
         found = connection.execute(sa.select(assignments.c.finished).where(assignments.c.id == assignment)).first()
         if found is None:
-            raise UnknownId(f"no assignment number {assignment}: see 'limner annotate review'")
+            raise UnknownId(f"no assignment {assignment}: see 'limner annotate review'")
         if found.finished is None:
             raise LimnerError(f"assignment {assignment} is not finished: wait until all of its pairs are answered")
         values = {"assignment_id": assignment, "decision": decision, "reason": reason.strip(), "by_id": by}

@@ -1,4 +1,4 @@
-"""How far answers can be trusted: people's agreement with each other, and a judge's with people, with intervals."""
+"""Reliability of answers: agreement between people, and between a judge and people, with intervals."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Proportion:
 
 @dataclass(frozen=True)
 class JudgeQuality:
-    """How far a judge agrees with people on the labelled units; its yes is a belief of one half or more.
+    """Agreement of a judge with people on the labelled units; a probability of at least 0.5 counts as its yes.
 
     Args:
         judge: Its name.
         direction: "i2t" or "t2i".
-        units: Labelled units.
-        right: Those of its yes that are right: precision.
-        found: Those of people's yes that it found: recall.
-        kappa: Cohen's kappa; None where it is undefined.
+        units: Number of labelled units.
+        right: Precision: how many of its yes are right.
+        found: Recall: how many of people's yes it found.
+        kappa: Cohen's kappa; None if undefined.
     """
 
     judge: str
@@ -68,13 +68,13 @@ class JudgeQuality:
 
 
 def judge_quality(judge: str, direction: str, believed: Sequence[float], people: Sequence[bool]) -> JudgeQuality:
-    """A judge compared with people.
+    """Compares a judge with people.
 
     Args:
         judge: Its name.
         direction: "i2t" or "t2i".
-        believed: What it says of each labelled unit, from 0 to 1.
-        people: What people say of the same.
+        believed: The judge's probability for each labelled unit.
+        people: The human labels of the same units.
     """
     mine, theirs = np.array(believed, dtype=np.float64) >= 0.5, np.array(people, dtype=bool)
     try:
@@ -86,7 +86,7 @@ def judge_quality(judge: str, direction: str, believed: Sequence[float], people:
 
 
 def people_agree(given: Sequence[Answer]) -> Agreement:
-    """How far people agree on what several of them judged."""
+    """Agreement of people on pairs that several of them judged."""
     return agreement(given, samples=SAMPLES)
 
 

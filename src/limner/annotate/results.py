@@ -1,6 +1,6 @@
-"""A study as people see it: the intervals so far, what each stratum still lacks, and one system against another.
+"""The state of a study: intervals so far, remaining work per stratum, and comparisons of systems.
 
-The numbers are those of `limner.annotate.estimate`, from the lists that a plan keeps in the store, or from reports.
+The numbers come from `limner.annotate.estimate`, using the lists that a plan stores, or reports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.plain import plain
 from limner.stats import Estimate
 
-# --- how far it is ----------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class StratumProgress:
 
     Args:
         number: From 1.
-        units: Units in it.
-        drawn: Those that were drawn.
+        units: Number of units in it.
+        drawn: Number of drawn units.
         answered: Number of units that count: they and all units drawn before them are fully answered.
     """
 
@@ -50,7 +50,7 @@ class StratumProgress:
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One measure of one system: the estimate, or why there is none yet."""
+    """One measure of one system: the estimate, or the reason why there is none yet."""
 
     system: str
     measure: str
@@ -71,11 +71,11 @@ class Study:
         direction: "i2t" or "t2i".
         unit: "pair" or "query".
         half_width: The target half-width, in points.
-        labels: Pairs that people judged and that count.
-        waiting: Drawn units that wait for answers.
+        labels: Number of judged pairs that count.
+        waiting: Number of drawn units without all answers.
         rows: Every measure of every system.
-        strata: How far each stratum is.
-        notes: What a reader has to know.
+        strata: Progress of each stratum.
+        notes: Remarks on the estimates.
     """
 
     direction: str
@@ -105,19 +105,19 @@ class Study:
 
 
 def stamp(store: Store) -> tuple[int, ...]:
-    """What changes whenever `studies` may: answers, what was decided of them, and draws; it is cheap to ask for."""
+    """A cheap value that changes whenever `studies` may change: with answers, decisions about them, and draws."""
     with store.reading() as connection:
         drawn = connection.scalar(sa.select(sa.func.count()).select_from(design_phase)) or 0
     return (*latest(store), int(drawn))
 
 
 def studies(store: Store, *, mode: str = "anytime") -> list[Study]:
-    """The last design of each direction: intervals so far, and what is left to label.
+    """The last design of each direction: intervals so far, and the remaining labels.
 
     Args:
         store: With designs (`limner.annotate.plan`).
-        mode: "anytime", or "fixed" for intervals that are valid once. A measure that has no anytime interval gets a
-            fixed one, and a note says so.
+        mode: "anytime", or "fixed" for intervals that are valid for one look. A measure without an anytime interval
+            gets a fixed one, with a note.
     """
     last = {design.direction: design for design in designs(store)}
     collection = stored_collection(store) if last else None
@@ -165,7 +165,7 @@ def _row(
     mode: str,
     notes: list[str],
 ) -> StudyRow:
-    """One estimate, with a fixed interval where there is no other."""
+    """One estimate, with a fixed interval if there is no other."""
     why = ""
     for each in dict.fromkeys((mode, "fixed")):
         try:
@@ -174,13 +174,15 @@ def _row(
             why = why or str(error)
             continue
         if each != mode:
-            notes.append(f"{measure} has no {mode} interval ({why}): this one is to be looked at once, at the end")
+            notes.append(
+                f"{measure} has no {mode} interval ({why}): this fixed interval is valid for one look, at the end"
+            )
         notes += [note for note in told if not note.startswith("estimated (")]
         return StudyRow(name, str(measure), found[0])
     return StudyRow(name, str(measure), None, why)
 
 
-# --- one system against another ---------------------------------------------------------------------------------
+# --- comparisons of systems -------------------------------------------------------------------------------------
 
 
 def differences(
@@ -191,12 +193,12 @@ def differences(
     mode: str = "fixed",
     level: float = 0.95,
 ) -> list[EstimatedDifference]:
-    """Every two systems under the complete truth, for every measure that the store's designs were made for.
+    """Differences of every pair of systems under complete judgements, for every measure of the store's designs.
 
     Args:
         store: With designs and answers.
-        lists: Each system's rankings by direction, as deep as the measures look.
-        collection: Whose pairs are given; as the store has it by default.
+        lists: Each system's rankings by direction, to the depth that the measures need.
+        collection: The collection with the given pairs; by default as stored.
         mode: "fixed" or "anytime".
         level: Coverage of the intervals. A difference is marked if its interval excludes 0 at the level of a Bonferroni
             correction over all these comparisons.
@@ -230,11 +232,11 @@ def _apart(found: Estimate) -> bool:
     return found.low > 0 or found.high < 0
 
 
-# --- what a report says of its labels ---------------------------------------------------------------------------
+# --- labels in a report -----------------------------------------------------------------------------------------
 
 
 def described(store: Store, directions: Iterable[str], collection: Collection) -> dict[str, Any]:
-    """Labels, people's agreement and judges, as plain values for the settings of a report."""
+    """Number of labels, agreement of people and quality of judges, as plain values for a report's settings."""
     found = {d: read_sample(store, collection, d) for d in directions}
     samples = {d: sample for d, sample in found.items() if sample is not None}
     qualities = {d: judged(sample) for d, sample in samples.items()}

@@ -1,7 +1,7 @@
 """The answer scale: four grades, and for the middle two a reason (Chun et al. 2022, appendix B.1).
 
-A grade's number is its key on the page, and higher is better: 4 is "100% yes", 1 is "100% no". Four
-grades and not three, so that nobody can answer "not sure" throughout.
+A grade's number is its key on the page, and higher is better: 4 is "100% yes", 1 is "100% no". There are four grades
+and not three, so that nobody can choose a neutral middle every time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from limner.core.errors import LimnerError, UnknownName
 
 GRADES = {4: "100% yes", 3: "partially yes", 2: "mostly no", 1: "100% no"}
-"""Grade -> what the annotator reads."""
+"""Grade -> label on the page."""
 
 RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
 """Grade -> grade of the judgement: yes and weak yes are both positives, with different grades."""
@@ -19,7 +19,7 @@ RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
 WRONG = (
     "quantity", "colour", "size", "species", "gender", "age", "action", "emotion", "location", "orientation", "other",
 )  # fmt: skip
-"""How a description can be wrong: as in ECCV Caption, and size, which the classes of failures have too."""
+"""How a description can be wrong: as in ECCV Caption, plus size, which is also a failure class."""
 
 REASONS = {
     "not-in-image": "the caption tells of what is not in the image",
@@ -27,10 +27,10 @@ REASONS = {
     **{f"wrong-{what}": f"the caption describes it wrongly: {what}" for what in WRONG},
     "grammar": "the caption is no correct sentence",
 }
-"""Reason -> what the annotator reads."""
+"""Reason -> label on the page."""
 
 GUIDELINE = "2"
-"""Version of the words above; every answer stores the version it was given under."""
+"""Version of the wording above; every answer stores the version it was given under."""
 
 
 def relevant(grade: int) -> bool:

@@ -1,8 +1,8 @@
-"""The side tables of ECCV Caption (Chun et al. 2022, appendix B and C) from any store of answers.
+"""The appendix tables of ECCV Caption (Chun et al. 2022, appendices B and C) for any store of answers.
 
 | table | what | here |
 |---|---|---|
-| B.1 | people by how many tasks they did, and how many of these were approved | `by_workload` |
+| B.1 | people by number of tasks, and the share of approved tasks | `by_workload` |
 | B.2 | share of each answer by system and rank | `by_rank` |
 | B.3a | shortcomings of doubtful pairs by system | `shortcomings` |
 | B.3b | how the caption is wrong, by system | `wrong_ways` |
@@ -25,7 +25,7 @@ from limner.annotate.store.tasks import excluded
 from limner.core.judgements import Judgements
 
 WORKLOADS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, None))
-"""Tasks of one person, from and to, as the paper groups them."""
+"""Ranges of tasks per person, as grouped in the paper."""
 WRONG_WAYS = {f"wrong-{what}": what for what in WRONG}
 SHORTCOMINGS = ("not-in-image", "not-in-caption", "wrong", "grammar")
 
@@ -35,11 +35,11 @@ class Workload:
     """People by the number of tasks they did (B.1).
 
     Args:
-        least: Minimum number of tasks of each.
+        least: Minimum number of tasks.
         most: Maximum number of tasks; None for any number.
         people: How many people.
-        submitted: Tasks they finished.
-        approved: Those of them that count: neither rejected nor from an excluded annotator.
+        submitted: Number of finished tasks.
+        approved: Number of tasks that count: neither rejected nor from an excluded annotator.
     """
 
     least: int
@@ -55,7 +55,7 @@ class Workload:
 
 
 def by_workload(store: Store) -> list[Workload]:
-    """Table B.1: people, tasks and approval by how many tasks a person finished."""
+    """Table B.1: people, tasks and approval, by the number of tasks per person."""
     query = (
         sa.select(annotator.c.id, excluded().label("out"))
         .join_from(assignment, annotator)
@@ -73,32 +73,32 @@ def by_workload(store: Store) -> list[Workload]:
 
 @dataclass(frozen=True)
 class Shares:
-    """How many answers there are of each kind, and the share of each; NaN where there are none."""
+    """Number and share of answers of each kind; NaN if there are no answers."""
 
     counts: Mapping[str, int]
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Total number of answers."""
         return sum(self.counts.values())
 
     @property
     def shares(self) -> dict[str, float]:
-        """Of each kind."""
+        """The share of each kind."""
         return {name: n / self.total if self.total else float("nan") for name, n in self.counts.items()}
 
 
 def by_rank(
     given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5
 ) -> dict[str, dict[int | None, Shares]]:
-    """Table B.2: the answers to what each system proposed, by rank; None stands for all ranks together.
+    """Table B.2: the answers to each system's proposals, by rank; None means all ranks together.
 
-    Every answer to a pooled pair counts for every list that has the pair among its first places, in both directions.
+    Every answer to a pooled pair counts for every list with the pair among its top ranks, in both directions.
 
     Args:
         given: The answers; controls are left out.
         proposals: The systems' lists.
-        depth: Places of each list that were pooled.
+        depth: Number of ranks of each list that were pooled.
     """
     answers = _by_pair(given)
     counts: dict[tuple[str, int | None], Counter[str]] = {}
@@ -127,7 +127,7 @@ def _by_pair(given: Iterable[Answer]) -> dict[Key, list[Answer]]:
 def shortcomings(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
     """Table B.3a: why answers are not a plain yes or no, by the system that proposed the pair.
 
-    Not in the image, not in the caption, described wrongly (in whatever way), grammar; an answer may give several.
+    Not in the image, not in the caption, described wrongly (in any way), grammar; an answer may have several reasons.
     """
     return _reasons(given, proposals, depth, SHORTCOMINGS, lambda why: {"wrong" if r in WRONG_WAYS else r for r in why})
 
@@ -158,15 +158,15 @@ def _reasons(
 
 @dataclass(frozen=True)
 class Refuted:
-    """An original pair that somebody called "100% no": the candidate for a caption that describes nothing (C.1).
+    """An original pair that somebody called "100% no": a candidate for an invalid caption (C.1).
 
     Args:
         image: Its id.
         caption: Its id.
-        text: Its words.
-        refusals: Answers "100% no".
-        answers: All answers to it, as a control or not.
-        elsewhere: Whether other judgements refuse it too.
+        text: The caption text.
+        refusals: Number of answers "100% no".
+        answers: Number of all answers to it, as a control or not.
+        elsewhere: Whether other judgements reject it too.
     """
 
     image: str
@@ -183,8 +183,8 @@ def refuted_originals(
     """The list that the paper validated by hand (C.1), the most rejected first.
 
     Args:
-        store: Where the captions' words are.
-        given: The answers, controls included: most original pairs are asked as controls.
+        store: Store with the caption texts.
+        given: The answers, including controls: most original pairs are asked as controls.
         original: The original pairs, image -> text.
         further: Other judgements, image -> text, that may reject an original pair with grade 0, such as CxC.
     """

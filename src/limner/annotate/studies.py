@@ -1,4 +1,4 @@
-"""What a plan stores besides its design: given pairs, the lists of its systems, the target half-width.
+"""The inputs of a plan that are stored with its design: given pairs, the systems' lists, the target half-width.
 
 So a page that shows intervals, or a later comparison, needs neither the systems nor the collection.
 """
@@ -25,9 +25,9 @@ from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 
 ORIGINAL = "original"
-"""The setting of a store that holds the given pairs."""
+"""The name of the store setting with the given pairs."""
 DEPTH = 50
-"""Places of each list that are kept for a measure without a cut."""
+"""Ranks of each list that are stored for a measure without a cut-off."""
 
 
 def keep_original(store: Store, pairs: Judgements) -> None:
@@ -39,7 +39,7 @@ def original(store: Store) -> Judgements:
     """The given pairs, over all images and captions of the store."""
     rows = store.setting(ORIGINAL)
     if rows is None:
-        raise LimnerError("the store holds no original pairs: make it with 'limner annotate pool' or 'plan'")
+        raise LimnerError("the store has no original pairs: create it with 'limner annotate pool' or 'plan'")
     images, captions = (_keys(store, table) for table in (image, caption))
     with damage_told(store.where, what="store of original pairs"):
         pairs = [(i, t, g) for i, t, g in rows]
@@ -47,7 +47,7 @@ def original(store: Store) -> Judgements:
 
 
 def stored_collection(store: Store) -> Collection:
-    """Images, captions and given pairs as the store has them; without image files."""
+    """Images, captions and given pairs from the store; without image files."""
     known = original(store).named("pairs")
     images = Items(known.queries, [None] * len(known.queries))
     texts = Items(known.candidates, list(known.candidates), kind="text")
@@ -67,7 +67,7 @@ def keep_study(
     directions: Sequence[str],
     half_width: float,
 ) -> None:
-    """Stores the inputs of a plan: given pairs, what each system returns, and the target half-width in points."""
+    """Stores the inputs of a plan: given pairs, each system's lists, and the target half-width in points."""
     keep_original(store, collection.judgements)
     depth = max((m.k or DEPTH) for m in measures)
     lists = {name: lists_of(each, depth=depth) for name, each in systems.items()}
@@ -78,7 +78,7 @@ def keep_study(
 
 
 def _numbered(store: Store, lists: Mapping[str, Ranking], direction: str) -> dict[str, Any]:
-    """Lists as numbers of the store's images and captions."""
+    """Lists as the store's ids of images and captions."""
     queries, candidates = (Ids(keys) for keys in _sides(store, direction))
     asked = next(iter(lists.values())).queries if lists else Ids([])
     rows = {name: _places(ranking, asked, candidates) for name, ranking in lists.items()}
@@ -92,7 +92,7 @@ def _sides(store: Store, direction: str) -> tuple[list[str], list[str]]:
 
 
 def _places(ranking: Ranking, queries: Ids, candidates: Ids) -> list[list[int]]:
-    """The lists as numbers, in the order of these queries."""
+    """The lists as ids, in the order of these queries."""
     numbers = np.append(candidates.positions(ranking.candidates), -1)
     listed: list[list[int]] = numbers[ranking.indices[ranking.queries.positions(queries)]].tolist()
     return listed
@@ -100,10 +100,10 @@ def _places(ranking: Ranking, queries: Ids, candidates: Ids) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class KeptStudy:
-    """What a plan was about.
+    """The stored inputs of a plan.
 
     Args:
-        lists: What each system returns.
+        lists: Each system's rankings.
         half_width: The target half-width of the widest interval, in points.
     """
 
@@ -112,7 +112,7 @@ class KeptStudy:
 
 
 def kept_study(store: Store, design: Design) -> KeptStudy | None:
-    """What the plan of a design was about; None where an earlier version of limner made it."""
+    """The stored inputs of a design's plan; None if an earlier version of limner created it."""
     kept = store.setting(f"study {design.direction}")
     if kept is None or not set(design.settings["systems"]) <= set(kept["systems"]):
         return None

@@ -1,9 +1,9 @@
-"""Tasks: what one annotator does in one sitting, with controls whose answers are known.
+"""Tasks: the work of one annotator in one session, with controls whose answers are known.
 
-Two forms. Chun et al. (2022): 20 pairs, 18 of the pool, one known positive, one known negative that is in nobody's
-top-25. Hodosh et al. (2013): six images with ten captions each, one of them a control image, of the development set in
-the paper, with one to three of its own captions among captions of others. Both are shuffled, and the same seed gives
-the same tasks.
+There are two forms. Chun et al. (2022): 20 pairs, of which 18 are from the pool, one is a known positive and one a
+known negative that is in no system's top 25. Hodosh et al. (2013): six images with ten captions each; one of them is a
+control image (from the development set in the paper), with one to three of its own captions among captions of others.
+Both are shuffled, and the same seed gives the same tasks.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def make_tasks(
     Args:
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text: the source of known positives; never used as negatives.
-        near: Pairs in some system's top-25: none of them is used as a known negative.
+        near: Pairs in some system's top 25, which are never used as known negatives.
         pooled: Pooled pairs per task.
         positives: Known positives per task.
         negatives: Known negatives per task.
         seed: Seed of the random tasks.
-        in_order: Keep the order of the pool from task to task; within a task it is shuffled anyhow.
+        in_order: Whether to keep the order of the pool from task to task; within a task it is always shuffled.
         reasons: Whether "partially yes" and "mostly no" need a reason: "required" (the paper's first stage),
             "optional", or "off" (its second stage).
 
@@ -85,22 +85,24 @@ def make_caption_tasks(
 ) -> list[Draft]:
     """Tasks of the Flickr8k form: six images with ten captions each, one of them a control image.
 
-    A block of an image that the pool does not fill is filled with captions drawn at random, which are judged like the
-    others (that is how the paper could test its filter). The control image has one to three of its own captions among
-    captions of other images.
+    If the pool does not fill the block of an image, random captions are added, which are judged like the others (this
+    is how the paper could test its filter). The control image has one to three of its own captions among captions of
+    other images.
 
     Args:
         pool: The pairs to judge, (image, caption).
         known: The original pairs, image -> text.
-        near: Pairs in some system's top-25, which cannot be known negatives.
-        controls: Original pairs, image -> text, of which control images are made: those of the development set in the
+        near: Pairs in some system's top 25, which are never used as known negatives.
+        controls: Original pairs, image -> text, to choose control images from: those of the development set in the
             paper. `known` by default.
-        images: Images per task, the control image among them.
+        images: Images per task, including the control image.
         captions: Captions per image.
         seed: Seed of the random tasks.
     """
     if images < 2 or captions < 2:
-        raise LimnerError(f"{images} images with {captions} captions: expected 2 or more of both, one image a control")
+        raise LimnerError(
+            f"{images} images with {captions} captions: expected at least 2 of both, including one control image"
+        )
     draw = random.Random(seed)
     asked = dict.fromkeys(pool)
     blocks = _blocks(asked, known, captions, draw)
@@ -108,7 +110,7 @@ def make_caption_tasks(
     source = known if controls is None else controls
     able = [i for i, count in zip(source.queries, source.counts.tolist(), strict=True) if count]
     if len(able) < (1 if controls is not None else images):
-        raise LimnerError(f"{len(able)} images with captions of their own to make controls of: expected more")
+        raise LimnerError(f"{len(able)} images with their own captions to use as controls: expected more")
     golden = _forever(able, draw)
     drafts = []
     for start in range(0, len(blocks), images - 1):
@@ -122,16 +124,16 @@ def make_caption_tasks(
 
 
 def _free(golden: Iterator[str], taken: set[str]) -> str:
-    """The next control image that the task does not ask about."""
+    """The next control image that is not in the task."""
     for _ in range(_TRIES):
         image = next(golden)
         if image not in taken:
             return image
-    raise LimnerError("every image that could be a control is in the task already: give others with controls")
+    raise LimnerError("every possible control image is already in the task: give other controls")
 
 
 def _blocks(asked: Iterable[Key], known: Judgements, captions: int, draw: random.Random) -> list[list[TaskPair]]:
-    """Each image's captions in blocks of ten, filled up at random; a random caption is used once per image."""
+    """Each image's captions in blocks of ten, filled up with random captions, each used once per image."""
     by_image: dict[str, list[str]] = {}
     for image, caption in asked:
         by_image.setdefault(image, []).append(caption)
@@ -180,19 +182,19 @@ def _negatives(known: Judgements, near: set[Key], draw: random.Random) -> Iterat
                 break
         else:
             raise LimnerError(
-                f"no known negative in {_TRIES:,} draws: the systems' lists hold nearly every pair; pool with a "
-                "smaller --keep, or make tasks with --negatives 0"
+                f"no known negative in {_TRIES:,} draws: the systems' lists contain nearly every pair; pool "
+                f"with a smaller --keep, or create tasks with --negatives 0"
             )
 
 
 def _forever(values: Sequence[T], draw: random.Random) -> Iterator[T]:
-    """All values in random order, over and over, in a new order each time."""
+    """All values in random order, repeated forever with a new order each time."""
     while True:
         yield from draw.sample(values, len(values))
 
 
 def _distinct(source: Iterator[Key], number: int, taken: Sequence[Key]) -> list[Key]:
-    """The next few pairs that a task does not hold yet; fewer if the task already holds all others."""
+    """The next pairs that are not in the task yet; fewer if the task already contains all others."""
     found: list[Key] = []
     for _ in range(_TRIES if number else 0):
         pair = next(source)

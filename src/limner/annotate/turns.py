@@ -1,15 +1,14 @@
-"""Several rounds: learn from the answers which systems to trust, propose new pairs, and ask only about useful ones.
+"""Annotation in rounds: learn from the answers which systems to trust, propose new pairs, and ask only useful ones.
 
-The next step that Chun et al. (2022) leave open. After each round the systems are weighted by logistic regression on
+This is future work in Chun et al. (2022). After each round the systems are weighted by logistic regression on
 the pairs judged so far, with people's yes and no as the target. Its features are the systems' scores and ranks, and
 whether the caption is similar to one that people accepted for the image, or the image to one they accepted for the
-caption; similar means that the systems score them alike. The weighted systems then propose pairs beyond the first pool;
-pairs that are clearly no match are not asked.
-What is asked first is a choice:
+caption; similar means that the systems give them similar scores. The weighted systems then propose pairs beyond the
+first pool; pairs that clearly do not match are not asked. The strategy decides which pairs are asked first:
 
-- "sure": the likeliest matches.
-- "unsure": where the probability is nearest to one half.
-- "disagree": where the systems' own probabilities differ most.
+- "sure": the most likely matches.
+- "unsure": pairs with a probability closest to 0.5.
+- "disagree": pairs for which the systems' own probabilities differ most.
 - "mixed": most likely and most uncertain, alternating.
 """
 
@@ -48,10 +47,10 @@ class Candidates:
     Args:
         pairs: (image, caption).
         systems: Names, in the order of `said`.
-        said: (pairs, systems, 3): score with mean 0 and deviation 1 within the system's lists, and the reciprocal ranks
-            in the image's and the caption's list, 0 where the pair is outside.
-        profiles: Profiles of images and of captions: their ids, and a row of length 1 for each, how all systems score
-            it with everything on the other side. Without columns where a system gives lists only.
+        said: (pairs, systems, 3): score standardised within the system's lists, and the reciprocal ranks in the image's
+            and the caption's list, 0 if the list does not contain the pair.
+        profiles: Profiles of images and of captions: their ids, and one normalised row each with the scores of all
+            systems against all items of the other modality. No columns if a system provides only lists.
     """
 
     pairs: tuple[Key, ...]
@@ -60,7 +59,7 @@ class Candidates:
     profiles: tuple[tuple[Ids, FloatArray], tuple[Ids, FloatArray]]
 
     def features(self, known: Mapping[Key, bool]) -> FloatArray:
-        """One row per pair: what the systems say, and how like it is to what people accepted."""
+        """One row per pair: the systems' scores and ranks, and its similarity to accepted pairs."""
         plain = self.said.reshape(len(self.pairs), -1)
         accepted = [pair for pair, yes in known.items() if yes]
         return np.column_stack([plain, *self._alike(accepted, 0), *self._alike(accepted, 1)])
@@ -76,9 +75,9 @@ class Candidates:
         return there, back
 
     def _alike(self, accepted: Sequence[Key], side: int) -> tuple[FloatArray, FloatArray]:
-        """Each pair's greatest likeness to an accepted one with the same image (0) or caption (1), and whether any is.
+        """Each pair's best similarity to an accepted one with the same image (0) or caption (1), and if there is one.
 
-        A pair is never compared with itself, so that what was asked looks like what was not.
+        A pair is never compared with itself, so that asked and unasked pairs are treated in the same way.
         """
         ids, profiles = self.profiles[1 - side]
         best, some = np.zeros(len(self.pairs)), np.zeros(len(self.pairs))
@@ -94,7 +93,7 @@ class Candidates:
         return best, some
 
     def top(self, depth: int) -> list[int]:
-        """Rows of the pairs that some system has among its first `depth`: the pool of one turn."""
+        """Rows of the pairs in the top `depth` of some system: the pool of one round."""
         found: list[int] = np.flatnonzero((self.said[:, :, 1:] >= 1 / depth - 1e-12).any(axis=(1, 2))).tolist()
         return found
 
@@ -118,7 +117,7 @@ def _unit(rows: FloatArray) -> FloatArray:
 
 
 def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidates:
-    """Gathers the pairs in some system's first `depth` places, either direction, with scores and ranks."""
+    """Collects the pairs in the top `depth` of some system, in either direction, with scores and ranks."""
     if not systems:
         raise LimnerError("no system: expected at least one to propose pairs")
     rows: dict[Key, int] = {}
@@ -163,7 +162,7 @@ def probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
 
 
 def own_probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
-    """(pairs, systems) the same from each system alone: where they differ, the systems disagree."""
+    """The same from each system alone, (pairs, systems): where they differ, the systems disagree."""
     given = _known(found, known)
     return np.column_stack([_fit(found.said[:, number], given) for number in range(len(found.systems))])
 
@@ -198,14 +197,14 @@ def choose(
     Args:
         found: All candidates.
         known: The answers so far; at least one.
-        number: How many to choose at most.
+        number: Maximum number of pairs to choose.
         strategy: "sure", "unsure", "disagree" or "mixed".
-        floor: Least probability of a match.
+        floor: Minimum probability of a match.
     """
     if strategy not in STRATEGIES:
         raise UnknownName("strategy", strategy, STRATEGIES)
     if not known:
-        raise LimnerError("no answers yet: the first turn is 'limner annotate pool'")
+        raise LimnerError("no answers yet: start with 'limner annotate pool'")
     chance = probabilities(found, known)
     open_rows = [r for r, pair in enumerate(found.pairs) if pair not in known and chance[r] >= floor]
     orders = {"sure": -chance, "unsure": np.abs(chance - 0.5)}
@@ -247,15 +246,15 @@ def in_turns(
 
     Args:
         found: All candidates.
-        ask: Takes pairs, returns yes or no for each: people, or an oracle in a study.
+        ask: A function from pairs to yes or no for each: people, or an oracle in a simulation.
         budget: Total number of answers.
         turns: Number of rounds; 1 asks the pool in random order.
-        strategy: Strategy of the later turns, see `choose`.
-        first: Answers in the first turn; an equal share by default.
-        start_depth: The first round asks for pairs among the first `start_depth` places of any system's list.
-        seed: Seed of the order within the first turn.
-        retrain: Called with all answers before each later turn; gives the candidates of systems that have learned from
-            them (`trained_again`). Without it the systems stay, and only their weights are learned.
+        strategy: Strategy of the later rounds, see `choose`.
+        first: Number of answers in the first round; an equal share by default.
+        start_depth: The first round asks pairs in the top `start_depth` of any system's list.
+        seed: Seed of the order within the first round.
+        retrain: Called with all answers before each later round; returns the candidates of retrained systems
+            (`trained_again`). Without it the systems stay fixed, and only their weights are learned.
     """
     draw = np.random.default_rng(seed)
     size = (first or budget // turns) if turns > 1 else budget
@@ -272,20 +271,20 @@ def in_turns(
 
 
 def known_from(labels: Sequence[Label]) -> dict[Key, bool]:
-    """Labels as yes and no."""
+    """Labels as booleans."""
     return {(x.image, x.caption): relevant(x.grade) for x in labels}
 
 
 def trained_again(collection: Collection, known: Mapping[Key, bool], *, train: Collection | None = None) -> Collection:
-    """What systems are trained on in a later turn: the training pairs, and every pair that people accepted.
+    """The training data of systems in a later round: the training pairs, and every pair that people accepted.
 
-    Pairs that they refused are left out, also where they are original pairs. The scores of such a system serve to
-    find more matches among these images, never for reporting how good the system is on them.
+    Rejected pairs are left out, even if they are original pairs. Use the scores of such a system only to find more
+    matches among these images, never to report its quality on them.
 
     Args:
-        collection: What is judged.
-        known: What people said of its pairs.
-        train: The training part; without it, only accepted pairs are learned from.
+        collection: The collection that is judged.
+        known: Human answers to its pairs.
+        train: The training split; without it, only accepted pairs are used.
     """
     yes = [(image, caption, 1.0) for (image, caption), said in known.items() if said]
     if not yes:
@@ -302,7 +301,7 @@ def trained_again(collection: Collection, known: Mapping[Key, bool], *, train: C
 
 
 def _joined(one: Items, other: Items) -> Items:
-    """Two sets of items; those of the second that the first has are left out, fields that only one has are dropped."""
+    """The union of two sets of items, without duplicates; fields that only one of them has are dropped."""
     new = [row for row, key in enumerate(other.ids) if key not in one.ids]
     fields = {
         name: [*one.fields[name], *(other.fields[name][row] for row in new)]

@@ -1,4 +1,4 @@
-"""The command `limner`: parse, one public call, print. `limner.cli.finding` finds the subcommands."""
+"""The command `limner`: parses arguments, calls the public API, prints. `limner.cli.finding` finds the subcommands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def limner(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="LIMNER_DEBUG", hidden=True)] = False,
 ) -> None:
-    """Match images with text, measure the match honestly, and show why it fails.
+    """Match images with text, evaluate the result, and explain failures.
 
     Start with [bold]limner demo[/]; every command has help with examples: [bold]limner evaluate --help[/].
     """

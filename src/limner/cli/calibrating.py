@@ -19,7 +19,7 @@ SHOWN = (0.5, 0.7, 0.8, 0.9, 0.95)
 def calibrated(
     path: str, collection: str, option: list[str] | None, system: str | None, *, features: str | None, trust: bool
 ) -> dict[str, Any]:
-    """Calibrates an index with queries that its system was not trained on; returns what to say about it."""
+    """Calibrates an index with queries that its system was not trained on; returns a message."""
     from limner.search import calibrate_index, judged_queries
 
     index = opened(path, system, features=features, trust=trust)
@@ -28,14 +28,14 @@ def calibrated(
     direction, queries = ("t2i", asked.texts) if index.about.kind == "image" else ("i2t", asked.images)
     with progress(f"calibrating with {len(queries):,} judged queries") as told:
         known = calibrate_index(index, queries, *judged_queries(asked, direction), progress=told)
-    tell(f"calibrated with {len(queries):,} queries of {asked.name}, right by {' or '.join(asked.all_judgements)}")
+    tell(f"calibrated with {len(queries):,} queries of {asked.name}, relevant by {' or '.join(asked.all_judgements)}")
     return {"calibrated": {str(precision): reached(known, precision) for precision in SHOWN}}
 
 
 def _unseen(whole: Collection, system: Any, kind: str) -> Collection:
     """The part of a collection that a system was not trained on."""
     if kind == "item":
-        raise LimnerError("the index holds vectors without images or texts: nothing says what a right answer is")
+        raise LimnerError("the index contains vectors without images or texts: relevant answers are unknown")
     trained = getattr(system, "trained_on", None)
     if trained is None:
         return whole

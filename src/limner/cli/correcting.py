@@ -1,4 +1,4 @@
-"""How a correction is written on the command line: a name, a name with options, or a file of saved statistics."""
+"""Corrections on the command line: a name, a name with options, or a file of saved statistics."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def corrected(
 
     Args:
         source: The scores.
-        how: The word after --correct.
-        tune: The word after --tune.
-        dev: Gives scores and collection of a split.
-        bank: The files after --bank.
-        keep: The file after --save-bank.
+        how: The value of --correct.
+        tune: The value of --tune.
+        dev: Returns the scores and the collection of a split.
+        bank: The files given with --bank.
+        keep: The file given with --save-bank.
         trust: Whether a file of statistics may name a correction that is not registered.
     """
     from limner.scores import Scores
@@ -83,7 +83,7 @@ def corrected(
 
 
 def _bank(files: list[Path] | None) -> object:
-    """A bank from files: two of vectors (images, then texts), or one that holds both or saved statistics."""
+    """A bank from files: two files of vectors (images, then texts), or one file with both or with saved statistics."""
     from limner.core.embeddings import Embeddings
 
     if not files:

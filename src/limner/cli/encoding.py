@@ -1,4 +1,4 @@
-"""Encoders of the items and queries of an index: a saved model, one trained now, or an object by name."""
+"""Encoders for the items and queries of an index: a saved model, a model trained now, or an object by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
     Args:
         name: A saved model, or "module:thing" with `encode(items)`; a class is instantiated without arguments.
         folder: The folder of the index, which may contain models.
-        said: Whether the user gave the name; False if the index did, which may not name "module:thing".
+        said: Whether the user gave the name; False if it comes from the index, which must not name "module:thing".
         trust: Whether index and model may name custom code.
     """
     from limner.systems import SYSTEMS
@@ -37,7 +37,7 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
 
 
 def system_for(index: Index, name: str | None, folder: Path | None, *, trust: bool = False) -> Any:
-    """The system of an existing index, by name; refused if it is another model.
+    """The system of an existing index, by name; a different model is refused.
 
     Args:
         index: The index.
@@ -67,7 +67,7 @@ def prepared(
     """A system for a new index, and its stored name.
 
     A name of 'limner systems' is trained on the collection first. Models are kept in the folder of the index, so that
-    it can be moved. One that was trained on features takes those of the items.
+    it can be moved. A model that was trained on features uses the features of the items.
     """
     from limner.systems import SYSTEMS, train
     from limner.systems.opening import KEPT
@@ -91,7 +91,7 @@ def prepared(
 
 
 def _cleared(folder: Path) -> Path:
-    """The model path in the folder of a new index, without leftovers of a killed run."""
+    """The model path in the folder of a new index, after removing leftovers of an interrupted run."""
     from limner.systems.opening import KEPT
 
     kept = folder_for(folder) / KEPT
@@ -125,7 +125,7 @@ def opened(
     features: str | None = None,
     trust: bool = False,
 ) -> Index:
-    """An index with the system that encodes for it, the one named or the one it was made with."""
+    """An index with its query encoder: the given one, or the one it was built with."""
     from limner.search import open_index
 
     index = open_index(path, version=version)

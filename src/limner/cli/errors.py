@@ -37,12 +37,12 @@ class Status(IntEnum):
 STATUSES = {
     Status.DONE: "done",
     Status.FAILED_CHECK: "done, but a check failed: compare --fail-if-worse, data describe --strict",
-    Status.USAGE: "the command line is wrong",
+    Status.USAGE: "the command line is invalid",
     Status.INPUT: "an input or a file is invalid",
     Status.FAULT: "a bug in limner; LIMNER_DEBUG=1 shows it",
     Status.INTERRUPTED: "interrupted",
 }
-"""What each status means, for the help."""
+"""The meaning of each exit status, for the help."""
 
 
 class Shell(TyperGroup):
@@ -72,12 +72,12 @@ class Shell(TyperGroup):
             status = super().main(args, *rest, **extra)
         except UsageError as error:
             status = self._misused(error)
-        except Exception as error:  # an option that answers while the command line is read, such as --version
+        except Exception as error:  # an option that exits during parsing, such as --version
             status = self._failed(error)
         sys.exit(status if isinstance(status, int) else Status.DONE)
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command, with everything that may go wrong in one place."""
+        """Runs the command, with all error handling in one place."""
         try:
             with warnings_told():
                 result = super().invoke(ctx)
@@ -122,7 +122,7 @@ class Shell(TyperGroup):
         return self._told(f"error: {fault}; see it with LIMNER_DEBUG=1", Status.FAULT)
 
     def _told(self, message: str, status: Status) -> Status:
-        """Says what went wrong: to people on stderr, and with --json on stdout too."""
+        """Reports an error: on stderr, and with --json on stdout too."""
         tell(message)
         if self.as_json and sys.stdout is not None:
             try:
@@ -139,7 +139,7 @@ def _abandon_stdout() -> None:
 
 
 def _bear_any_character() -> None:
-    """Escapes characters that the terminal's encoding lacks, instead of failing."""
+    """Escapes characters that the terminal's encoding does not support, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

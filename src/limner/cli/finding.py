@@ -1,4 +1,4 @@
-"""The commands of `limner`, found by the names of their files. Only the command that runs is imported and built."""
+"""The commands of `limner`, found by their file names. Only the command that runs is imported and built."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import typer
 
 from limner.cli import commands
 
-# The order of the help. A command that is not listed comes after these, by name.
+# The order in the help. Commands that are not listed follow in alphabetical order.
 ORDER = (
-    "demo", "train", "evaluate", "compare", "ranks", "board", "report", "explain", "attack", "probe", "text-only",
-    "uncertainty", "index", "search", "serve",
+    "demo", "train", "evaluate", "compare", "ranks", "board", "slices", "report", "languages", "explain", "attack",
+    "probe", "composed", "text-only", "uncertainty", "gap", "map", "index", "search", "serve",
     "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
     "fusions", "scorers", "losses", "datasets", "data", "audit", "annotate",
 )  # fmt: skip
@@ -26,8 +26,8 @@ Found = Mapping[str, Callable[..., object] | typer.Typer]
 class Commands(Mapping[str, Any]):
     """All commands by name, in the order of the help.
 
-    A file NAME.py holds the command NAME: a function NAME, or a Typer called `app` for a command with subcommands.
-    A file with other commands lists them in `COMMANDS`, name to function.
+    A file NAME.py contains the command NAME: a function NAME, or a Typer called `app` for a command with subcommands. A
+    file with other commands lists them in `COMMANDS`, name to function.
     """
 
     def __getitem__(self, name: str) -> Any:
@@ -44,7 +44,7 @@ class Commands(Mapping[str, Any]):
 
 @cache
 def _built(name: str) -> Any:
-    """The command as the parser takes it; KeyError if there is none of this name."""
+    """The command for the parser; KeyError if there is no command of this name."""
     file = name.replace("-", "_")
     found = _in_file(file) if file in _files() else {}
     command = found[name] if name in found else _all()[name]

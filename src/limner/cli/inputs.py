@@ -1,6 +1,6 @@
 """Inputs of commands: embeddings, a similarity matrix, run files, or a system that limner trains itself.
 
-Rows are matched by id; rows without ids are taken in the order of the collection, and only where the numbers agree.
+Rows are matched by id; rows without ids are used in the order of the collection, if the counts agree.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Way:
 
     @property
     def kind(self) -> str:
-        """Which of the five inputs it is; refuses none, several and incomplete ones."""
+        """The kind of input, one of five; missing, multiple and incomplete inputs are refused."""
         if (self.images is None) != (self.texts is None):
             raise typer.BadParameter("--images and --texts go together: give the embeddings of both sides")
         given = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
@@ -88,9 +88,9 @@ def opened(
     """The system on one part of a collection.
 
     Args:
-        way: The input; not a system to be trained.
-        whole: The collection as it was loaded; a file may cover all of it.
-        part: What to evaluate.
+        way: The input; not a system to train.
+        whole: The whole collection; a file may cover all of it.
+        part: The part to evaluate.
         directions: The direction of each run, if given.
     """
     if directions and way.kind != "runs":
@@ -118,7 +118,7 @@ def _refuse_incidental(way: Way, part: Collection) -> None:
 
 
 def by_direction(source: Source | Mapping[str, Source], collection: Collection) -> Mapping[str, Source]:
-    """Sources by direction. Scores here are images by texts, so it does not matter if both share ids."""
+    """Sources by direction. Scores are images by texts here, so images and texts may share ids."""
     from limner.evaluation.evaluate import directions
     from limner.scores import Scores
 
@@ -127,12 +127,12 @@ def by_direction(source: Source | Mapping[str, Source], collection: Collection) 
 
 
 def unnamed(way: Way) -> list[str]:
-    """A note for every file that holds no ids, so that its rows are known by their order only."""
-    return [f"{file} holds no ids: its rows are taken in the order of the collection" for file in unnamed_files(way)]
+    """A note for every file without ids, whose rows are matched by order only."""
+    return [f"{file} has no ids: its rows are used in the order of the collection" for file in unnamed_files(way)]
 
 
 def unnamed_files(way: Way) -> list[Path | None]:
-    """The files that hold no ids."""
+    """The files without ids."""
     if way.kind == "matrix":
         return [way.scores] if way.image_ids is None or way.text_ids is None else []
     if way.kind == "embeddings":
@@ -146,7 +146,7 @@ def unnamed_files(way: Way) -> list[Path | None]:
 def _rows(
     file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids, *, axis: str = "rows"
 ) -> npt.NDArray[np.int64]:
-    """Which rows (or columns) of a file hold the requested items: by id if there are ids, else in collection order."""
+    """The rows (or columns) of a file for the requested items: by id if there are ids, else in collection order."""
     if ids is None:
         if count not in (len(wanted), len(whole)):
             kind = wanted.what
@@ -212,7 +212,7 @@ def _from_matrix(way: Way, whole: Collection, part: Collection) -> Scores:
 
 
 def _refuse_shape(file: Path, got: tuple[int, ...], wanted: tuple[int, int], whole: tuple[int, int]) -> None:
-    """Refuses a matrix without ids that is neither of the part nor of the whole collection."""
+    """Refuses a matrix without ids that fits neither the part nor the whole collection."""
     if got in (wanted, whole):
         return
     hint = (
@@ -224,15 +224,15 @@ def _refuse_shape(file: Path, got: tuple[int, ...], wanted: tuple[int, int], who
 
 
 def _read_matrix(file: Path) -> Array:
-    """A matrix of similarities, mapped from its npy file."""
+    """A similarity matrix, memory-mapped from its npy file."""
     matrix = read_array(file, what="similarity matrix")
     if matrix.ndim != 2 or not matrix.size:
-        raise LimnerError(f"{file} holds an array of shape {matrix.shape}: expected one matrix, images by texts")
+        raise LimnerError(f"{file} has an array of shape {matrix.shape}: expected a matrix, images by texts")
     return matrix
 
 
 def _all_in_order(rows: npt.NDArray[np.int64], count: int) -> bool:
-    """Whether nothing has to be moved, so that a mapped file stays mapped."""
+    """Whether all rows are used in order, so that a memory-mapped file need not be copied."""
     return len(rows) == count and bool((rows == np.arange(count)).all())
 
 
@@ -250,7 +250,7 @@ def _both(runs: list[tuple[str, Ranking]]) -> dict[str, Ranking]:
 
 
 def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Ranking]:
-    """A run and its direction, as given or by its ids; unlisted candidates count as truncated."""
+    """A run and its direction, as given or by its ids; unlisted candidates are treated as cut off."""
     from limner.core.ranking import Ranking
 
     if direction not in (None, "i2t", "t2i"):
@@ -290,7 +290,7 @@ def _of(ranking: Ranking, queries: Ids, pool: Ids) -> bool:
 
 
 def is_qrels(spec: str) -> bool:
-    """Whether a collection is named by a qrels file: by name, or by its first line, `query 0 candidate grade`."""
+    """Whether a collection is a qrels file: by its name, or by its first line, `query 0 candidate grade`."""
     from limner.datasets import detect
 
     if spec.startswith("qrels:"):
@@ -309,7 +309,7 @@ def is_qrels(spec: str) -> bool:
 
 
 def in_order(way: Way, per_image: int) -> Collection:
-    """A collection of ids for files that hold n images, and `per_image` texts of each in the same order."""
+    """A collection of ids for files with n images and `per_image` texts of each in the same order."""
     from limner.core.collection import Collection
 
     named = zip(("image", "text"), _sizes(way), strict=True)

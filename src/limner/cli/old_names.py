@@ -1,4 +1,4 @@
-"""Warnings on the command line, one line on stderr each; old names of options still work and give one."""
+"""Warnings on the command line, one line each on stderr; old option names still work with a warning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limner.core.renamed import RenamedOption, old_names
 def with_new_names(command: Any, arguments: Sequence[str]) -> list[str]:
     """The arguments of a command with the old names of its options replaced.
 
-    The command, or the subcommand that the arguments name, has its old names from `limner.core.renamed.renamed`.
+    The old names of the command or subcommand come from `limner.core.renamed.renamed`.
     """
     found: list[str] = []
     for place, word in enumerate(arguments):

@@ -52,7 +52,7 @@ Address = Annotated[
 
 @contextmanager
 def on_cluster(address: str | None) -> Iterator[Cluster | None]:
-    """Passes over scores run on the cluster that was named, if one was."""
+    """Runs passes over scores on the given cluster, if any."""
     if address is None:
         yield None
         return
@@ -65,7 +65,7 @@ def on_cluster(address: str | None) -> Iterator[Cluster | None]:
 
 
 def loading(words: list[str] | None) -> dict[str, Any]:
-    """Reads NAME=VALUE words; a value is a number, true, false, null, a JSON list or object, or else text.
+    """Parses NAME=VALUE options; a value is a number, true, false, null, a JSON list or object, or text.
 
     >>> loading(["images=photos", "seed=3", "graded=true"])
     {'images': 'photos', 'seed': 3, 'graded': True}
@@ -102,7 +102,7 @@ def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -
 
 
 def refuse_report_ending(files: list[Path] | None) -> None:
-    """Refuses files that a report cannot be written as."""
+    """Refuses file endings that reports do not support."""
     from limner.evaluation.report import REPORT_FORMATS
 
     refuse_ending(files, tuple(REPORT_FORMATS), "report")

@@ -1,7 +1,7 @@
-"""The demo: an evaluation on the built-in world, step by step.
+"""The demo: an evaluation on the built-in synthetic data, step by step.
 
 Two systems are trained on `scenes`, evaluated in both directions against the usual labels and against complete
-judgements, compared, and written as a page. All numbers are measured during the run.
+judgements, compared, and reported on a page. All numbers are measured during the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Stage = Callable[[str], AbstractContextManager[Progress]]
 
 BASELINE, BETTER = "histograms", "kcca"
 FILES = ("report.html", "report.json", "baseline.json", "comparison.json", "comparison.md")
-_DIRECTIONS = {"i2t": "picture -> caption", "t2i": "caption -> picture"}
+_DIRECTIONS = {"i2t": "image -> caption", "t2i": "caption -> image"}
 _LABELS = {"pairs": "the usual labels", "complete": "every true pair"}
 
 
@@ -52,16 +52,16 @@ def story(out: str | Path, *, images: int = 2000, seed: int = 0, stage: Stage = 
 
     Args:
         out: Output folder; created if missing.
-        images: How many images the world has.
+        images: Number of images.
         seed: Random seed.
         stage: Shows progress.
     """
     began = time.perf_counter()
     folder = folder_for(out)
-    with stage(f"composing a world of {images:,} pictures"):
+    with stage(f"composing {images:,} scenes"):
         world = limner.load("scenes", images=images, seed=seed)
     yield _world(world)
-    with stage("drawing the pictures") as told:
+    with stage("drawing the images") as told:
         world = _drawn(world, told)
     unseen = world.test
     reports = [_system(name, world, unseen, stage) for name in (BETTER, BASELINE)]
@@ -88,7 +88,7 @@ def _system(name: str, world: Collection, unseen: Collection, stage: Stage) -> R
 
 
 def _drawn(world: Collection, told: Progress) -> Collection:
-    """The world with its images drawn once, by all cores, and stored as PNG."""
+    """The collection with its images drawn once, on all cores, and stored as PNG."""
     drawings = world.images.values
     pool = ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn"), _ignore_interrupts)
     pictures: list[bytes] = []
@@ -110,7 +110,7 @@ def _png(draw: Callable[[], Any]) -> bytes:
 
 
 def _ignore_interrupts() -> None:
-    """Leaves Ctrl-C to the parent process, which then ends the others."""
+    """Leaves Ctrl-C to the parent process, which then stops the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -123,7 +123,7 @@ def _write(folder: Path, reports: Sequence[Report], compared: Comparison, collec
     compared.save(folder / "comparison.md")
 
 
-# --- the telling ------------------------------------------------------------------------------------------------
+# --- the text ---------------------------------------------------------------------------------------------------
 
 
 def _world(world: Collection) -> Chapter:
@@ -132,24 +132,24 @@ def _world(world: Collection) -> Chapter:
     meant = world.judged("complete", "t2i").counts
     common = int(meant[:100].argmax())
     text = _wrapped(
-        f"limner drew {data['images']:,} pictures and wrote {data['texts']:,} captions. The usual labels know only "
-        f'which caption was written for which picture: {labelled:,} pairs. But "{world.texts.values[common]}" is true '
-        f"of {meant[common]:,} pictures, and limner knows what each caption means, so it knows all {true:,} true "
+        f"limner drew {data['images']:,} images and wrote {data['texts']:,} captions. The usual labels only tell "
+        f'which caption was written for which image: {labelled:,} pairs. But "{world.texts.values[common]}" is true '
+        f"of {meant[common]:,} images, and limner knows what each caption means, so it knows all {true:,} true "
         f"pairs. The labels miss {1 - labelled / true:.0%} of them."
     )
-    return Chapter("A world in which all matches are known", text, data)
+    return Chapter("A data set in which all matches are known", text, data)
 
 
 def _systems(world: Collection) -> Chapter:
     seen, unseen = world.train, world.test
     data = {"systems": [BASELINE, BETTER], "trained on": len(seen.images), "measured on": len(unseen.images)}
     text = (
-        f"{BASELINE:<12}colours and edges of the picture against words of the caption,\n"
-        f"{'':<12}joined in closed form\n"
+        f"{BASELINE:<12}colours and edges of the image against words of the caption,\n"
+        f"{'':<12}mapped into one space in closed form\n"
         f"{BETTER:<12}kernel canonical correlation: visual words of colour, texture and\n"
-        f"{'':<12}SIFT against bags of words, its settings chosen on {len(world.dev.images):,} further\n"
-        f"{'':<12}pictures (Hodosh et al. 2013)\n"
-        f"Both learned from {len(seen.images):,} pictures and are measured on {len(unseen.images):,} others with\n"
+        f"{'':<12}SIFT against bags of words, tuned on {len(world.dev.images):,} further\n"
+        f"{'':<12}images (Hodosh et al. 2013)\n"
+        f"Both are trained on {len(seen.images):,} images and evaluated on {len(unseen.images):,} others with\n"
         f"{len(unseen.texts):,} captions."
     )
     return Chapter("Two simple systems", text, data)
@@ -176,7 +176,7 @@ def _numbers(reports: Sequence[Report], collection: Collection) -> Chapter:
 
 
 def _hidden(report: Report) -> Chapter:
-    """Right answers that the usual labels count as wrong, and R-precision."""
+    """Relevant answers that the usual labels count as wrong, and R-precision."""
     rescued = {}
     for direction in _DIRECTIONS:
         labelled, true = (_r1(report, direction, view) for view in ("pairs", "complete"))
@@ -184,8 +184,8 @@ def _hidden(report: Report) -> Chapter:
     found = report.value("RP", direction="t2i", view="complete")
     text = _wrapped(
         f"Of the first answers of {report.system} that the usual labels count as wrong, {rescued['i2t']:.0%} of the "
-        f"captions and {rescued['t2i']:.0%} of the pictures are right. And a first place is not everything: of all "
-        f"pictures that a caption is true of, the system puts {found:.0%} where they belong, in front of all others "
+        f"captions and {rescued['t2i']:.0%} of the images are right. And the first answer is not everything: of all "
+        f"images that match a caption, the system ranks {found:.0%} within the top R, where R is their number "
         "(R-precision)."
     )
     return Chapter("What one-to-five labels hide", text, {"wrong that are right": rescued, "RP t2i complete": found})
@@ -233,6 +233,6 @@ def _r1(report: Report, direction: str, view: str) -> float:
 
 
 def _chance(collection: Collection, direction: str, view: str) -> float:
-    """How often an answer drawn at random is right."""
+    """How often a random answer is right."""
     judged = collection.judged(view, direction)
     return float(judged.counts.mean()) / len(judged.candidates)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def remember(store: Store, held: Collection, spec: str, options: dict[str, object], split: str | None) -> None:
-    """Stores the collection, how to load it again, and its original pairs."""
+    """Stores the collection, its loader arguments, and its original pairs."""
     from limner.annotate.store.contents import add_collection
     from limner.annotate.studies import keep_original
 
@@ -30,7 +30,7 @@ def remember(store: Store, held: Collection, spec: str, options: dict[str, objec
 
 
 def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judgements:
-    """Adds the images and captions of another split of the store's collection; their original pairs, for controls."""
+    """Adds images and captions of another split of the store's collection; returns original pairs for controls."""
     import limner
     from limner.annotate.store.contents import add_collection
 
@@ -45,7 +45,7 @@ def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judg
 
 
 def trained_again(store: Store, names: list[str], held: Collection, whole: Collection) -> dict[str, Lists]:
-    """Systems trained again, on the training part and the pairs that people accepted so far."""
+    """Retrained systems: on the training split and the pairs that people have accepted so far."""
     import limner
     from limner.annotate import turns
     from limner.annotate.aggregate import by_majority
@@ -71,7 +71,7 @@ def several(
     features: str | None = None,
     trust: bool,
 ) -> tuple[dict[str, Lists], Collection]:
-    """Systems by name, from the options of a command, and the part of the collection they are about."""
+    """Systems by name, from the options of a command, and the part of the collection they cover."""
     from limner.cli.inputs import Way
     from limner.cli.inputs import opened as read
     from limner.cli.training import opened_together
@@ -106,7 +106,7 @@ def _named(words: list[str]) -> Iterator[tuple[str, Path]]:
 
 
 def pictures(store: str, collection: str | None, options: dict[str, Any], *, trust: bool) -> tuple[str, dict[str, Any]]:
-    """What to load and how: as the user gave it, else as the store has it, which may only name limner's own loaders."""
+    """The collection and its load options: from the user, else from the store, which may only name limner's loaders."""
     from limner.datasets import refuse_foreign
 
     with opened(store) as db:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,8 @@ from limner.systems.held_out import hold_out
 from limner.systems.opening import OpenSystem, WithFeatures, features_of, find_system, open_system
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
+    from limner.core.collection import Collection, Items
+    from limner.core.embeddings import Embeddings
     from limner.scores import Scores
     from limner.systems.opening import OpenSystem
 
@@ -26,7 +28,7 @@ Features = Annotated[
     word(
         "Vectors of these images, for a model that was trained on a file of features.",
         metavar="FILE",
-        show_default="those the model was trained on",
+        show_default="those that the model was trained on",
     ),
 ]
 
@@ -46,13 +48,13 @@ def trained(
 def encoded_by(
     name: str, whole: Collection, split: str | None, *, cache: Path | None = None, trust: bool = False
 ) -> tuple[Scores, Collection, list[str]]:
-    """Scores of an encoder whose vectors are kept, so that the next run does not encode the same items again.
+    """Scores of an encoder with cached vectors, so that the next run does not encode the same items again.
 
     Args:
         name: An encoder of one space for images and texts, such as 'clip(model=DIR)', or a saved model.
         whole: The collection.
-        split: The part to measure.
-        cache: The folder of the vectors; the one shared by all commands by default.
+        split: The split to evaluate.
+        cache: The cache folder for vectors; by default the one shared by all commands.
         trust: Whether files may name custom code.
     """
     from limner.encoders.cache import Cached, remembering
@@ -67,13 +69,13 @@ def encoded_by(
     if found.kind == ENCODER and hasattr(found.given, "encode_sets"):
         if cache is not None:
             raise LimnerError(
-                f"--cache with {name}, which gives several vectors per item: only one is kept; leave it out"
+                f"--cache with {name}, which has several vectors per item, and only one is cached; leave it out"
             )
     elif found.kind == ENCODER:
         kept = remembering(found.given) if cache is None else Cached(found.given, cache)
         found = replace(found, given=kept)
     elif cache is not None:
-        raise LimnerError(f"--cache with {name}, a saved model: only vectors of encoders are kept; leave it out")
+        raise LimnerError(f"--cache with {name}, a saved model: only vectors of encoders are cached; leave it out")
     opened = found.on(hold_out(whole, [found], split), stage=progress)
     return opened.scores, opened.collection, list(opened.notes)
 
@@ -86,15 +88,27 @@ def opened_on(
     return open_system(name, whole, split=split, features=given, trust=trust, stage=progress)
 
 
+def encoded_sides(name: str, sides: Sequence[Items], *, trust: bool = False) -> list[Embeddings]:
+    """Vectors of images and texts by a model or encoder with one space for both, with progress."""
+    from limner.encoders import encoded
+
+    model = find_system(name, trust=trust).model()
+    found = []
+    for items in sides:
+        with progress(f"encoding {len(items):,} {items.kind}s with {name}") as told:
+            found.append(encoded(model, items, progress=told))
+    return found
+
+
 def as_features(words: str) -> Path | str:
-    """A file of vectors, or the encoder that makes them."""
+    """A file of vectors, or the encoder that computes them."""
     from limner.search.items import VECTOR_ENDINGS
 
     return Path(words) if Path(words).suffix.lower() in VECTOR_ENDINGS else words
 
 
 def with_features(model: Any, features: str | None) -> Any:
-    """A model that encodes images by these features; the model itself where there are none."""
+    """A model that encodes images from these features; the model itself without features."""
     return model if features is None else WithFeatures(model, as_features(features))
 
 

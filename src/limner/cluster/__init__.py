@@ -1,12 +1,12 @@
-"""The same blocks on a Ray cluster: inside `connect`, every pass over scores runs on its workers.
+"""The same computation on a Ray cluster: inside `connect`, every pass over scores runs on its workers.
 
     with limner.cluster.connect("auto"):
         report = limner.evaluate(scores.correct("csls"), pairs.test)
 
 Top-k, correction statistics and evaluation are passes over blocks of rows, and all of them go through `Scores.stream`
-and `Scores.fold`. A worker gets a span of whole blocks and runs the code that threads run here, and states are merged
-along the same tree, so that a result is the same to the last bit. A worker or a node that dies costs time only: its
-spans are computed again elsewhere.
+and `Scores.fold`. A worker gets a span of whole blocks and runs the same code as local threads, and states are merged
+along the same tree, so results are bit-identical. If a worker or a node dies, only time is lost: its spans are computed
+again elsewhere.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 @contextmanager
 def connect(address: str = "auto", *, shard: int | None = None, shared: str | Path | None = None) -> Iterator[Cluster]:
-    """Joins a Ray cluster; until the end of the block, passes over scores run there.
+    """Joins a Ray cluster; inside the `with` block, passes over scores run there.
 
     Every node needs the same version of limner and of its dependencies. Arrays are sent once and kept in each node's
-    shared memory until the end of the block.
+    shared memory until the `with` block ends.
 
     Args:
         address: "auto" for the cluster this machine belongs to (or the one this process has joined already),
-            "host:port" for another that this machine is a node of, "ray://host:port" for one that it is not (all but
-            encoding), "local" for one that is started on this machine's cores and ended with the block.
+            "host:port" for another that this machine is a node of, "ray://host:port" for a cluster that this machine is
+            not part of, "local" for one that runs on this machine's cores until the `with` block ends.
         shard: Candidates per shard, if they are too many for one node; by default they are split when
             they would fill half of the smallest node's object store. Top-k and evaluation of plain products of vectors
             are done in shards; other passes need whole rows and get them.
-        shared: A folder that every node sees under the same name: an array that is mapped from a file in it is not
-            sent, but mapped by every node.
+        shared: A folder that every node sees under the same path. Arrays mapped from a file in it are not sent: every
+            node maps the file itself.
     """
     if shard is not None and (shard < 1 or shard % TILE_COLUMNS):
         raise LimnerError(f"shard={shard}: expected a multiple of {TILE_COLUMNS}, the width of a tile")

@@ -19,7 +19,7 @@ Batch = dict[str, Array]
 
 
 class Encoding:
-    """One copy of the encoder on a worker; takes the first positions of batches and gives rows with their positions."""
+    """One copy of the encoder on a worker; takes start positions of batches and returns rows with their positions."""
 
     def __init__(self, sent: Any, batch: int) -> None:
         import ray
@@ -42,17 +42,25 @@ class Encoding:
 def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, cores: int) -> Embeddings:
     """Like `Cluster.encode`, on a given number of cores."""
     import ray
-    import ray.data
     from ray.util.client import ray as client
 
-    if client.is_connected():
-        raise LimnerError("encoding through ray:// is not supported by Ray Data: run this on a node, with 'auto'")
     if batch < 1 or not len(items):
         raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
+    if client.is_connected():  # Ray Data needs a process on a node: a task that takes no core starts the others
+        there = ray.remote(num_cpus=0)(_encoded)
+        return Embeddings(items.ids, ray.get(there.remote(encoder, items, batch, cpus, gpus, cores)))
+    return Embeddings(items.ids, _encoded(encoder, items, batch, cpus, gpus, cores))
+
+
+def _encoded(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, cores: int) -> npt.NDArray[np.float32]:
+    """The rows of all items, by Ray Data."""
+    import ray
+    import ray.data
+
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised
     starts = [{"start": low} for low in range(0, len(items), batch)]
     copies = max(1, min(len(starts), int(cores / max(cpus, 1e-9))))
-    sent = ray.put((encoder, items))  # held here until the end: a copy that is started again needs it again
+    sent = ray.put((encoder, items))  # kept until the end: a restarted copy needs it again
     encoded = ray.data.from_items(starts, override_num_blocks=len(starts)).map_batches(
         Encoding,
         # The reference is in a list, since a bare one would be fetched by the driver of the data set as well.
@@ -62,11 +70,11 @@ def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, 
         num_cpus=cpus,
         num_gpus=gpus,
     )
-    return Embeddings(items.ids, _gathered(encoded, len(items)))
+    return _gathered(encoded, len(items))
 
 
 def _gathered(encoded: Any, count: int) -> npt.NDArray[np.float32]:
-    """The rows at their positions, in any order of arrival."""
+    """The rows in order of their positions; batches may arrive in any order."""
     matrix: npt.NDArray[np.float32] | None = None
     for part in encoded.iter_batches(batch_size=None, batch_format="numpy"):
         if matrix is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from limner.core.embeddings import Embeddings
 
 WIDEST = 1 << 20
-"""Candidates per shard at most: a block of 256 rows then takes 1 GiB of a worker's memory."""
+"""Maximum candidates per shard: a block of 256 rows then takes 1 GiB of a worker's memory."""
 
 
 class Cluster:
@@ -34,7 +34,7 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """Cores of all nodes, currently available."""
+        """Number of cores currently available on all nodes."""
         import ray
 
         cores = int(ray.cluster_resources().get("CPU", 0))
@@ -49,7 +49,7 @@ class Cluster:
             encoder: An object with `encode(items)`, or with `encode_images` and `encode_texts`, as for an index.
                 It is copied to every worker once.
             items: What to encode. Paths must be the same on every node.
-            batch: Items per call; batches start at multiples of it wherever they run, as in a loop over `items`.
+            batch: Items per call; batches start at multiples of it on every worker, as in a loop over `items`.
             cpus: Cores that one copy of the encoder uses.
             gpus: GPUs that one copy uses.
         """
@@ -124,7 +124,7 @@ class Cluster:
 def _in_order(
     tasks: Iterable[object], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
 ) -> Iterator[Any]:
-    """References in order, each when it is done, with a limited number of tasks in flight; the rest is cancelled."""
+    """References in order, each as soon as it is done, with limited tasks in flight; the rest is cancelled."""
     import ray
 
     spans = list(spans)
@@ -155,10 +155,11 @@ def _told() -> Iterator[None]:
         if isinstance(cause, Exception) and not isinstance(cause, RayError):
             raise cause from None
         own = re.escape(LimnerError.__module__)
-        if refused := re.search(rf"{own}\.\w+: (.+)", str(error)):  # Ray Data keeps the words only
+        if refused := re.search(rf"{own}\.\w+: (.+)", str(error)):  # Ray Data keeps only the message
             raise LimnerError(refused[1]) from None
         raise LimnerError(
-            f"the cluster gave up ({str(cause or error).partition(chr(10))[0]}): a task failed {RETRIES} times, a node "
+            f"the computation on the cluster failed ({str(cause or error).partition(chr(10))[0]}): a task "
+            f"failed {RETRIES} times, a node "
             "lacks limner, or an array does not fit; see 'ray status', add memory, or split the candidates with shard="
         ) from error
 

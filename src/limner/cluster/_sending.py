@@ -55,7 +55,7 @@ class Post:
     _sent: dict[tuple[int, int, int], tuple[weakref.ref[Array], Any]] = field(default_factory=dict)
 
     def rows(self, array: Array, low: int, high: int) -> Any:
-        """Rows of an array as an argument for a task: a reference into the object store, or where the file is."""
+        """Rows of an array as an argument for a task: a reference into the object store, or the file's location."""
         import ray
 
         if (mapped := self.mapped(array[low:high])) is not None:
@@ -67,7 +67,7 @@ class Post:
         return self._sent[key][1]
 
     def mapped(self, array: Array) -> Mapped | None:
-        """Where an array is on shared storage, if it is."""
+        """The location of an array on shared storage, or None."""
         order = "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else None
         if self.shared is None or order is None or not isinstance(array, np.memmap) or not array.filename:
             return None
@@ -136,7 +136,7 @@ def opened(array: Array | Mapped) -> Array:
 
 
 def products(queries: Array, candidates: Array) -> VectorScores:
-    """Scores of vectors that were checked before: nothing is copied, and rows have no ids."""
+    """Scores of vectors that are already validated: nothing is copied, and rows have no ids."""
     return VectorScores(_unnamed(queries), _unnamed(candidates))
 
 

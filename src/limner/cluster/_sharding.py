@@ -1,4 +1,4 @@
-"""Sharded candidates, when they are too many for one node: pieces of rows are processed and joined exactly."""
+"""Sharded candidates, for when they do not fit on one node: pieces of rows are processed and joined exactly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shards:
         return None if divided is None else cls(post, queries, shards, ray.put(post.pack(divided)), width)
 
     def task(self, span: tuple[int, int]) -> Any:
-        """All pieces of a span of rows, and what joins them."""
+        """All pieces of a span of rows, and the function that joins them."""
         tasks, rows = _tasks(), self.post.rows(self.queries, *span)
         parts = [tasks.consumed.remote(self.divided, rows, shard, span[0], low) for low, shard in self.shards]
         return tasks.joined.remote(self.divided, *parts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from limner.scores import TILE_ROWS, Block, Scores
 
 MOST_SCORES = 1 << 29
-"""Scores per task at most: about ten seconds of one core, which is lost if a worker dies."""
+"""Maximum scores per task: about ten seconds of work for one core, which is lost if a worker dies."""
 RETRIES = 10
 """Retries of a task whose worker died."""
 
@@ -24,7 +24,7 @@ class Spans:
 
     @classmethod
     def of(cls, rows: int, width: int, workers: int, *, step: int = TILE_ROWS) -> Spans:
-        """Spans large enough to be worth a task, small enough to share the work out evenly.
+        """Spans that are large enough to be worth a task and small enough to balance the load.
 
         >>> Spans.of(100_000, 100_000, 16).size
         1024
@@ -48,7 +48,7 @@ class Spans:
 
 
 def blocks(scores: Scores, start: int, stop: int) -> Iterator[tuple[int, Block]]:
-    """(first row, block) of every block of a span; their memory is used again."""
+    """(first row, block) of every block of a span; the blocks share one buffer."""
     memory, step = scores.memory(), scores.block_rows
     with one_core():
         for low in range(start, stop, step):

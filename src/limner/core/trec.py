@@ -49,7 +49,7 @@ class Run:
 
 def read_run(path: Path) -> Run:
     """Reads a run; lists are ordered by score, and equal scores keep the order of the file; ranks are checked."""
-    from limner.core.kernels import measure_lists
+    from limner.core.run_kernels import measure_lists
 
     if not path.is_file():  # a shell pipe can be read only once, from start to end
         with tempfile.NamedTemporaryFile(prefix="limner-", suffix=".run") as held, path.open("rb") as piped:
@@ -103,13 +103,13 @@ class _Words:
 
     def number(self, text: Bytes, spans: Int32, hashes: npt.NDArray[np.uint64], numbers: Int32) -> None:
         """Writes the number of the word in each span of the text, adding new words."""
-        from limner.core.kernels import number_words
+        from limner.core.run_kernels import number_words
 
         self._make_room(len(spans), len(text))
         number_words(text, spans, hashes, self.slots, self.starts, self.held, self.count, numbers)
 
     def _make_room(self, words: int, size: int) -> None:
-        from limner.core.kernels import place_words
+        from limner.core.run_kernels import place_words
 
         count = int(self.count[0])
         if len(self.starts) <= count + words:
@@ -156,7 +156,7 @@ def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece
 
 def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], FloatArray, FloatArray]:
     """Splits a piece: the spans of its queries and candidates, their hashes, the scores and the ranks."""
-    from limner.core.kernels import read_run_lines
+    from limner.core.run_kernels import read_run_lines
 
     most = len(piece) // _SHORTEST_LINE + 1
     spans, hashes, scores = np.empty((3, most, 2), np.int32), np.empty((2, most), np.uint64), np.empty(most)
@@ -186,7 +186,7 @@ def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
     """Parses scores to the nearest float64, like Python."""
     import pyarrow as pa
 
-    from limner.core.kernels import gather_words
+    from limner.core.run_kernels import gather_words
 
     digits, ends = np.empty(len(text), dtype=np.uint8), np.zeros(len(spans) + 1, dtype=np.int32)
     gather_words(text, spans, digits, ends)

@@ -114,11 +114,17 @@ def refuse_foreign(spec: str, options: Mapping[str, Any]) -> None:
     checked(loader, options, what=repr(name), filled=1)
 
 
-def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what the format cannot store."""
+def write(collection: Collection, path: str | Path, *, form: str | None = None) -> tuple[str, ...]:
+    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what the format cannot store.
+
+    Args:
+        collection: What to write.
+        path: The file or folder; its ending says the form.
+        form: "beir" for a folder of that kind.
+    """
     from limner.datasets import writing
 
-    return writing.write(collection, path)
+    return writing.write(collection, path, form=form)
 
 
 def detect(path: str | Path) -> Dataset:

@@ -15,12 +15,15 @@ from typing import Any, Literal
 import numpy as np
 
 from limner.core.collection import Collection, Items
-from limner.core.errors import LimnerError, shown
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder
+from limner.datasets.beir import write_beir
 from limner.datasets.tables import IMAGE_ENDINGS
 from limner.datasets.trec import write_qrels
 from limner.datasets.webdataset import write_webdataset
 
+FOLDERS = {"beir": write_beir}
+"""Folders of other forms than images with captions."""
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _QRELS = (".qrels", ".trec")
@@ -28,13 +31,22 @@ _TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "l
 """Reserved column names; a field of that name would be misread."""
 
 
-def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
+def write(collection: Collection, path: str | Path, *, form: str | None = None) -> tuple[str, ...]:
     """Writes the format of the file extension: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
+
+    Args:
+        collection: What to write.
+        path: The file or folder.
+        form: A key of `FOLDERS` for a folder of another form than images with captions.
 
     Returns:
         What the format cannot store, one sentence each.
     """
     path = Path(path)
+    if form is not None:
+        if form not in FOLDERS:
+            raise UnknownName("form of a folder", form, FOLDERS)
+        return FOLDERS[form](collection, path)
     if path.suffix in _TABLES:
         return write_table(collection, path)
     if path.suffix in _QRELS:

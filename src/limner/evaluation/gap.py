@@ -81,6 +81,6 @@ def _discriminant(first: FloatArray, second: FloatArray) -> tuple[Array, float]:
     means = first.mean(axis=0), second.mean(axis=0)
     centred = np.concatenate([first - means[0], second - means[1]])
     within = centred.T @ centred / len(centred)
-    ridge = RIDGE * max(float(np.trace(within)) / len(within), np.finfo(np.float64).tiny)
+    ridge = RIDGE * max(float(np.trace(within)) / len(within), np.finfo(np.float64).eps)
     plane = np.linalg.solve(within + ridge * np.eye(len(within)), means[0] - means[1])
     return plane, float(plane @ (means[0] + means[1]) / 2)

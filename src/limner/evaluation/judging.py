@@ -7,7 +7,7 @@ the usual number, and by the value if all of them were right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.datasets.trec import read_qrels
+from limner.evaluation.few_wrong import FewWrong
 from limner.evaluation.measures import Measure, bounds
+from limner.evaluation.measures.values import average_precision_at_r, r_precision
 from limner.evaluation.placements import NEVER, Placements
 from limner.evaluation.protocols import View
 
@@ -167,8 +169,36 @@ def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
     cells = len(counted.queries) * depth
     if not cells or (measure.kind.needs_total and (depth >= NEVER or cells > MOST_CELLS)):
         return None
+    short = None if dict(measure.options).get("graded") else _SHORT.get(measure.kind.compute)
+    if short is None:
+        return _written_out(judged, measure, least, depth)
+    few, easy = _few_wrong(judged, least, depth)
+    values = np.where(easy, short(few), np.nan)
+    values[~easy] = _written_out(judged.of(np.flatnonzero(~easy)), measure, least, depth)
+    return values
+
+
+def _written_out(judged: Placements, measure: Measure, least: float, depth: int) -> FloatArray:
+    """The values from the ranks of all relevant candidates."""
     parts = [measure.kind.compute(part, measure) for part in _all_right(judged, least, depth) if measure.kind.compute]
-    return np.concatenate(parts)
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+_SHORT: dict[object, Callable[[FewWrong], FloatArray]] = {
+    r_precision: FewWrong.r_precision,
+    average_precision_at_r: FewWrong.average_precision_at_r,
+}
+"""Measures that need not be computed from all relevant ranks, if these are nearly all."""
+
+
+def _few_wrong(judged: Placements, least: float, depth: int) -> tuple[FewWrong, npt.NDArray[np.bool_]]:
+    """The judged and wrong candidates, and the queries that they describe: without ties, and with something right."""
+    at, place = _places(judged, depth)
+    wrong = (judged.grades <= 0) | (judged.grades < least)
+    chosen = wrong[at] & (place < judged.pool[judged.query[at]])
+    few = FewWrong(judged.query[at][chosen], place[chosen], judged.pool)
+    tied = np.bincount(judged.query[(judged.tied > 1) & (judged.above < depth)], minlength=len(judged.queries))
+    return few, (tied == 0) & (few.relevant > 0)
 
 
 def _depth(judged: Placements, measure: Measure) -> int:

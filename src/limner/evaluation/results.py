@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -176,6 +176,12 @@ class Result:
         others: dict[str, Any] = {name: None if held is None else held[rows] for name, held in moved.items()}
         return replace(self, queries=queries, values=self.values[rows], **others)
 
+    def restricted(self, rows: IntArray) -> Result:
+        """The result of some of its queries; the candidates stay the same."""
+        kept = {"clusters": self.clusters, "folds": self.folds, "if_right": self.if_right}
+        some: dict[str, Any] = {name: None if held is None else held[rows] for name, held in kept.items()}
+        return replace(self, queries=self.queries[rows], values=self.values[rows], **some)
+
     @property
     def key(self) -> tuple[str, str, str]:
         """(view, direction, measure): results of two reports with the same key are comparable."""
@@ -189,6 +195,12 @@ def written(measure: str | Measure, results: Iterable[Measured]) -> str:
     """The name of a measure in results: as given if a result has that name, else in its canonical form."""
     there = {str(result.measure) for result in results}
     return str(measure) if str(measure) in there else str(Measure.parse(measure))
+
+
+def main_result(results: Sequence[Result]) -> Result:
+    """The headline number: hits at the smallest k, else the first measure."""
+    hits = [r for r in results if r.measure.kind.hit and not r.measure.options]
+    return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
 
 
 class Measured(Protocol):

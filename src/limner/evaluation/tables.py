@@ -122,7 +122,7 @@ def report_markdown(report: Report) -> str:
 
 def report_latex(report: Report) -> str:
     """The report as LaTeX tables (booktabs)."""
-    return document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, _latex, note="% ")
+    return document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, latex, note="% ")
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 def comparison_latex(comparison: Comparison) -> str:
     """The comparison as LaTeX tables (booktabs)."""
     notes = [comparison_foot(comparison), *comparison.notes]
-    return document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _latex, note="% ")
+    return document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, latex, note="% ")
 
 
 # --- output formats of a grid ----------------------------------------------------------------------------------
@@ -269,7 +269,8 @@ _LATEX = {
 }
 
 
-def _latex(grid: Grid) -> str:
+def latex(grid: Grid) -> str:
+    """A table as LaTeX (booktabs)."""
     escaped = [["".join(_LATEX.get(c, c) for c in cell).replace("->", r"$\to$") for cell in row] for row in grid.rows]
     lines = [" & ".join(row) + r" \\" for row in escaped]
     return "\n".join(

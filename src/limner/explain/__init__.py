@@ -1,4 +1,4 @@
-"""explain: what is wrong with an answer or a data set, and whether the system reads the query at all."""
+"""explain: why an answer is wrong, what is wrong with a data set, and whether a system reads the query at all."""
 
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
         concepts,
         corpora,
         edits,
+        embedding_map,
         failures,
         labels,
+        map_projection,
         opposites,
         probing,
         reading,
@@ -35,8 +37,10 @@ __all__ = [
     "concepts",
     "corpora",
     "edits",
+    "embedding_map",
     "failures",
     "labels",
+    "map_projection",
     "opposites",
     "probing",
     "reading",

@@ -1,22 +1,22 @@
-"""Adversarial queries: one claim of a query is changed to contradict the original; grammar is kept.
+"""Adversarial queries: one claim of a query is changed to contradict the original; the text stays grammatical.
 
 After Lymperaiou et al. (2022), with the kinds they suggest as future work. Every edit changes one claim, depends only
 on the seed and the text, and records its position and the original words.
 
 | kind | change |
 |---|---|
-| antonym | an adjective becomes its antonym, from an allow-list (WordNet's green -> ripe denies no colour) |
+| antonym | an adjective becomes its antonym, from a fixed list (WordNet's green -> ripe does not contradict a colour) |
 | antonym-wordnet | any adjective becomes one of its antonyms in WordNet, drawn at random, as in the paper; on request |
-| colour-all | a colour becomes any other that English has a plain word for and that is far from it in RGB |
-| colour-in | the same, among the colours that the data mentions |
+| colour-all | a colour becomes any other common English colour that is far from it in RGB |
+| colour-in | the same, but only with colours that occur in the data |
 | size | big words become small ones and the reverse |
 | number | a number word becomes another one |
 | verb | a verb becomes its antonym, in the same form |
-| plural | one thing becomes several, or several one, with article, number and verb in agreement |
-| negation | a verb is denied ("is not running"), or "with" becomes "without" |
-| word-order | two nouns exchange their roles, or two things their colours or sizes; no word is added or lost |
-| relation | a relation in space becomes its opposite: "behind" becomes "in front of" |
-| synonym | a noun becomes the rarest word of its usual meaning: this denies nothing, so a reader should not move |
+| plural | a singular noun becomes plural or the reverse; article, number and verb agree with it |
+| negation | a verb is negated ("is not running"), or "with" becomes "without" |
+| word-order | two nouns swap roles, or two things swap colours or sizes; no word is added or removed |
+| relation | a spatial relation becomes its opposite: "behind" becomes "in front of" |
+| synonym | a noun becomes the rarest synonym of its usual sense; the meaning stays, so the rank should too |
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from limner.language.inflection import AGREE, PAST, SINGULAR, inflect, plural
 from limner.language.wordnet import WordNet
 
 Proposer = Callable[[list[Token], int, Context], str | None]
-"""The new word for the word at a place, or None."""
+"""The replacement for the word at a position, or None."""
 Editor = Callable[[str, list[Token], int, Context], Edit | None]
-"""The edit that begins at a place and changes more than one word, or None."""
+"""An edit that starts at a position and changes more than one word, or None."""
 
 
 def attack(
@@ -205,12 +205,12 @@ SAME = frozenset(("sheep", "fish", "deer", "water", "grass", "snow", "sand", "ha
 
 
 def _plural(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
-    """One becomes several ("a dog is" -> "several dogs are"), two or more become one ("two dogs" -> "one dog")."""
+    """Turns one into several ("a dog is" -> "several dogs are"), or several into one ("two dogs" -> "one dog")."""
     lead = tokens[at].low
     to_many = lead in ("a", "an")
     if not to_many and (lead not in NUMBERS or lead == "one"):
         return None
-    if at + 1 < len(tokens) and tokens[at + 1].low in GROUPS:  # "a few dogs" are several already
+    if at + 1 < len(tokens) and tokens[at + 1].low in GROUPS:  # "a few dogs" is plural already
         return None
     head = _head(text, tokens, at, context.wordnet, singular=to_many)
     if head is None or _in_compound(tokens, head, context.wordnet):
@@ -224,7 +224,7 @@ def _plural(text: str, tokens: list[Token], at: int, context: Context) -> Edit |
 
 
 def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular: bool) -> int | None:
-    """The noun that an article or number belongs to: the last noun before a word of another kind, at most four away."""
+    """The noun that an article or number belongs to: the last noun of its phrase, at most four words away."""
     found = None
     for place in range(at + 1, min(at + 5, len(tokens))):
         word = tokens[place].low
@@ -234,7 +234,7 @@ def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular
         participle = word.endswith(("ing", "ed")) and wordnet.base(word, "v") not in (None, word)
         settled = found is not None and _one(tokens[found].low, wordnet) == singular
         if settled and (participle or _one(word, wordnet) != singular):
-            break  # "a woman walks": the noun is found, and this is no noun of the same number
+            break  # "a woman walks": the noun is found, and "walks" is not a singular noun
         if base is not None and not participle:
             found = place
         elif not wordnet.has(word, "a") and word not in NUMBERS and not participle:
@@ -243,14 +243,14 @@ def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular
         return None
     word = tokens[found].low
     base = SINGULAR.get(word) or wordnet.base(word)
-    of = found + 1 < len(tokens) and tokens[found + 1].low == "of"  # "a group of dogs" is several already
+    of = found + 1 < len(tokens) and tokens[found + 1].low == "of"  # "a group of dogs" is plural already
     usual = word not in css_colours() and (base == word) == singular
     adjective = wordnet.has(word, "a") and found + 1 == at + 2 and word in (*BIG, *SMALL)
     return found if usual and not of and not adjective else None
 
 
 def _in_compound(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
-    """Whether a noun in -ing follows a thing, as in "head covering": the first noun alone has no plural there."""
+    """Whether a noun in -ing follows the noun, as in "head covering": the first noun cannot become plural."""
     if head + 1 >= len(tokens) or not tokens[head + 1].low.endswith("ing"):
         return False
     usual = wordnet.synsets(wordnet.base(tokens[head].low) or tokens[head].low)
@@ -299,9 +299,9 @@ KINDS = (
     "synonym",
 )  # fmt: skip
 FURTHER = ("antonym-wordnet",)
-"""Kinds that are made on request only: the paper's way, where limner's own lists do better."""
+"""Kinds that are used only on request: the paper's method, where limner's own lists work better."""
 DENIES = frozenset((*KINDS, *FURTHER)) - {"synonym"}
-"""Kinds whose edits deny what the query said; a rare synonym says the same again."""
+"""Kinds whose edits contradict the query; a rare synonym keeps its meaning."""
 
 
 def attack_all(

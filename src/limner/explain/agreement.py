@@ -1,18 +1,18 @@
 """CA, NCS, CE, SD: how much a returned image has in common with the relevant one.
 
-After Lymperaiou et al. (2022). V(.) is the set of concepts of an image, g the truth, r what was returned.
+After Lymperaiou et al. (2022). V(.) is the set of concepts in an image, g the relevant image, r the returned one.
 
 - CA, concept agreement: |V(g) & V(r)| / |V(g)|; higher is better; undefined if V(g) is empty.
 - NCS, similarity of the other concepts: mean path similarity of the best matching of V(g) - V(r) with V(r) - V(g);
   higher is better; undefined where either is empty.
-- CE, enumeration: sum over common concepts of the difference of counts; lower is better; undefined if none are.
+- CE, enumeration: summed difference in counts of the common concepts; lower is better; undefined without any.
 - SD, size disagreement: share of matched boxes whose areas differ by T or more, and the mean difference; lower is
   better; undefined if there are no boxes to match.
-- AA, attributes: share of the truth's attributes of common concepts that r has too; higher is better.
-- RA, relations: share of the truth's relations that hold in r too; higher is better.
+- AA, attributes: share of the attributes of common concepts in g that r has too; higher is better.
+- RA, relations: share of the relations in g that hold in r too; higher is better.
 
 The difference of two areas is relative to the smaller one, |a - b| / min(a, b), so that twice as large and half as
-large are the same; boxes of a concept are matched so that the sum of differences is least. Undefined is NaN.
+large are the same; boxes of a concept are matched so that the sum of differences is minimal. Undefined values are NaN.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ConceptAgreement:
     """What one returned image has in common with the relevant one.
 
     Args:
-        common: Concepts of both.
+        common: Concepts in both images.
         missing: Concepts of the relevant image only.
         added: Concepts of the returned image only.
         matched: (missing, added, path similarity): the pairs behind NCS.
-        counts: For every common concept, how many in the truth and in the returned image.
+        counts: For every common concept, its counts in the relevant and in the returned image.
         sizes: (concept, relative difference) of every matched pair of boxes.
         values: The scores by name; NaN where undefined.
     """
@@ -60,7 +60,7 @@ class ConceptAgreement:
 
 
 def similarities(concepts: Iterable[Concepts], wordnet: WordNet) -> Similarities:
-    """One table for all concepts of many images."""
+    """The path similarities of all concepts in many images, as one table."""
     return Similarities(wordnet, {name for each in concepts for name in each.names})
 
 
@@ -95,7 +95,7 @@ def agreement(
 def match(missing: Iterable[str], added: Iterable[str], similar: Similarities) -> tuple[tuple[str, str, float], ...]:
     """The matching of two sets of concepts with the highest sum of path similarities; unknown concepts are ignored.
 
-    The assignment of scipy on the table of similarities, where the paper used NetworkX.
+    Uses scipy's linear assignment on the table of similarities; the paper used NetworkX.
     """
     from scipy.optimize import linear_sum_assignment
 

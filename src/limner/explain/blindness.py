@@ -35,8 +35,8 @@ class Attack:
         kind: The kind.
         edits: The edits that were made.
         queries: How many queries there were in all.
-        before: Rank of the relevant image for each edited query, before (halves where scores tie).
-        after: The same, after.
+        before: Rank of the relevant image for each edited query, before the edit (may be fractional for tied scores).
+        after: The same, after the edit.
         moved: Change in the score of the relevant image, for each.
         unedited: Ranks of the relevant image for the queries in which nothing could be changed.
     """
@@ -62,12 +62,12 @@ class Attack:
 
     @property
     def fell(self) -> float:
-        """Of the changed queries, the share whose truth is now less similar to the query."""
+        """Of the changed queries, the share whose relevant image is now less similar to the query."""
         return _share(self.moved < 0)
 
     @renamed(least="min_count")
     def words(self, *, min_count: int = 5) -> dict[str, tuple[int, float]]:
-        """For words changed in at least `min_count` queries with the relevant image first: count and blindness."""
+        """Count and blindness for words changed in at least `min_count` queries that had the relevant image first."""
         kept: dict[str, list[bool]] = defaultdict(list)
         for edit, before, after in zip(self.edits, self.before, self.after, strict=True):
             if before == 1:
@@ -116,8 +116,8 @@ def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.ND
     after = np.asarray(ask([edit.after for edit in made]))
     if after.shape != (len(made), before.shape[1]):
         raise LimnerError(
-            f"the system gave scores of shape {after.shape} for {len(made)} texts: expected one row each and "
-            f"{before.shape[1]} columns"
+            f"the system gave scores of shape {after.shape} for {len(made)} texts: expected one row per text "
+            f"and {before.shape[1]} columns"
         )
     place = np.arange(len(changed))
     moved = after[place, truth[changed]].astype(np.float64) - before[changed, truth[changed]]
@@ -126,7 +126,7 @@ def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.ND
 
 
 def ranks(scores: Array, truth: npt.NDArray[np.int64]) -> FloatArray:
-    """The expected rank of the relevant image of each row: ties are shared."""
+    """The expected rank of the relevant image of each row, with ties in random order."""
     own = scores[np.arange(len(scores)), truth][:, None]
     return np.asarray(1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2, dtype=np.float64)
 
@@ -162,7 +162,7 @@ def _words(text: str) -> list[str]:
 def table(attacks: Sequence[Attack], baselines: Mapping[str, float] | None = None) -> str:
     """The attacks as a table for a terminal."""
     head = f"{'kind':11} {'changed':>8} {'lower':>7} {'higher':>7} {'same':>7} {'sim fell':>9} {'blindness':>10}"
-    lines = [head + f"  {'R@1 before':>10} {'after':>7}" + ("  told blind" if baselines else "")]
+    lines = [head + f"  {'R@1 before':>10} {'after':>7}" + (f"  {'text-only':>10}" if baselines else "")]
     for each in attacks:
         shares = " ".join(f"{_percent(value):>7}" for value in each.shares.values())
         blind = _percent(each.blindness) if each.kind in DENIES else "–"

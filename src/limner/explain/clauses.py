@@ -1,8 +1,8 @@
 """Adversarial queries that change a claim about the whole scene: negation, word order, relations.
 
-A bag of words hardly sees these edits. Negation keeps the words and adds "not" or "without"; word order keeps all words
-and exchanges who does what, or which thing has which colour (Yuksekgonul et al. 2023, ARO); a relation becomes its
-opposite. Where an edit might say the same again ("a dog and a cat", "next to" both ways), nothing is changed.
+These edits are almost invisible to a bag of words. Negation keeps the words and adds "not" or "without"; word order
+keeps all words and swaps who does what, or which thing has which colour (Yuksekgonul et al. 2023, ARO); a relation
+becomes its opposite. Where an edit might keep the meaning ("a dog and a cat", "next to"), nothing is changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DETERMINERS = frozenset(("a", "an", "the", "his", "her", "its", "their", "some",
 
 
 def negation(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
-    """Denies a verb, or what someone or something has; a text that denies something already is left alone."""
+    """Negates a verb, or what someone or something has; a text that already contains a negation is left unchanged."""
     if at == 0 or any(t.low in NEGATIONS or t.low.endswith("n't") for t in tokens):
         return None
     new = _denied(tokens, at, context.wordnet)
@@ -46,7 +46,7 @@ def _denied(tokens: list[Token], at: int, wordnet: WordNet) -> str | None:
 
 
 def _verb_denied(word: str, base: str | None) -> str | None:
-    """A past form is left alone: it may be a participle ("a ball thrown by a boy")."""
+    """A past form is left unchanged: it may be a participle ("a ball thrown by a boy")."""
     if base is None or base in ("be", "have"):
         return None
     if word == base:
@@ -57,7 +57,7 @@ def _verb_denied(word: str, base: str | None) -> str | None:
 
 
 def _claim(tokens: list[Token], at: int) -> str:
-    """The word that is denied: the verb itself, or the first word with a meaning after "is", "has" or "with"."""
+    """The word that is negated: the verb itself, or the first content word after "is", "has" or "with"."""
     return next((t.low for t in tokens[at:] if t.low not in FUNCTION and t.low not in NUMBERS), tokens[at].low)
 
 
@@ -67,7 +67,7 @@ DIRECTED = frozenset((
     "on", "onto", "under", "underneath", "beneath", "below", "above", "over", "behind", "in", "inside", "into", "at",
     "toward", "towards", "after",
 ))  # fmt: skip
-"""Prepositions that say another thing when their two sides are exchanged; "near" and "with" do not."""
+"""Prepositions whose meaning changes when the two nouns are swapped; "near" and "with" do not change."""
 OF_PLACES = frozenset(("front", "top", "left", "right", "ahead"))
 MUTUAL = frozenset(("meet", "fight", "hug", "kiss", "face", "join", "wrestle", "greet", "race", "touch", "embrace"))
 CLASSES = ("person.n.01", "animal.n.01", "artifact.n.01")
@@ -75,7 +75,7 @@ NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air
 
 
 def word_order(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
-    """Exchanges two nouns with a directed relation between them, or the colours or sizes of two different things."""
+    """Swaps two nouns with a directed relation between them, or the colours or sizes of two different things."""
     kinds = tag([t.low for t in tokens])
     found = [p for p in phrases(text, context.wordnet) if kinds[p.start] != "v"]  # the noun "chases" is a verb here
     places = [_modifiers(tokens, one, other, at) for one, other in combinations(found, 2)]
@@ -93,7 +93,7 @@ def _exchanged(tokens: list[Token], first: int, second: int) -> list[Change]:
 
 
 def _modifiers(tokens: list[Token], one: Phrase, other: Phrase, at: int) -> tuple[int, int] | None:
-    """The places of the colours or sizes of two things, if the word here is the first of them."""
+    """The positions of the colours or sizes of two things, if this word is the first of them."""
     if one.noun == other.noun or at >= one.start:
         return None
     kinds: tuple[Container[str], ...] = (COLOURS, SIZES)
@@ -105,7 +105,7 @@ def _modifiers(tokens: list[Token], one: Phrase, other: Phrase, at: int) -> tupl
 
 
 def _same(token: Token) -> str:
-    """One word for all spellings of a colour and all words of a size: "big" and "large" say the same."""
+    """One word for all spellings of a colour and all words for a size: "big" and "large" mean the same."""
     return COLOUR_SPELLING.get(token.low) or SIZES.get(token.low, token.low)
 
 
@@ -118,7 +118,7 @@ def _modifier(tokens: list[Token], phrase: Phrase, of_kind: Container[str]) -> i
 
 
 def _can_exchange(text: str, tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
-    """Whether two nouns can take each other's place, and the text then says another thing."""
+    """Whether two nouns can be swapped so that the text means something else."""
     kinds = tag([t.low for t in tokens])
     whole = one.stop - one.start == other.stop - other.start == 1 and one.noun != other.noun
     head = other.stop == len(tokens) or kinds[other.stop] != "n"  # not the "brick" of "a brick wall"
@@ -126,7 +126,7 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, other: Phrase, wo
         return False
     classes = [_class(phrase, wordnet) for phrase in (one, other)]
     things = [each == "artifact.n.01" for each in classes]
-    # "A man in a jacket sits on a bench": the jacket does not sit. So things must begin a caption, without a verb.
+    # "A man in a jacket sits on a bench": the jacket does not sit. So a thing must come first, without a verb.
     nouns = [t.low for t, kind in zip(tokens, kinds, strict=True) if kind == "n" and t.start < tokens[one.start].start]
     at_rest = "v" not in kinds[one.stop : other.start] and NO_OBJECTS.issuperset(nouns)
     fits = "" not in classes and things[0] == things[1] and (at_rest or not things[0])
@@ -134,14 +134,14 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, other: Phrase, wo
 
 
 def _class(phrase: Phrase, wordnet: WordNet) -> str:
-    """A living being in its usual meaning, a made thing in one of the first two (the first "table" is one of data)."""
+    """Person or animal by the first sense, artifact by one of the first two ("table" first means one of data)."""
     found = [c for c in CLASSES if wordnet.is_a(phrase.senses[0], c)]
     found += [c for c in CLASSES[2:] if any(wordnet.is_a(sense, c) for sense in phrase.senses[:2])]
     return found[0] if found else ""
 
 
 def _agree(tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
-    """Whether grammar allows the exchange: both one or both several, each with an article or number, or a plural."""
+    """Whether grammar allows the swap: both singular or both plural, each with an article or number, or a plural."""
     words = [tokens[phrase.start].low for phrase in (one, other)]
     several = [(SINGULAR.get(word) or wordnet.base(word)) != word for word in words]
     led = _led(tokens[: one.start]) and _led(tokens[one.stop : other.start])
@@ -156,7 +156,7 @@ def _led(before: list[Token]) -> bool:
 
 
 def _directed(text: str, tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
-    """Whether a verb or preposition between two nouns says another thing in the other direction."""
+    """Whether the verb or preposition between two nouns means something else in the other direction."""
     between = [t.low for t in tokens[one.stop : other.start]]
     if "," in text[tokens[one.start].stop : tokens[other.start].start] or {"and", "or", "while", "as"} & {*between}:
         return False
@@ -184,23 +184,23 @@ OPPOSITES: dict[tuple[str, ...], str] = {
     ("outside",): "inside", ("into",): "out of", ("near",): "far from", ("beside",): "far from",
     ("towards",): "away from", ("toward",): "away from", ("up",): "down", ("down",): "up",
 }  # fmt: skip
-"""Relations of captions and what denies them. "In" and "with" are left out: they say too many things."""
+"""Relations in captions and their opposites. "In" and "with" are left out: they have too many meanings."""
 SIDES = {"left": "right", "right": "left"}
 MOTION = frozenset((
     "walk", "run", "climb", "go", "ride", "ski", "slide", "move", "drive", "come", "hike", "travel", "skate", "crawl",
     "march", "race", "jog", "roll", "fly", "sled", "snowboard", "skateboard", "bike", "cycle", "skip", "dash",
 ))  # fmt: skip
-"""Verbs after which "up" and "down" are directions; "picks up a ball" is none."""
+"""Verbs after which "up" and "down" are directions; in "picks up a ball" it is not."""
 NO_PLACES = NO_OBJECTS | {
     "phone", "telephone", "side", "back", "way", "stomach", "knee", "foot", "computer", "television", "leash", "air",
 }  # fmt: skip
-"""Nouns after which a relation says no place: "on the phone", "on a leash", "into the air"."""
+"""Nouns with which a relation does not describe a place: "on the phone", "on a leash", "into the air"."""
 LEVEL = frozenset(("street", "road", "sidewalk", "path", "trail", "track", "lane", "hallway", "aisle", "beach"))
-"""Up and down these, English says the same."""
+""""Up" and "down" mean the same with these nouns."""
 
 
 def relation(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
-    """Turns a relation in space into its opposite: "behind a tree" -> "in front of a tree"."""
+    """Turns a spatial relation into its opposite: "behind a tree" -> "in front of a tree"."""
     old, new = _opposite(tokens, at, context)
     if not new:
         return None
@@ -210,7 +210,7 @@ def relation(text: str, tokens: list[Token], at: int, context: Context) -> Edit 
 
 
 def _opposite(tokens: list[Token], at: int, context: Context) -> tuple[tuple[str, ...], str]:
-    """The relation that begins here and its opposite; nothing if there is none."""
+    """The relation that starts here and its opposite; both empty if there is no such relation."""
     word = tokens[at].low
     if word in SIDES:
         return ((word,), SIDES[word]) if _is_side(tokens, at) else ((), "")
@@ -222,7 +222,7 @@ def _opposite(tokens: list[Token], at: int, context: Context) -> tuple[tuple[str
 
 
 def _is_side(tokens: list[Token], at: int) -> bool:
-    """Whether "left" and "right" are sides, not "he left" or "right next to"."""
+    """Whether "left" or "right" means a side here, unlike in "he left" or "right next to"."""
     before, after = tokens[at - 1].low if at else "", tokens[at + 1].low if at + 1 < len(tokens) else ""
     if after in ("of", "side", "hand", "arm", "leg", "foot"):
         return True
@@ -230,7 +230,7 @@ def _is_side(tokens: list[Token], at: int) -> bool:
 
 
 def _holds(tokens: list[Token], at: int, old: tuple[str, ...], wordnet: WordNet) -> bool:
-    """Whether the words are a relation to a thing or a place here."""
+    """Whether these words describe a relation to a thing or a place here."""
     thing = next(iter(phrases(" ".join(t.text for t in tokens[at + len(old) :]), wordnet)), None)
     if thing is None or thing.start > 3 or thing.noun in NO_PLACES:
         return False

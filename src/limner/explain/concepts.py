@@ -1,6 +1,6 @@
 """Concepts of images and of captions: objects, counts, positions, attributes and relations.
 
-An object is a dict, as the image field "objects" of `scenes` and COCO holds it: "synset" or "name", and where known
+An object is a dict, as in the image field "objects" of `scenes` and COCO: "synset" or "name", and where known
 "box" (left, top, right, bottom), attributes such as "colour" and "size", or a list "attributes". Visual Genome's JSON
 and a csv are read into the same form.
 """
@@ -35,7 +35,7 @@ class Thing:
     """One object of an image.
 
     Args:
-        concept: Its synset, or its plain name where WordNet has none for it.
+        concept: Its synset, or its plain name if WordNet has no synset for it.
         box: Left, top, right, bottom; None if unknown.
         attributes: (what, value) pairs, such as ("colour", "red"); ("", value) where only the value is known.
         area: Area as a share of the image, or in pixels where its size is unknown; None without a box.
@@ -76,7 +76,7 @@ class Concepts:
         return frozenset(self.counts)
 
     def only(self, kept: Iterable[str]) -> Concepts:
-        """Restricted to these concepts."""
+        """The content restricted to these concepts."""
         wanted = frozenset(kept)
         relations = frozenset(r for r in self.relations if r[0] in wanted and r[2] in wanted)
         return Concepts(tuple(t for t in self.things if t.concept in wanted), relations, self.setting)
@@ -84,7 +84,7 @@ class Concepts:
 
 @dataclass(eq=False)
 class Faults:
-    """Problems with the objects, counted; none of them stops an explanation."""
+    """Counts of problems with the objects; none of them prevents an explanation."""
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def _thing(entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: st
 
 
 def concept_of(entry: Mapping[str, object], wordnet: WordNet, faults: Faults, image: str = "") -> str:
-    """The synset of an object: as given, or the usual meaning of its name; the name itself if WordNet has neither."""
+    """The synset of an object: as given, or the usual sense of its name; the name itself if WordNet has neither."""
     given = str(entry.get("synset") or "")
     name = str(entry.get("name") or given.partition(".")[0]).strip().lower()
     if given in wordnet:
@@ -204,7 +204,7 @@ def concept_of(entry: Mapping[str, object], wordnet: WordNet, faults: Faults, im
 
 
 def name_to_synset(name: str, wordnet: WordNet) -> str | None:
-    """The usual meaning of a name; of its last words where the whole is not in WordNet.
+    """The usual sense of a name, or of its last words if WordNet does not have the whole name.
 
     >>> name_to_synset("sports ball", WordNet.load()), name_to_synset("qwzx", WordNet.load())
     ('ball.n.01', None)
@@ -228,7 +228,7 @@ def _attributes(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
 def read_csv(path: str | Path) -> dict[str, list[dict[str, object]]]:
     """Objects of each image from a csv.
 
-    Columns: image, name or synset, and perhaps left, top, right, bottom, colour, size, material, place, action, and
+    Columns: image, name or synset, and optionally left, top, right, bottom, colour, size, material, place, action, and
     attributes separated by `;`.
     """
     found: dict[str, list[dict[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""What stands for an image in text-only retrieval: summaries of its captions, and Visual Genome's region descriptions.
+"""Texts that represent an image in text-only retrieval: summaries of captions, or Visual Genome's region descriptions.
 
 Lymperaiou et al. (2022, section 3.2) summarise the captions of an image with T5 or Pegasus before they embed them, and
 on the images that Visual Genome shares with COCO they take the region descriptions as captions.
@@ -19,17 +19,17 @@ from limner.language.overlap import content_words
 
 Summarise = Callable[[Sequence[str]], str]
 SAME = 0.95
-"""Sentences with a greater cosine say the same: only one of them is taken."""
+"""Sentences with a higher cosine similarity count as duplicates: only one of them is used."""
 
 
 class Extractive:
-    """The sentences of a corpus that are most like all the others: a summary without a model.
+    """Extractive summaries without a model: the sentences of a corpus that are most similar to all others.
 
-    Centrality is the mean cosine of a sentence's content words with those of every other sentence (degree centrality of
-    LexRank, Erkan and Radev 2004). Sentences that say the same as one already taken are passed over.
+    Centrality is the mean cosine similarity between a sentence's content words and those of every other sentence
+    (degree centrality of LexRank, Erkan and Radev 2004). Sentences that duplicate one already chosen are skipped.
 
     Args:
-        sentences: How many sentences a summary has, at most.
+        sentences: Maximum number of sentences in a summary.
 
     >>> Extractive()(["A dog runs on grass.", "A brown dog runs over the grass.", "The sky."])
     'A dog runs on grass.'
@@ -89,7 +89,8 @@ def read_regions(path: str | Path, *, image_data: str | Path | None = None) -> d
 
     Args:
         path: The file.
-        image_data: Visual Genome's `image_data.json`: images then go by their COCO id, and those without are left out.
+        image_data: Visual Genome's `image_data.json`: images are then identified by their COCO id, and those without
+            one are left out.
     """
     content = read_json(path, what="Visual Genome JSON")
     if not isinstance(content, list):

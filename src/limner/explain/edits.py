@@ -1,4 +1,4 @@
-"""One edit of a text: words, changes at their places, and the record of what was changed."""
+"""One edit of a text: its words with their positions, the changes, and a record of them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Context:
 
 
 Change = tuple[Token, str]
-"""A word and what takes its place; nothing removes it."""
+"""A word and its replacement; an empty replacement removes it."""
 
 
 def edited(text: str, kind: str, changes: Sequence[Change], word: str) -> Edit:

@@ -24,8 +24,8 @@ from limner.stats import bootstrap, mean_interval
 
 PER_FAILURE = "wrong counts per failure"
 FROM_CAPTIONS = (
-    "the images have no annotated objects: what they show is taken from their captions, and what no caption says is "
-    "not known; for more, give --objects FILE (or images with the field 'objects')"
+    "the images have no annotated objects: objects are taken from the captions, so those that no caption "
+    "mentions are unknown; for more, give --objects FILE (or images with the field 'objects')"
 )
 
 
@@ -126,7 +126,7 @@ class Explanations:
     def summary(self) -> dict[str, dict[str, float]]:
         """Mean of every score with its 95% interval, and how many are undefined.
 
-        Failures with the same relevant image form one cluster, as in every interval of limner.
+        Failures with the same relevant image form one cluster, as in all of limner's intervals.
         """
         images = np.array([failure.truth for failure in self.failures], dtype=str)
         return {score: _summed(self.values(score), images, share=score in SHARES) for score in SCORES}
@@ -135,8 +135,8 @@ class Explanations:
     def totals(self) -> dict[str, float | int]:
         """Object hits and misses (counts), share of matched synsets, and how often a common concept has a wrong count.
 
-        Wrong counts are given over three wholes: the common concepts; the truth's concepts, as the text of Lymperaiou
-        et al. (2022) defines it; and the failures, which is what their Table 3 prints (69,595 / 28,817 = 2.42).
+        Wrong counts are divided by three totals: the common concepts; the concepts of the relevant images, as the text
+        of Lymperaiou et al. (2022) defines it; and the failures, as in their Table 3 (69,595 / 28,817 = 2.42).
         """
         hits = sum(len(each.common) for each in self.agreements)
         misses = sum(len(each.missing) for each in self.agreements)
@@ -167,7 +167,7 @@ class Explanations:
 
 
 def _total(value: float | int, *, number: bool = False) -> str:
-    """Counts are whole numbers; all others are shares, except the one that may exceed 1."""
+    """Formats a total: counts as whole numbers, all others as percentages, except the one that may exceed 1."""
     if number and not math.isnan(value):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else "–" if math.isnan(value) else f"{value:.1%}"
@@ -219,9 +219,7 @@ def explain(
 
 
 def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | None = None) -> str:
-    """One failure as text.
-
-    First the query, then what is missing, then counts and sizes.
+    """One failure as text. The query comes first, then missing objects, then counts and sizes.
 
     Args:
         failure: The failure.

@@ -1,9 +1,9 @@
-"""Which claim of the query the returned image breaks: object, colour, number, action, size, detail, or none.
+"""Which claim of the query the returned image contradicts: object, colour, number, action, size, detail, or none.
 
-The classes are those that Lymperaiou et al. (2022) asked people for. Here they are found by parsing the query and
-checking what is known of the returned image. A claim that the *truth* breaks as well was misread (or cannot be seen in
-what is known), so it is uninformative and is dropped. What cannot be checked (a colour, if objects have none) is not a
-failure.
+The classes are those that Lymperaiou et al. (2022) used for labels by people. Here they are found by parsing the query
+and checking the known objects of the returned image. A claim that the *relevant* image contradicts as well was parsed
+wrongly or is not annotated, so it is dropped as uninformative. A claim that cannot be checked (a colour, if objects
+have none) does not count as a failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLASSES = ("object", "colour", "number", "action", "size", "detail", "alternativ
 ALTERNATIVE = "alternative"
 
 PLACES = {"fly": "air", "float": "air", "swim": "water"}
-"""Where something is that does this; other actions are checked against the attribute "action"."""
+"""The place that an action implies; other actions are checked against the attribute "action"."""
 
 RELATIONS = {
     "left of": ("left of",), "right of": ("right of",), "above": ("above",), "over": ("above",), "below": ("below",),
@@ -74,7 +74,7 @@ class ClaimReader:
         return [] if right else ["number"]
 
     def _related(self, one: Phrase, other: Phrase, text: str, image: Concepts) -> bool:
-        """Whether the relation said between two phrases, if any, holds between some objects of the image."""
+        """Whether the relation stated between two phrases, if any, holds between some objects of the image."""
         tokens = [word.lower() for word in words(text)]
         between = " ".join(tokens[one.stop : other.start])
         wanted = next((names for phrase, names in RELATIONS.items() if f" {phrase} " in f" {between} "), ())
@@ -82,7 +82,7 @@ class ClaimReader:
         if "with" in between.split() and after in ("on it", "on them", "on top"):
             wanted = ("under",)
         there = all(any(stands_for(_bare(p), name, self.wordnet) for name in image.names) for p in (one, other))
-        return not (wanted and there) or any(  # where one of them is missing, that is the failure
+        return not (wanted and there) or any(  # if one of them is missing, the missing object is the failure
             relation in wanted and stands_for(_bare(one), a, self.wordnet) and stands_for(_bare(other), b, self.wordnet)
             for a, relation, b in image.relations
         )
@@ -117,9 +117,9 @@ def _differs(said: str | None, known: str | None) -> bool:
 
 
 def setting_words(collection: Collection, wordnet: WordNet, *, min_count: int = 5) -> dict[str, frozenset[str]]:
-    """Words that captions use of some backgrounds only, with these backgrounds, learned from the captions themselves.
+    """Words that captions use only for some backgrounds, with those backgrounds, learned from the captions themselves.
 
-    Nouns that name an object of some image are left out: a boat is not a background. Empty if none are known.
+    Nouns that name an object in some image are left out: a boat is not a background. Empty if no background is known.
     """
     if "background" not in collection.images.fields:
         return {}

@@ -16,7 +16,7 @@ PLAIN = (
     "lime", "green", "teal", "turquoise", "cyan", "aqua", "navy", "blue", "indigo", "violet", "purple", "magenta",
     "fuchsia", "pink", "brown", "tan", "beige", "ivory", "lavender",
 )  # fmt: skip
-"""Colours that people write: CSS has others, such as rosybrown, that are no English words, or that name things."""
+"""Common colour words: CSS has others, such as rosybrown, that are not English words or that name things."""
 FAR = 0.5
 """How far a new colour must be from the old one: Euclidean distance in RGB, each channel from 0 to 1."""
 ANTONYMS = {
@@ -33,8 +33,8 @@ ANTONYMS = {
     "public": "private", "strong": "weak", "rich": "poor", "beautiful": "ugly", "colorful": "colorless",
     "first": "last", "last": "first", "front": "back", "hairy": "hairless", "sharp": "blunt", "steep": "gradual",
 }  # fmt: skip
-"""Adjectives of captions and what denies them. WordNet lists most of these; those that it lists wrongly for an image
-(green -> ripe) or as a rare sense are left out, and a few that it lacks are added."""
+"""Adjectives in captions and their opposites. WordNet lists most of these; those that do not fit images (green -> ripe)
+or are rare senses are left out, and a few that it lacks are added."""
 VERBS = {
     "run": "walk", "walk": "run", "sit": "stand", "stand": "sit", "lie": "stand", "sleep": "wake", "smile": "frown",
     "laugh": "cry", "cry": "laugh", "open": "close", "close": "open", "push": "pull", "pull": "push", "rise": "fall",
@@ -44,7 +44,7 @@ VERBS = {
     "arrive": "depart", "hide": "show", "show": "hide", "lift": "drop", "drop": "lift", "raise": "lower",
     "lower": "raise", "wear": "remove", "stay": "move", "move": "stay",
 }  # fmt: skip
-"""Verbs of captions in their base form and what denies them in an image; WordNet's verb antonyms where it has any."""
+"""Verbs in captions in their base form and their opposites in an image; WordNet's verb antonyms where they exist."""
 
 
 @cache
@@ -64,7 +64,7 @@ def colours_in(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def far_from(word: str, pool: Iterable[str]) -> list[str]:
-    """The colours of a pool that are far from one in RGB."""
+    """The colours of a pool that are far from the given colour in RGB."""
     known = css_colours()
     here = np.array(known[word])
     return [c for c in pool if c in known and float(np.linalg.norm(here - known[c])) >= FAR]

@@ -1,12 +1,12 @@
 """probe: does a system read its captions? Accuracy on hard negatives, against baselines that see no image.
 
-- Pair accuracy: the right caption scores higher than every foil. Equal scores count as a guess between them, so that a
-  system that cannot tell captions apart gets the accuracy of chance.
+- Pair accuracy: the right caption scores higher than every foil. Tied scores count as a random guess, so that a system
+  that cannot tell captions apart gets chance accuracy.
 - Text score: each of two images prefers its own caption. Image score: each of two captions prefers its own image. Group
   score: both (Thrush et al. 2022). Equal scores do not count here, as published.
 
-Every table carries two blind baselines: a bigram language model of captions, and length. A subset that they solve says
-nothing about images.
+Every table carries two blind baselines: a bigram language model of captions, and length. A subset that they solve does
+not test whether a system uses images.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAIR, TEXT, IMAGE, GROUP = "pair accuracy", "text score", "image score", "group 
 BLIND = ("bigrams", "length")
 FOLDS = 5
 SOLVED = 0.1
-"""A blind baseline this far above chance solves a subset, if its interval is above chance too."""
+"""A subset counts as solved by a blind baseline that is this far above chance, with its interval above chance too."""
 
 _SYSTEM = "system"
 CaptionScore = Callable[[ProbeCase, str], float]
@@ -49,7 +49,7 @@ class ProbeLine:
         subset: The subset; "all" for all of them.
         measure: `PAIR`, `TEXT`, `IMAGE` or `GROUP`.
         cases: How many cases.
-        chance: What guessing gives.
+        chance: Expected value of random guessing.
         system: The system's value with its interval; None without a system.
         blind: Values of the blind baselines by name, with their intervals.
     """
@@ -75,7 +75,7 @@ class ProbeReport(Tabular):
         system: Name of the system; "" without one.
         probe: Name of the probe.
         lines: By subset and measure.
-        notes: What a reader must know.
+        notes: Remarks needed to read the table.
     """
 
     system: str
@@ -99,7 +99,7 @@ class ProbeReport(Tabular):
         return by_column(self.rows())
 
     def describe(self) -> dict[str, Any]:
-        """Plain values that hold the whole report."""
+        """The whole report as plain values."""
         return {"system": self.system, "probe": self.probe, "lines": plain(self.rows()), "notes": list(self.notes)}
 
     def save(self, path: str | Path) -> Path:
@@ -189,7 +189,7 @@ def _bigrams(given: Probe, corpus: Sequence[str] | None) -> CaptionScore:
 
 
 def _table(case: ProbeCase, score: Callable[[ProbeCase, str, str], float]) -> FloatArray:
-    """The scores of a case: images by captions, right ones first."""
+    """The scores of a case: images by captions, right captions first."""
     texts = (*case.right, *case.foils)
     return np.array([[score(case, image, text) for text in texts] for image in case.images])
 
@@ -215,7 +215,7 @@ def _scored(given: Probe, scores: Scores) -> list[FloatArray]:
 
 
 def _lines(subset: str, cases: list[ProbeCase], tables: dict[str, list[FloatArray]]) -> list[ProbeLine]:
-    """The lines of one subset: pair accuracy, or the three scores of two images."""
+    """The lines of one subset: pair accuracy, or the three scores for two images."""
     found = []
     for paired, measures in ((False, (PAIR,)), (True, (PAIR, TEXT, IMAGE, GROUP))):
         rows = [row for row, case in enumerate(cases) if case.paired is paired]
@@ -235,7 +235,7 @@ def _lines(subset: str, cases: list[ProbeCase], tables: dict[str, list[FloatArra
 
 
 def value(case: ProbeCase, scores: FloatArray, measure: str) -> float:
-    """What one case counts, from its scores: images by captions, right ones first.
+    """The value of one case, computed from its scores: images by captions, right captions first.
 
     >>> case = ProbeCase("0", "swap", ("a", "b"), ("x", "y"))
     >>> [value(case, np.array([[2.0, 1.0], [3.0, 4.0]]), m) for m in (PAIR, TEXT, IMAGE, GROUP)]
@@ -259,7 +259,7 @@ def _best(scores: FloatArray, right: int) -> float:
 
 
 def _chance(case: ProbeCase, measure: str) -> float:
-    """What a random order of the captions gives: r right ones before f foils in r! f! of (r + f)! orders."""
+    """The value of a random order: r right captions come before f foils in r! f! of (r + f)! orders."""
     if measure == PAIR:
         if case.paired:
             return 0.5

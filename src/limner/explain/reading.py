@@ -1,7 +1,8 @@
 """Reading captions: the noun phrases of an English sentence, and which concepts it mentions.
 
-No model and no download: WordNet, a list of function words, and tables of colours, sizes and numbers. A phrase is read
-from left to right: an article or number, sizes and colours, a participle, then the longest noun that WordNet knows.
+Needs no model and no download: WordNet, a list of function words, and tables of colours, sizes and numbers. A phrase is
+read from left to right: an article or number, sizes and colours, a participle, then the longest noun that WordNet
+knows.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ NO_OBJECTS = frozenset((
     "picture", "drawing", "image", "scene", "photo", "photograph", "view", "left", "right", "front", "top",
     "group", "pair", "couple", "few", "piece", "pieces",
 ))  # fmt: skip
-"""Nouns that do not name an object: frames of a caption, sides, and words for numbers."""
+"""Nouns that do not name an object: words such as "photo", sides, and words for quantities."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,11 @@ class Phrase:
         senses: Its meanings, the usual one first.
         colour: A colour, or None.
         size: "small", "medium", "large", or None.
-        number: How many at least (or exactly).
+        number: Minimum (or exact) number of objects.
         exact: Whether the number is exact.
-        actions: Participles said of it, in their base form.
-        start: Number of the first word of the noun.
-        stop: Number of the word after it.
+        actions: Participles that describe it, in their base form.
+        start: Position of the first word of the noun.
+        stop: Position of the word after it.
     """
 
     noun: str
@@ -126,7 +127,7 @@ def _noun(tokens: list[str], at: int, wordnet: WordNet) -> tuple[int, str]:
 
 
 def is_modifier(word: str) -> bool:
-    """Whether a word says a colour, size or number."""
+    """Whether a word is a colour, size or number."""
     return word in COLOURS or word in SIZES or word in NUMBERS or word in GROUPS or word.isdigit()
 
 
@@ -167,7 +168,7 @@ def _phrase(noun: str, tokens: list[str], start: int, stop: int, held: dict[str,
 
 @lru_cache(maxsize=1 << 18)
 def stands_for(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
-    """Whether a noun can refer to a concept: it is one of its words, or a hypernym.
+    """Whether a noun can refer to a concept: as one of its names, or as a hypernym.
 
     >>> (dog,) = phrases("an animal", WordNet.load())
     >>> stands_for(dog, "dog.n.01", WordNet.load()), stands_for(dog, "table.n.02", WordNet.load())

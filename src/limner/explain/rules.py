@@ -21,7 +21,7 @@ class Rule:
         both: How many failures have both.
         support: Share of all failures that have both.
         confidence: Share of the failures with A that have B.
-        lift: Confidence divided by the share of B among all failures; above 1, A makes B likelier.
+        lift: Confidence divided by the share of B among all failures; above 1, A makes B more likely.
     """
 
     a: str

@@ -20,7 +20,7 @@ def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, 
         labels: The classes of each query, found or from people.
         each: How many failures of each class to show.
     """
-    about = f"{len(done):,} queries whose first answer is not the truth, compared by what the two images show."
+    about = f"{len(done):,} queries whose first answer is not relevant, with the content of both images compared."
     return Failures(
         about,
         [(name, f"{count:,}", f"{share:.1%}") for name, (count, share) in rates(labels).items()],

@@ -1,6 +1,6 @@
 """Text-only retrieval: find an image by one caption among the other captions of all images, without using the image.
 
-What Lymperaiou et al. (2022) measure. A system that uses the images should beat it.
+This is the task of Lymperaiou et al. (2022). A system that uses the images should beat it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Encode = Encoder | TwoSided | Callable[[Sequence[str]], Vectors]
 
 CORPUS = ("mean", "joined", "summary")
 SORTED = 1.3
-"""Captions count as sorted by length if the longest has this many times the words of the shortest, on average."""
+"""Captions count as sorted by length if the first has this many times the words of the last, on average."""
 MEASURES = "R@1 R@5 R@10 MRR@5 MRR@10 MRR MedR"
 
 
@@ -44,14 +44,14 @@ def text_only(
 
     Args:
         collection: Every image must have two captions or more.
-        encode: Turns texts into vectors, one row each: a function of a list of texts, or an encoder.
+        encode: An encoder, or a function that turns a list of texts into vectors, one row per text.
         query: Which caption of each image is the query, counted from 0. In Flickr30k captions are sorted by length:
             the longest, #0, finds far more than the shortest, #4 (see `length_note`).
-        corpus: Representation of an image: "mean", the mean of the vectors of its other captions; "joined", the vector
-            of these captions joined by spaces into one text; "summary", the vector of what `summarise` makes of them.
-        summarise: For "summary": takes the other captions of an image, gives one text (`limner.explain.corpora`).
-        regions: What stands for each image instead of its other captions, by image id, such as Visual Genome's region
-            descriptions (`limner.explain.corpora.read_regions`). Images without any are left out.
+        corpus: How an image is represented: "mean", the mean vector of its other captions; "joined", the vector of
+            these captions joined by spaces into one text; "summary", the vector of their summary (see `summarise`).
+        summarise: For "summary": a function from the other captions of an image to one text (`limner.explain.corpora`).
+        regions: Texts that represent each image instead of its other captions, by image id, such as Visual Genome's
+            region descriptions (`limner.explain.corpora.read_regions`). Images without any are left out.
 
     Returns:
         Scores from texts to images, and the judgements to evaluate them with.
@@ -66,7 +66,7 @@ def text_only(
     if corpus not in CORPUS:
         raise UnknownName("corpus", corpus, CORPUS)
     if (corpus == "summary") != (summarise is not None):
-        raise LimnerError("a summariser goes with corpus='summary': give both or neither")
+        raise LimnerError("a summariser needs corpus='summary' and the reverse: give both or neither")
     said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
     if regions is None:
         asked, others = parted(collection, query)
@@ -89,8 +89,8 @@ def parted(collection: Collection, query: int) -> tuple[list[str], list[list[str
         texts = [pairs.candidates[int(c)] for c in pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]]
         if len(texts) < 2 or not 0 <= query < len(texts):
             raise LimnerError(
-                f"image {image!r} has {len(texts)} captions: text-only retrieval needs two or more, and caption number "
-                f"{query} (counted from 0) to ask with; leave such images out with collection.restrict"
+                f"image {image!r} has {len(texts)} captions: text-only retrieval needs two or more, and uses "
+                f"caption {query} (counted from 0) as the query; leave such images out with collection.restrict"
             )
         asked.append(texts[query])
         others.append([t for at, t in enumerate(texts) if at != query])
@@ -107,7 +107,9 @@ def _with_regions(
         texts = pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]
         if regions.get(image):
             if not 0 <= query < len(texts):
-                raise LimnerError(f"image {image!r} has {len(texts)} captions: there is no number {query} to ask with")
+                raise LimnerError(
+                    f"image {image!r} has {len(texts)} captions: there is no caption {query} to use as the query"
+                )
             shown.append(image)
             asked.append(pairs.candidates[int(texts[query])])
     if not shown:
@@ -119,7 +121,7 @@ def _with_regions(
 
 
 def words_by_number(collection: Collection) -> list[float]:
-    """Mean words of the captions with number 0, 1, ... of their image, as far as every image has one."""
+    """Mean number of words of the first, second, ... caption of each image, as far as every image has one."""
     pairs = collection.judgements.relevant
     counted = [len(text.split()) for text in collection.texts.values]
     where = collection.texts.ids.find(pairs.candidates)
@@ -136,8 +138,8 @@ def length_note(collection: Collection, query: int) -> list[str]:
         return []
     listed = ", ".join(f"#{number} {mean:.1f}" for number, mean in enumerate(words))
     return [
-        f"captions are sorted by length (mean words {listed}): a longer query is more precise, so the "
-        f"result depends on the choice; here it is #{query} (query={query}, --query {query})"
+        f"captions are sorted by length (mean words {listed}): a longer query is more precise, so the result "
+        f"depends on which caption is the query; here it is #{query} (query={query}, --query {query})"
     ]
 
 
@@ -145,7 +147,7 @@ def _corpus(encode: Encode, rest: list[list[str]], corpus: str, summarise: Summa
     if corpus == "joined":
         return _vectors(encode, [" ".join(each) for each in rest])
     if summarise is not None:
-        many = getattr(summarise, "many", None)  # a model that takes several at a time
+        many = getattr(summarise, "many", None)  # a model that encodes several texts at a time
         return _vectors(encode, many(rest) if many is not None else [summarise(each) for each in rest])
     flat = _vectors(encode, [text for each in rest for text in each])
     ends = np.cumsum([len(each) for each in rest])

@@ -86,21 +86,36 @@ def calibration_of(index: Index) -> Calibration:
     """The calibration stored in an index; refused if there is none, or if the index has changed since."""
     path, database = index.store.path, connect(index.store.path)
     try:
-        held = database.open_table(EVIDENCE).to_arrow()
-        about = json.loads(held.schema.metadata[b"limner"])
-        columns = [np.array(held[name].to_pylist()) for name in COLUMNS]
-        table = database.open_table(NEAR)
-    except (ValueError, KeyError, TypeError, OSError, RuntimeError):
+        with index.store.explained():  # a damaged file may even be a panic of compiled code
+            held, table = database.open_table(EVIDENCE).to_arrow(), database.open_table(NEAR)
+    except LimnerError:
         raise LimnerError(
             f"the index {path} is not calibrated: give judged queries with 'limner index {path} --calibrate "
             "COLLECTION', or limner.search.calibrate_index(...)"
         ) from None
+    about, answers = _evidence(held, path)
     if (about["version"], about["rows"]) != (index.version, len(index)):
         raise LimnerError(
             f"the index {path} has changed since it was calibrated ({about['rows']:,} items then, {len(index):,} now): "
             "calibrate it again"
         )
-    return Calibration(Answers(*columns), lambda ids: _looked_up(table, ids), about["absent"])
+    return Calibration(answers, lambda ids: _looked_up(index, table, ids), about["absent"])
+
+
+def _evidence(held: Any, path: str) -> tuple[dict[str, Any], Answers]:
+    """What is known of a calibration, and the answers to judged queries; refused if they are not what was written."""
+    try:
+        about = dict(json.loads((held.schema.metadata or {})[b"limner"]))
+        numbers = {name: about[name] for name in ("version", "rows", "absent")}
+        columns = [np.array(held[name].to_pylist()) for name in COLUMNS]
+        kinds = "fbfiu"
+        tables = [each.ndim == 2 and each.dtype.kind == kind for each, kind in zip(columns, kinds, strict=False)]
+        sound = all(tables[:3]) and len({each.shape for each in columns[:3]}) == 1 and columns[3].ndim == 1
+        if not sound or not all(isinstance(each, (int, float)) for each in numbers.values()):
+            raise ValueError("not as written")
+        return numbers, Answers(*columns)
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError, LimnerError):
+        raise LimnerError(f"the calibration in the index {path} is damaged: calibrate it again") from None
 
 
 def _keep(index: Index, known: Calibration) -> None:
@@ -118,11 +133,14 @@ def _keep(index: Index, known: Calibration) -> None:
         database.create_table(EVIDENCE, evidence)
 
 
-def _looked_up(table: Any, ids: Any) -> Vector:
+def _looked_up(index: Index, table: Any, ids: Any) -> Vector:
     wanted: list[str] = list(ids)
     if not wanted:
         return np.empty(0)
-    rows = table.search().where(among(wanted)).select(["id", "near"]).limit(len(wanted)).to_arrow().to_pylist()
+    with index.store.explained():
+        rows = table.search().where(among(wanted)).select(["id", "near"]).limit(len(wanted)).to_arrow().to_pylist()
     by_id = {row["id"]: row["near"] for row in rows}
+    if any(not isinstance(by_id.get(key), float) for key in wanted):
+        raise LimnerError(f"the calibration in the index {index.store.path} is damaged: calibrate it again")
     found: Array = np.array([by_id[key] for key in wanted], dtype=np.float64)
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Float32
+from limner.core.arrays import Array, Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
@@ -38,6 +38,7 @@ def top(
     *,
     rows: int,
     max_norm: float | None = None,
+    among: Array | None = None,
     progress: Progress | None = None,
 ) -> Best:
     """The k best rows of every query; equal scores keep the order of the store.
@@ -48,11 +49,26 @@ def top(
         k: Number of rows per query; at most all rows.
         rows: Total number of rows in the blocks.
         max_norm: The largest Euclidean norm of a row, if known: 1 for cosine.
+        among: Which rows to compare, a mask; all of them without one.
         progress: Called with (rows done, rows in total).
     """
     counted = _counted(blocks, rows, progress)
+    if among is not None:
+        chosen = np.flatnonzero(among)
+        if not len(chosen):
+            return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
+        places, scores = top(queries, _allowed(counted, among), k, rows=len(chosen), max_norm=max_norm)
+        return chosen[places], scores
     k = min(k, rows)
     return _few(queries, counted, k, max_norm) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
+
+
+def _allowed(blocks: Iterable[tuple[int, Float32]], among: Array) -> Iterator[Float32]:
+    """The rows of a mask."""
+    for start, block in blocks:
+        chosen = among[start : start + len(block)]
+        if chosen.any():
+            yield block[chosen]
 
 
 def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:

@@ -40,4 +40,5 @@ class HeldVersion:
 
     def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:
         """Id, value and thumbnail of the rows at these positions, in this order."""
-        return store.take(places) if self.labels is None else list(self.labels.take(list(places)).to_pylist())
+        wanted = list(places)
+        return store.take(wanted) if self.labels is None or not wanted else list(self.labels.take(wanted).to_pylist())

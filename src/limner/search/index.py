@@ -214,7 +214,7 @@ class Index:
         """
         if k < 1:
             raise LimnerError(f"search for the {k} best: expected at least 1")
-        asked, vectors = self._asked(queries)
+        asked, vectors = self.asked(queries)
         ann = self._ann(exact, correct is not None)
         if correct is not None:
             return self._corrected(asked, vectors, k, self._correction(vectors, correct, bank, options), progress)
@@ -228,12 +228,12 @@ class Index:
             return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
         if (few := self._proposed(vectors, k, progress)) is not None:
             return self._hits(asked, *approximate.joined(few))
-        places, scores = self._exact(vectors, k, progress)
-        return self._from_places(asked, places, scores)
+        places, scores = self.nearest(vectors, k, progress=progress)
+        return self.hits_at(asked, places, scores)
 
     def scores(self, queries: Queries) -> Scores:
         """Scores of queries against all items in the index."""
-        vectors = self._asked(queries)[1]
+        vectors = self.asked(queries)[1]
         held = self._in_memory()
         if held is not None:
             return VectorScores(vectors, Embeddings(self.ids, held))
@@ -263,7 +263,7 @@ class Index:
         with self.store.writing():
             ann = self._needed_ann()
             asked, of = self._sample(queries, sample)
-            measured = self._measured(asked, of, self._exact(asked, k, None)[0], k, ann.probes)
+            measured = self._measured(asked, of, self.nearest(asked, k)[0], k, ann.probes)
             self._keep(replace(ann, recall=measured))
         return measured
 
@@ -272,7 +272,7 @@ class Index:
     def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int) -> Ann:
         """Builds the approximate index, with the fewest probes that reach the target recall, or else the maximum."""
         approximate.build(self.store, kind)
-        answer = self._exact(asked, k, None)[0]
+        answer = self.nearest(asked, k)[0]
         for probes in approximate.PROBES:
             measured = self._measured(asked, of, answer, k, probes)
             if measured.value >= recall:
@@ -286,7 +286,7 @@ class Index:
         ann = Ann.noted(self.store) if wanted and len(self) else None
         if ann is not None:
             asked, of = self._sample(None, SAMPLE)
-            self._keep(replace(ann, recall=self._measured(asked, of, self._exact(asked, K, None)[0], K, ann.probes)))
+            self._keep(replace(ann, recall=self._measured(asked, of, self.nearest(asked, K)[0], K, ann.probes)))
 
     def _keep(self, ann: Ann) -> None:
         """Saves the settings, which creates a new version of the same rows."""
@@ -294,7 +294,7 @@ class Index:
         ann.keep(self.store)
         self._held = held and replace(held, version=self.version)
 
-    def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
+    def asked(self, queries: Queries) -> tuple[Items, Embeddings]:
         """The queries as items and as vectors, normalised for cosine similarity."""
         vectors = as_vectors(queries)
         if vectors is not None:
@@ -340,11 +340,7 @@ class Index:
     def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
         """The hits of one or two queries from LanceDB's scan; None if the vectors are in memory or should be loaded."""
         version = self.version
-        if (
-            len(vectors) > PROPOSED
-            or self.about.similarity != "cosine"
-            or (self._held and self._held.version == version)
-        ):
+        if len(vectors) > PROPOSED or self.about.similarity != "cosine" or self._now_held() is not None:
             return None
         rows = len(self)
         if self._searched == version and rows * self.about.dim * 4 <= self.memory:
@@ -356,11 +352,14 @@ class Index:
         report(rows, rows)
         return found
 
-    def _exact(self, vectors: Embeddings, k: int, progress: Progress | None) -> exact.Best:
+    def nearest(
+        self, vectors: Embeddings, k: int, *, among: Array | None = None, progress: Progress | None = None
+    ) -> exact.Best:
+        """Places in the store and scores of the k best rows, exactly; of those that a mask allows, if one is given."""
         held = self._in_memory()
         blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
-        return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, progress=progress)
+        return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
 
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
@@ -371,14 +370,14 @@ class Index:
 
     def _corrected(self, asked: Items, vectors: Embeddings, k: int, scores: Any, progress: Progress | None) -> Hits:
         ranking = scores.top(k, progress=progress)
-        found = self._from_places(asked, ranking.indices, ranking.scores)
+        found = self.hits_at(asked, ranking.indices, ranking.scores)
         return replace(found, correction=scores.correction.name)
 
-    def _from_places(self, asked: Items, places: Array, scores: Array) -> Hits:
-        unique, indices = np.unique(places, return_inverse=True)
-        held = self._now_held()
+    def hits_at(self, asked: Items, places: Array, scores: Array) -> Hits:
+        """The hits at these places of the store, one row per query; -1 for none."""
+        unique, held = np.unique(places[places >= 0]), self._now_held()
         rows = self.store.take(unique) if held is None else held.take(self.store, unique)
-        return self._hits(asked, rows, indices.reshape(places.shape), scores)
+        return self._hits(asked, rows, np.where(places < 0, -1, np.searchsorted(unique, places)), scores)
 
     def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Any, scores: Any) -> Hits:
         ranking = Ranking(asked.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
@@ -386,7 +385,7 @@ class Index:
 
     def _sample(self, queries: Queries | None, sample: int) -> tuple[Embeddings, str]:
         if queries is not None:
-            return self._asked(queries)[1], "given"
+            return self.asked(queries)[1], "given"
         chosen = np.sort(np.random.default_rng(0).choice(len(self), min(sample, len(self)), replace=False))
         rows = self.store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
         return numbered(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1)), "stored"

@@ -10,10 +10,11 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.scores import Progress
 from limner.search.items import kept
-from limner.search.store import About, batch
+from limner.search.store import COLUMNS, About, Kept, batch
 
 AT_ONCE = 8_192
 """Rows per batch when writing; all batches are one commit."""
+NOTHING: Kept = dict.fromkeys(COLUMNS)
 
 
 def batches(about: About, embeddings: Embeddings, items: Items | None, progress: Progress | None) -> Iterator[object]:
@@ -25,10 +26,10 @@ def batches(about: About, embeddings: Embeddings, items: Items | None, progress:
         for low, high in pairwise(cuts):
             part = Embeddings(embeddings.ids[low:high], embeddings.matrix[low:high])
             vectors = part.normalised() if about.similarity == "cosine" else part
-            values: list[tuple[str | None, bytes | None]] = [(None, None)] * (high - low)
+            described = [NOTHING] * (high - low)
             if items is not None and places is not None:
-                values = [kept(items.values[place], items.kind) for place in places[low:high]]
-            yield batch(about, list(part.ids), vectors.matrix, [v for v, _ in values], [p for _, p in values])
+                described = [kept(items, int(place)) for place in places[low:high]]
+            yield batch(about, list(part.ids), vectors.matrix, described)
             if progress is not None:
                 progress(high, len(embeddings))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -26,11 +26,17 @@ from limner.core.registry import checked
 from limner.search.lance import lancedb
 
 TABLE = "items"
-FORMAT = 2
-"""Format of new stores; format 1, without the model, can be read too."""
+FORMAT = 3
+"""Format of new stores; formats 1 (without the model) and 2 (without captions and fields) can be read too."""
 ROWS = 65_536
 """Rows per batch when reading."""
 LOCK = ".limner.lock"
+COLUMNS = ("value", "picture", "captions", "fields")
+"""What is kept of an item beside its id and vector."""
+Kept = Mapping[str, Any]
+"""The columns of one item by name; None where nothing is known."""
+RETRYING = {"client_max_retries": "8", "client_retry_timeout": "60", "connect_timeout": "10s"}
+"""Requests to object storage that fail are sent again with growing pauses, for a minute at most."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ class VectorStore:
             database = connect(where)
             if _opened(database) is not None:
                 raise LimnerError(f"there is already an index at {where}: add to it, or choose another path")
-            table = database.create_table(TABLE, _reader(about, batches), schema=schema(about))
+            table = database.create_table(TABLE, _reader(schema(about), batches), schema=schema(about))
         return cls(where, table, about)
 
     @classmethod
@@ -161,6 +167,11 @@ class VectorStore:
         """All ids, in order."""
         return [key for batch in self.scan(["id"]) for key in batch["id"].to_pylist()]
 
+    @property
+    def describes(self) -> bool:
+        """Whether its format keeps captions and fields of items."""
+        return "captions" in self.table.schema.names
+
     def has_pictures(self) -> bool:
         """Whether any row has a thumbnail."""
         with _explained(self.path):
@@ -216,12 +227,17 @@ class VectorStore:
 
     def append(self, batches: Iterable[Any]) -> None:
         """Adds rows in one commit."""
-        self.table.add(_reader(self.about, batches))
+        self.table.add(self._reader(batches))
 
     def replace(self, batches: Iterable[Any]) -> None:
         """Adds rows in one commit; a row with an existing id replaces that row (and moves to the end)."""
         merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        merge.execute(_reader(self.about, batches))
+        merge.execute(self._reader(batches))
+
+    def _reader(self, batches: Iterable[Any]) -> Any:
+        """Rows with the columns of the table: one of an older format keeps no captions and fields."""
+        names = [name for name in schema(self.about).names if name in self.table.schema.names]
+        return _reader(schema(self.about, names), (each.select(names) for each in batches))
 
     def delete(self, ids: Iterable[str]) -> None:
         """Removes rows in one commit."""
@@ -265,8 +281,12 @@ def among(ids: Iterable[str]) -> str:
     return f"id IN ({listed})"
 
 
-def schema(about: About) -> Any:
-    """Columns of the table: id, vector, value (a text or the path of an image), picture (a thumbnail)."""
+def schema(about: About, names: Sequence[str] = ()) -> Any:
+    """Columns of the table, or some of them.
+
+    They are id, vector, value (a text or the path of an image), picture (a thumbnail), captions (texts about an image)
+    and fields (JSON).
+    """
     import pyarrow as pa
 
     columns = [
@@ -274,33 +294,36 @@ def schema(about: About) -> Any:
         pa.field("vector", pa.list_(pa.float32(), about.dim), nullable=False),
         pa.field("value", pa.string()),
         pa.field("picture", pa.binary()),
+        pa.field("captions", pa.list_(pa.string())),
+        pa.field("fields", pa.string()),
     ]
-    return pa.schema(columns, metadata={"limner": json.dumps({"format": FORMAT, **asdict(about)})})
+    chosen = [column for column in columns if not names or column.name in names]
+    return pa.schema(chosen, metadata={"limner": json.dumps({"format": FORMAT, **asdict(about)})})
 
 
-def batch(about: About, ids: list[str], vectors: Float32, values: list[Any], pictures: list[bytes | None]) -> Any:
+def batch(about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept]) -> Any:
     """Rows in the format of the table."""
     import pyarrow as pa
 
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    kinds = [schema(about).field(name).type for name in COLUMNS]
     columns = [
         pa.array(ids, pa.string()),
         pa.FixedSizeListArray.from_arrays(flat, about.dim),
-        pa.array(values, pa.string()),
-        pa.array(pictures, pa.binary()),
+        *(pa.array([row[name] for row in kept], kind) for name, kind in zip(COLUMNS, kinds, strict=True)),
     ]
     return pa.record_batch(columns, schema=schema(about))
 
 
 def connect(where: str) -> Any:
-    """Opens the LanceDB database at an address."""
-    return lancedb().connect(where)
+    """The LanceDB database at an address; keys for object storage come from the environment."""
+    return lancedb().connect(where, storage_options=None if _is_local(where) else dict(RETRYING))
 
 
-def _reader(about: About, batches: Iterable[Any]) -> Any:
+def _reader(columns: Any, batches: Iterable[Any]) -> Any:
     import pyarrow as pa
 
-    return pa.RecordBatchReader.from_batches(schema(about), iter(batches))
+    return pa.RecordBatchReader.from_batches(columns, iter(batches))
 
 
 def _opened(database: Any) -> Any | None:
@@ -335,7 +358,16 @@ def _checked_out(table: Any, version: int, where: str) -> None:
 
 
 def _address(path: str | Path) -> str:
-    return str(path) if "://" in str(path) else os.path.abspath(os.path.expanduser(path))
+    where = str(path)
+    if "://" not in where:
+        return os.path.abspath(os.path.expanduser(path))
+    scheme, _, rest = where.partition("://")
+    if "@" in rest.partition("/")[0]:  # addresses are shown in messages and kept in files
+        raise LimnerError(
+            f"a key in the address {scheme}://...@{rest.partition('@')[2]}: leave it out, and set AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY (or what the storage uses) in the environment"
+        )
+    return where
 
 
 def _is_local(where: str) -> bool:

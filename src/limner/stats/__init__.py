@@ -19,6 +19,7 @@ from limner.stats.estimators import (
     stratified,
     sum_of_means,
 )
+from limner.stats.groups import GroupTest, false_discovery, group_tests
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
 from limner.stats.rank_sets import RankSets, queries_needed, rank_sets, rank_sets_of_means, rank_sets_of_sum
@@ -31,6 +32,7 @@ __all__ = [
     "DawidSkene",
     "Drawn",
     "Estimate",
+    "GroupTest",
     "Interval",
     "PairedTest",
     "Part",
@@ -51,6 +53,8 @@ __all__ = [
     "correlation_matrix",
     "dawid_skene",
     "draw",
+    "false_discovery",
+    "group_tests",
     "hajek",
     "holm",
     "horvitz_thompson",

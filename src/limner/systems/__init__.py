@@ -1,4 +1,4 @@
-"""Systems: what `limner.train` can train, by name.
+"""Systems: the models that `limner.train` can train, by name.
 
 A system is a function `(collection, *, **options) -> model`; a model has `scores(collection) -> Scores`. Your own needs
 no registration: name it as "module:function". A system that tunes its settings takes a keyword `dev`, and receives the
@@ -42,7 +42,7 @@ SYSTEMS: Registry[Callable[..., Model]] = Registry("system", packages=("limner.s
 """All systems by name."""
 
 KINDS: Registry[Any] = Registry("kind of model", packages=("limner.encoders", "limner.systems"))
-"""Classes of saved models, by the word under "limner" in the config.json of a model's folder; each has `load(path)`."""
+"""Classes of saved models, by the value of "limner" in a model's config.json; each has `load(path)`."""
 
 
 def train(
@@ -58,9 +58,9 @@ def train(
     Args:
         collection: The training collection. Its training split is used if there is one, otherwise everything.
         system: A key of `SYSTEMS`, or "module:function".
-        config: A TOML file of options, by the same names; keyword arguments take precedence.
+        config: A TOML file with options of the same names; keyword arguments take precedence.
         trust: Whether that file, and the model of `init_from`, may name custom code, as "module:thing".
-        options: Options of the system; one it does not know is refused.
+        options: Options of the system; unknown names are refused.
 
     Returns:
         A model; `model.scores(collection.test)` is what `limner.evaluate` takes.
@@ -81,7 +81,7 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
 
     Args:
         path: The file or folder. It is data and is never executed.
-        trust: Whether the model may name custom code, an encoder or kernel as "module:thing", which is then imported.
+        trust: Whether the model may name an encoder or kernel of its own as "module:thing", which is then imported.
     """
     place = Path(path)
     if not place.exists():

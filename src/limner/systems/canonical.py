@@ -1,13 +1,13 @@
-"""A closed-form map of two kinds of vectors into one space: regularised canonical correlation analysis.
+"""Closed-form maps of image and text vectors into one space: regularised canonical correlation analysis.
 
-With centred A (images) and B (texts), paired, and covariances C_aa, C_bb, C_ab (Hotelling 1936; the ridge after
-Vinod 1976; directions weighted by their correlation as in Gong et al. 2014):
+With centred A (images) and B (texts), paired, and covariances C_aa, C_bb, C_ab (Hotelling 1936; ridge: Vinod 1976;
+directions weighted by their correlation: Gong et al. 2014):
 
     M = L_a^-1 C_ab L_b^-T,  L_a L_a^T = C_aa + ridge mean(diag C_aa) I,  L_b likewise;  M = U S V^T
     image a -> (a - mean) L_a^-T U S,   text b -> (b - mean) L_b^-T V S
 
-There are no iterations and no randomness: the same pairs give the same map, and the sign of each
-direction, which a decomposition leaves open, is fixed.
+The solution takes no iterations and no random numbers: the same pairs always give the same maps, and the sign of each
+direction, which a decomposition leaves undetermined, is fixed.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def canonical_maps(pictures: Array, texts: Any, pairs: Any, *, ridge: float, dim
     Args:
         pictures: Dense, one row per image.
         texts: Sparse, one row per text.
-        pairs: Sparse weights, images by texts: how much each pair counts.
-        ridge: Share of the mean variance that is added to every variance; larger is smoother.
-        dimensions: Dimensions of the joint space; fewer if the data has fewer.
+        pairs: Sparse weights of the pairs, images by texts.
+        ridge: Regularisation: this share of the mean variance is added to every variance.
+        dimensions: Dimension of the joint space; lower if the rank of the data is lower.
     """
     shares = pairs / pairs.sum()
     of_picture, of_text = (np.asarray(shares.sum(axis=axis)) for axis in (1, 0))

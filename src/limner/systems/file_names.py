@@ -42,7 +42,7 @@ def mcprop(
 def crank(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> CrankModel:
-    """A classifier of pairs of file name and caption, for re-ranking what another system proposes (CRank).
+    """A classifier of pairs of file name and caption, for re-ranking another system's candidates (CRank).
 
     Messina et al. 2022. Needs torch.
 

@@ -1,7 +1,7 @@
 """One hold-out rule: a system is never searched or evaluated on its training items.
 
-A system that is trained now learns from the training split; where there are no splits, from four images in five, and
-the fifth is held out. A saved model knows its training items: everything else is searched and measured.
+A system that is trained now uses the training split; without splits, it is trained on four images in five and the fifth
+is held out. A saved model records its training items: everything else is searched and evaluated.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SEED = 0
 TEST_SHARE = 5
 """One image in this many is held out, if a collection has no splits."""
 FEWEST = 2 * TEST_SHARE
-"""Minimum images of a collection without splits, to train on it."""
+"""Minimum number of images to train on a collection without splits."""
 
 
 class Holds(Protocol):
-    """What the rule needs to know about a system."""
+    """The properties of a system that the rule uses."""
 
     @property
     def name(self) -> str:
@@ -39,11 +39,11 @@ class Holds(Protocol):
 
     @property
     def trained_on(self) -> TrainedOn | None:
-        """The training items of a saved model; None if it has none or they are not known."""
+        """The training items of a saved model; None if there are none or they are unknown."""
 
     @property
     def is_unsure(self) -> bool:
-        """Whether it is a saved model that does not know its training items."""
+        """Whether it is a saved model without a record of its training items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +51,9 @@ class HoldOut:
     """A collection, divided for one or several systems.
 
     Args:
-        whole: All of it.
-        seen: What systems are trained on now; None if nothing is trained.
-        held: What is searched and measured.
+        whole: The whole collection.
+        seen: The part on which systems are trained now; None if nothing is trained.
+        held: The part that is searched and evaluated.
         notes: Remarks.
     """
 
@@ -68,8 +68,8 @@ def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = No
 
     Args:
         whole: The collection.
-        systems: What is opened on it.
-        split: The part to measure; "all" for everything. Without it, the test split if there is one.
+        systems: The systems that are opened on it.
+        split: The split to evaluate; "all" for everything. By default the test split if there is one.
     """
     listed = list(systems)
     if any(system.is_trained_now for system in listed):
@@ -80,7 +80,10 @@ def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = No
         if system.trained_on is not None:
             parts = _without(parts, system.name, system.trained_on)
         elif system.is_unsure and (split == "all" or not whole.splits):
-            note = f"{system.name} does not say what it was trained on (saved by limner 0.1): it may be these images"
+            note = (
+                f"{system.name} has no record of its training items (saved by limner 0.1): it may have been trained "
+                f"on these images"
+            )
             parts = replace(parts, notes=(*parts.notes, note))
     return parts
 
@@ -95,8 +98,8 @@ def part_of(whole: Collection, split: str | None) -> Collection:
 def _divided(whole: Collection, split: str | None) -> HoldOut:
     if split == "all":
         raise LimnerError(
-            "split 'all' with a system that is trained now would test on training items: name a split, or leave "
-            "it out; a saved model may be measured on everything it was not trained on"
+            "split 'all' with a system that is trained now would test on training items: name a split, or "
+            "leave it out; a saved model may be evaluated on everything it was not trained on"
         )
     if whole.splits:
         return _by_split(whole, split)
@@ -133,7 +136,7 @@ def _by_split(whole: Collection, split: str | None) -> HoldOut:
 
 
 def drawn(whole: Collection) -> tuple[Collection, Collection]:
-    """What to train on and what to measure on: four parts to one, with a fixed seed."""
+    """Random parts for training and evaluation, four to one, with a fixed seed."""
     if len(whole.images) < FEWEST:
         raise LimnerError(
             f"{whole.name!r} has {len(whole.images)} images and no splits: expected at least {FEWEST}, of which one in "
@@ -151,7 +154,7 @@ def outside(whole: Collection, held: Collection) -> Collection:
 
 
 def _without(parts: HoldOut, name: str, record: TrainedOn) -> HoldOut:
-    """Leaves out what a saved model was trained on."""
+    """Leaves out the items that a saved model was trained on."""
     held = parts.held
     saw = record.saw(held)
     if not saw.any():
@@ -168,7 +171,7 @@ def _without(parts: HoldOut, name: str, record: TrainedOn) -> HoldOut:
 
 
 def dev_of(trainer: Callable[..., object], whole: Collection, held: Collection) -> dict[str, Collection]:
-    """The dev split as an argument, for a system that chooses its settings on one, unless it is evaluated."""
+    """The dev split as an argument for a system that tunes its settings, unless the dev split is evaluated."""
     wanted = "dev" in inspect.signature(trainer).parameters and "dev" in whole.splits
     if not wanted or set(whole.dev.images.ids) & set(held.images.ids):
         return {}

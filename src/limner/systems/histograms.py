@@ -1,6 +1,6 @@
 """The built-in systems: histograms of an image and the words of a text, mapped into a joint space in closed form.
 
-They need no GPU, no download and no random number; they are baselines.
+These baselines need no GPU and no download, and they are deterministic.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HistogramModel:
         return f"histograms {digest(words, self.bag.weights, *maps)}"
 
     def scores(self, collection: Collection, *, workers: int | None = None, progress: Progress | None = None) -> Scores:
-        """Cosine similarity of every image and every text of a collection, computed when it is read."""
+        """Cosine similarity of every image and every text of a collection, computed lazily."""
         images = self.encode_images(collection.images, workers=workers, progress=progress)
         return Scores.from_embeddings(images, self.encode_texts(collection.texts), similarity="dot")
 
@@ -87,7 +87,7 @@ class HistogramModel:
         return Embeddings.of_length_one(items.ids, self.text_map(self.bag.vectors(items.values)))
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that training did not have, or not often enough."""
+        """The words of a text that do not occur in training, or not often enough."""
         return self.bag.unknown(text)
 
     def save(self, path: str | Path) -> Path:
@@ -105,7 +105,7 @@ class HistogramModel:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
-        """Reads a model that was saved. It contains no code, so `trust` has no effect."""
+        """Reads a saved model. It contains no code, so `trust` has no effect."""
         if Path(path).is_file():
             return _read_npz(path)
         held = model_store.read(path, KIND).content
@@ -117,7 +117,7 @@ class HistogramModel:
 
 
 def _read_npz(path: str | Path) -> HistogramModel:
-    """Reads the one file in which limner 0.1 kept a model of this kind."""
+    """Reads a model of this kind saved by limner 0.1 as a single file."""
     held = read_arrays(path, what="a saved model")
     with damage_told(path, what="saved model", mend="save it again"):
         kind, number, name = held["limner"].tolist()
@@ -141,14 +141,14 @@ def train(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> HistogramModel:
-    """Colours and shapes of pictures against the words of their texts.
+    """Colours and shapes of images against the words of their texts.
 
     Args:
-        collection: The training collection; every relevant pair counts by its grade.
+        collection: The training collection; relevant pairs are weighted by their grade.
         descriptions: Descriptions of images: "colours", "shapes" or both.
         ridge: Smoothing of the map; see `limner.systems.canonical`.
         dimensions: Dimensions of the joint space.
-        min_count: Words in fewer texts are left out.
+        min_count: Words that occur in fewer texts are left out.
         name: Name of the system in reports.
         workers: Threads; all cores by default.
         progress: Called with (images done, images in total).
@@ -175,7 +175,7 @@ def train_colours(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> HistogramModel:
-    """Colours of pictures alone against the words of their texts.
+    """Colours of images alone against the words of their texts.
 
     Arguments as in `train`.
     """
@@ -204,7 +204,7 @@ def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
 
 
 def _weights(collection: Collection) -> Any:
-    """How much each pair counts, images by texts."""
+    """Weights of the pairs, images by texts."""
     from scipy.sparse import csr_array
 
     pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)

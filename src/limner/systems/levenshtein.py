@@ -33,7 +33,7 @@ class Levenshtein:
         return np.array([alike(q.lower(), c.lower()) for q, c in pairs], dtype=np.float64)
 
     def scores(self, texts: Any, others: Any, /, **ids: Any) -> Scores:
-        """Every pair of two lists of texts or items; `queries` and `candidates` are their ids, where they have none."""
+        """Scores of all pairs of two lists of texts or items; `queries` and `candidates` are ids for plain texts."""
         return Scores.from_kernel(_block, texts, others, **ids)
 
 

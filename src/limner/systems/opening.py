@@ -2,8 +2,8 @@
 
 A system is given as a name of `limner.systems.SYSTEMS` (trained now), the folder of a saved model, an encoder
 ("clip(model=DIR)", "module:thing" or an object), a scorer of image-text pairs ("blip-itm(model=DIR)"), a file of
-similarities (images by texts), the embeddings of images and texts, an index of images, or a model object. What is
-evaluated follows one rule: `limner.systems.held_out`.
+similarities (images by texts), the embeddings of images and texts, an index of images, or a model object. Which items
+are evaluated follows one rule: `limner.systems.held_out`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Stage = Callable[[str], AbstractContextManager[Progress | None]]
 """Called with a description of the next step; returns a progress callback."""
 KEPT = "system"
-"""The name of a model that is kept inside the folder of its index."""
+"""File name of a model that is stored inside the folder of its index."""
 TRAINED, MODEL, ENCODER, SCORES, EMBEDDINGS, INDEX = "trained now", "model", "encoder", "scores", "embeddings", "index"
 
 
@@ -46,13 +46,13 @@ def quiet(what: str) -> AbstractContextManager[Progress | None]:
 
 @dataclass(frozen=True, eq=False)
 class OpenSystem:
-    """An opened system, with its scores on the evaluated items.
+    """An open system, with its scores on the evaluated items.
 
     Args:
         name: Name in reports and pages.
         scores: Images by texts of `collection`.
         collection: The items to search and evaluate.
-        model: What encodes further images and texts; None if there are only scores.
+        model: Encodes further images and texts; None if there are only scores.
         seen: The training items, if it was trained now.
         notes: Remarks.
     """
@@ -74,7 +74,7 @@ class OpenSystem:
         return encoded(self.model, items)
 
     def on(self, part: Collection, *, features: Any = None, progress: Progress | None = None) -> OpenSystem:
-        """The same model on another part of the collection: to search, not to evaluate, where it has seen the part."""
+        """The same model on another part of the collection. If trained on that part, only for search."""
         if self.model is None:
             raise LimnerError(
                 f"{self.name} has scores of {len(self.collection.images):,} images only: search those, or choose a "
@@ -83,19 +83,19 @@ class OpenSystem:
         return replace(self, scores=_scored(self.model, part, features, progress), collection=part)
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that the model does not know; none where it reads any word."""
+        """The words of a text that the model does not know; empty if it has no fixed vocabulary."""
         find = getattr(self.model, "unknown_words", None)
         return [] if find is None else list(find(text))
 
 
 @dataclass(frozen=True, eq=False)
 class FoundSystem:
-    """A system that was found by name, and is not opened yet.
+    """A system that was found but is not open yet.
 
     Args:
         name: Name in reports and pages.
         kind: How it is opened: see the module.
-        given: What was named: a path, an object, or the name of a system that is trained.
+        given: What the user gave: a path, an object, or the name of a system to train.
         trust: Whether its files may name custom code.
     """
 
@@ -141,21 +141,21 @@ class FoundSystem:
         return self.kind == MODEL and _takes(getattr(self.model(), "scores", None))
 
     def model(self) -> Any:
-        """What scores or encodes, where that is a saved model, an encoder or an object."""
+        """The object that scores or encodes: a saved model, an encoder or a given object."""
         if self.kind == MODEL and isinstance(self.given, Path):
             from limner.systems import load
 
             return load(self.given, trust=self.trust)
         if self.kind in (MODEL, ENCODER):
             return self.given
-        raise LimnerError(f"{self.name} is {_WORDS[self.kind]}, which encodes nothing: {_EXPECTED}")
+        raise LimnerError(f"{self.name} is {_WORDS[self.kind]}, which cannot encode: {_EXPECTED}")
 
     def on(self, parts: HoldOut, *, features: Any = None, stage: Stage = quiet) -> OpenSystem:
         """Opens it on a divided collection.
 
         Args:
             parts: See `limner.systems.held_out.hold_out`.
-            features: Vectors of the images, or their file, for a model that was trained on some.
+            features: Image vectors, or their file, for a model that was trained on features.
             stage: Reports the steps.
         """
         if features is not None and not self.takes_features:
@@ -196,7 +196,7 @@ class FoundSystem:
 
 
 def _takes(function: Any) -> bool:
-    """Whether a function takes features, by name or among its options."""
+    """Whether a function accepts `features`, by name or through **options."""
     if function is None:
         return False
     known = inspect.signature(function).parameters
@@ -204,11 +204,11 @@ def _takes(function: Any) -> bool:
 
 
 def features_of(systems: Sequence[FoundSystem], features: Any) -> list[Any]:
-    """What each of several systems gets of the features that were given: those that take some get them.
+    """The features for each of several systems: the given ones if it accepts features, otherwise None.
 
     Args:
-        systems: What is opened together.
-        features: Vectors, their file, or an encoder; None for none. Refused where no system takes any.
+        systems: The systems that are opened together.
+        features: Vectors, their file, or an encoder; None for none. Refused if no system accepts features.
     """
     found = [None if features is None or not system.takes_features else features for system in systems]
     if features is not None and all(each is None for each in found):
@@ -219,18 +219,18 @@ def features_of(systems: Sequence[FoundSystem], features: Any) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class WithFeatures:
-    """A model that was trained on features of images, with those of the images it is to encode now.
+    """A model that was trained on image features, together with the features of the images to encode.
 
     Args:
-        model: The model; what is not about images is its own.
-        features: Vectors of the images, their file, or the encoder that makes them.
+        model: The model; everything except image encoding is delegated to it.
+        features: Vectors of the images, their file, or the encoder that computes them.
     """
 
     model: Any
     features: Any
 
     def __post_init__(self) -> None:
-        """Refuses a model that computes its own."""
+        """Refuses a model that computes its own features."""
         if not _takes(getattr(self.model, "encode_images", None)):
             raise LimnerError(
                 f"features for a {type(self.model).__name__}: they are for a model with one space for images and texts "
@@ -250,7 +250,7 @@ class WithFeatures:
         return found
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what pickle asks for before there is a model
+        if name.startswith("__"):  # pickle looks these up before there is a model
             raise AttributeError(name)
         return getattr(self.model, name)
 
@@ -272,7 +272,7 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
     Args:
         given: See the module.
         trust: Whether files may name custom code.
-        said: Whether the user gave the name; False for a name from a file, which may not be "module:thing".
+        said: Whether the user gave the name; False for a name read from a file, which must not be "module:thing".
     """
     from limner.systems import SYSTEMS
 
@@ -285,7 +285,7 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
         return FoundSystem(name, _kind(Path(name)), Path(name), trust)
     if name.partition("(")[0] in ENCODERS:
         return FoundSystem(name, ENCODER, encoder_named(*call(name, what="encoder")), trust)
-    from limner.match import SCORERS  # compiled loops come with it: only where a name may be a scorer
+    from limner.match import SCORERS  # imports compiled loops, so only if the name may be a scorer
 
     if name.partition("(")[0] in SCORERS:
         return FoundSystem(name, MODEL, _pair_scorer(name), trust)
@@ -299,12 +299,12 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
 
 
 def _pair_scorer(name: str) -> Any:
-    """A scorer of image-text pairs, which scores a whole collection pair by pair."""
+    """A pair scorer that scores every image-text pair of a collection."""
     from limner.match import scorer
 
     kind, options = call(name, what="pair scorer")
     made = scorer(kind, **options)
-    if not hasattr(made, "queries"):  # what it reads of the images of a collection
+    if not hasattr(made, "queries"):  # the inputs that it reads for the images of a collection
         raise LimnerError(
             f"{kind} scores pairs of texts: as a system, name a scorer that reads images, such as "
             "'blip-itm(model=DIR)', or re-rank with it ('limner rerank')"
@@ -327,20 +327,20 @@ def open_system(
         given: A name of `limner.systems.SYSTEMS`, a saved model, an encoder, a file of scores, two sets of embeddings
             (images, texts), an index of images, or an object.
         collection: The collection.
-        split: The part to measure; "all" for everything. Without it, the test split if there is one.
-        features: Vectors of the images, or their file, for a model that was trained on some.
+        split: The split to evaluate; "all" for everything. By default the test split if there is one.
+        features: Image vectors, or their file, for a model that was trained on features.
         trust: Whether files may name custom code.
         stage: Called with a description of the next step; returns a progress callback.
 
     Returns:
-        Its scores, what they are for (never what it was trained on), and what encodes further items.
+        Its scores, the evaluated items (never its training items), and its model for further items.
     """
     found = find_system(given, trust=trust)
     return found.on(hold_out(collection, [found], split), features=features, stage=stage)
 
 
 def open_index_with_system(path: str | Path, *, trust: bool = False) -> Index:
-    """An index with the saved model or encoder that it was made with; refused if it has none."""
+    """An index with the saved model or encoder that built it; refused if the index names none."""
     from limner.search import open_index
 
     index = open_index(str(path))
@@ -385,7 +385,7 @@ def _scored(model: Any, held: Collection, features: object, progress: Progress |
 
 
 def _from_matrix(given: Any, parts: HoldOut) -> Scores:
-    """Scores of what is measured: by id where they have ids, else a matrix of that part or of the whole collection."""
+    """Scores of the evaluated part: by id if they have ids, else a matrix of that part or of the whole collection."""
     held, whole = parts.held, parts.whole
     if isinstance(given, Scores):
         return given.restrict(queries=held.images.ids, candidates=held.texts.ids)

@@ -1,6 +1,6 @@
-"""What a model was trained on, kept with the model, so that it is never measured on it.
+"""The training items of a model, stored with it, so that it is never evaluated on them.
 
-Images and captions are known by hashes of 8 bytes: small to keep, and a model does not give its training data away.
+Images and captions are stored as 8-byte hashes: they are small and do not reveal the training data.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class TrainedOn:
 
     @classmethod
     def of(cls, collection: Collection) -> TrainedOn:
-        """The record of a collection that is trained on."""
+        """The record of a training collection."""
         texts = np.unique(_hashed(collection.texts.values))
         return cls(collection.name, np.unique(_hashed(collection.images.ids)), texts)
 
     def joined(self, other: TrainedOn | None) -> TrainedOn:
-        """Both records: of a model that was trained again on further items."""
+        """The union of both records, for a model that was trained further on new items."""
         if other is None:
             return self
         images, texts = np.union1d(self.images, other.images), np.union1d(self.texts, other.texts)
@@ -48,8 +48,8 @@ class TrainedOn:
     def saw(self, collection: Collection) -> npt.NDArray[np.bool_]:
         """Which images of a collection were trained on.
 
-        An id alone says little: two folders may both hold IMG_0001.jpg. An image is recognised by its id and one of
-        its captions; without a caption, by its id.
+        An id alone is not enough: two folders may both contain IMG_0001.jpg. An image is recognised by its id and one
+        of its captions; without captions, by its id.
         """
         known = np.isin(_hashed(collection.images.ids), self.images)
         if not known.any():
@@ -61,14 +61,14 @@ class TrainedOn:
         return np.asarray(known & ((counts == 0) | (shared > 0)))
 
     def content(self) -> dict[str, Any]:
-        """What a saved model keeps of it."""
+        """The record as stored in a saved model."""
         counts = {"images": len(self.images), "texts": len(self.texts)}
         hashes = {"images": self.images.view(np.int64), "texts": self.texts.view(np.int64)}
         return {"collection": self.collection, **counts, "hashes": hashes}
 
     @classmethod
     def from_content(cls, held: Mapping[str, Any] | None) -> TrainedOn | None:
-        """What `content` wrote; None for a model that does not know, as those of limner 0.1."""
+        """Reads what `content` wrote; None for a model without a record, such as those of limner 0.1."""
         if held is None:
             return None
         images, texts = (np.asarray(held["hashes"][side]).view(np.uint64) for side in ("images", "texts"))
@@ -81,5 +81,5 @@ def _hashed(values: Iterable[str]) -> Hashes:
 
 
 def kept(record: TrainedOn | None) -> dict[str, Any]:
-    """The part of a saved model's content that says what it was trained on; empty if that is unknown."""
+    """The part of a saved model's content with its training items; empty if they are unknown."""
     return {} if record is None else {"trained_on": record.content()}

@@ -54,7 +54,7 @@ def logged_in(ask: Ask, number: int, name: str, response: Response) -> Response:
 
 
 def known_device(ask: Ask, name: str) -> str:
-    """The browser, where it has logged in to this account before; empty if it has not."""
+    """The browser's id if it has logged in to this account before; otherwise empty."""
     device, _, mark = ask.request.cookies.get(DEVICE, "")[:200].partition(".")
     good = bool(device) and hmac.compare_digest(mark.encode(), _signed(ask, name, device).encode())
     return device if good else ""
@@ -136,5 +136,5 @@ def change_password(ask: Ask) -> Response:
         set_password_hash(ask.site.store, mine.id, _new_password(ask, mine.name))
     except LimnerError as error:
         return page(ask, "account.html", status=400, error=str(error), told="", rule=RULE)
-    told = "Your password is changed. You have to log in again on other devices."
+    told = "Your password has been changed. Log in again on your other devices."
     return logged_in(ask, mine.id, mine.name, page(ask, "account.html", error="", told=told, rule=RULE))

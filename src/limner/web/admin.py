@@ -22,12 +22,12 @@ from limner.web.team import accounts_of
 from limner.web.watching import Known, people_of
 
 MOST = 50
-"""Rows of a table that grows with the number of people or tasks."""
+"""Maximum number of rows of a table that grows with the number of people or tasks."""
 
 MOST_SQUARE = 12
-"""People in the agreement matrix; with more, the lowest values are listed."""
+"""Maximum number of people in the agreement matrix; with more, the lowest values are listed."""
 STEP = 20
-"""Disagreements on a page."""
+"""Number of disagreements per page."""
 
 _calls = itertools.count()
 
@@ -87,7 +87,7 @@ def admin_page(ask: Ask) -> Response:
 
 
 def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | None]]]:
-    """Kappa of every two people as rows of a square; None on the diagonal and where two share no pair."""
+    """Kappa of every pair of people as a square matrix; None on the diagonal and if two share no pair."""
     kappas = people.agreed.kappas if people and people.agreed else {}
     names = sorted({name for both in kappas for name in both})
     if len(names) > MOST_SQUARE:
@@ -97,7 +97,7 @@ def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | No
 
 
 def _texts(ask: Ask, people: Known | None) -> dict[str, str]:
-    """The words of the captions in the queue for review."""
+    """The texts of the captions in the review queue."""
     from limner.annotate.store.contents import caption_texts
 
     queue = people.queue[:MOST] if people else []
@@ -105,7 +105,7 @@ def _texts(ask: Ask, people: Known | None) -> dict[str, str]:
 
 
 def disagreements_page(ask: Ask) -> Response:
-    """Pairs that people graded differently, with everybody's answer."""
+    """Pairs that people graded differently, with everyone's answers."""
     from limner.annotate.scale import GRADES
     from limner.annotate.store.contents import caption_texts
 
@@ -120,7 +120,7 @@ def disagreements_page(ask: Ask) -> Response:
 
 
 def _shown(value: float, digits: int = 2) -> str:
-    """A number, or a dash if there is none."""
+    """A number as text, or a dash if it is undefined."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
@@ -159,8 +159,8 @@ def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
     return None
 
 
-def _begin(ask: Ask, what: str, work: object) -> Response:
-    """Sets work going and leads back to the page that shows how far it is."""
+def begin(ask: Ask, what: str, work: object) -> Response:
+    """Starts a job and redirects to the page that shows its progress."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:
         raise LimnerError("another job is running: wait until it is done")
@@ -179,7 +179,7 @@ def make_tasks(ask: Ask) -> Response:
     most = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
     replication = whole(ask.field("people") or "2", "people", high=20)
     name = judged_collection(ask)
-    return _begin(
+    return begin(
         ask,
         f"pooling {', '.join(systems)} on {name}",
         lambda job: _pooled(ask, job, name, systems, depth, most, replication),
@@ -195,25 +195,26 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     ready = {each: site.library.system(name, each, patience=None) for each in systems}
-    add_collection(store, loaded.held, spec=_spec(ask, name), progress=job.told)
+    add_collection(store, loaded.held, spec=spec_of(ask, name), progress=job.told)
     found = fill(store, {each: system.scores for each, system in ready.items()}, depth=depth)
     near = {(p.image, p.caption) for p in proposals(store)}
     pairs = waiting(store)
     drafts = cut(pairs[:most] if len(pairs) > most else pairs, loaded.held.judgements, near=near)
     made = add_tasks(store, drafts, replication=replication)
-    return f"{found['merged']:,} pairs pooled, {len(made):,} tasks made; {max(0, len(pairs) - most):,} pairs wait"
+    return f"{found['merged']:,} pairs pooled, {len(made):,} tasks created; {max(0, len(pairs) - most):,} pairs wait"
 
 
-def _spec(ask: Ask, name: str) -> str:
+def spec_of(ask: Ask, name: str) -> str:
+    """What a store notes of where a collection comes from."""
     given = ask.site.library.collections[name]
     return given if isinstance(given, str) else name
 
 
 def make_study(ask: Ask) -> Response:
-    """Makes a preference study of every two systems, or of rankings with known errors."""
+    """Creates a preference study of every pair of systems, or of rankings with known errors."""
     how = studies.asked_for(ask)
     name = judged_collection(ask)
-    return _begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))
+    return begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))
 
 
 # --- people -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from limner.scores import CORRECTIONS
 from limner.web.failures import DIRECTIONS, ORDERS, failures_of
 from limner.web.search_page import asked_in
-from limner.web.search_request import FOUND, MOST, QUERY
+from limner.web.search_request import BY, FOUND, MOST, MOST_FILTERS, QUERY
 from limner.web.searching import search
 from limner.web.site import Ask
 
@@ -24,14 +24,14 @@ def collections(ask: Ask) -> Response:
 
 
 def search_json(ask: Ask) -> Response:
-    """What the search page shows."""
+    """The content of the search page."""
     asked = asked_in(ask)
     columns = search(ask.site.library, asked)
     return JSONResponse({"direction": asked.direction, "columns": [asdict(column) for column in columns]})
 
 
 def failures_json(ask: Ask) -> Response:
-    """What the page of failures shows."""
+    """The content of the failures page."""
     library = ask.site.library
     collection, system = library.known(ask.get("c")), ask.get("s") or library.names[0]
     failures = failures_of(library, collection, system, ask.get("d") or "t2i")
@@ -76,7 +76,10 @@ _SAVED = {
     "properties": {
         "saved": {"type": "integer"},
         "revision": {"type": "integer"},
-        "repeated": {"type": "boolean", "description": "the same key was stored before; nothing was added"},
+        "repeated": {
+            "type": "boolean",
+            "description": "an answer with the same key was already stored; nothing was added",
+        },
         "finished": {"type": "boolean", "description": "the task has all its answers"},
     },
 }
@@ -89,7 +92,7 @@ def _object(needed: tuple[str, ...], **fields: object) -> dict[str, object]:
 def _operation(
     about: str, *, role: str, address: tuple[object, ...] = (), sent: object = None, gives: object = None
 ) -> object:
-    told = {"200": ("done", gives or {"type": "object"}), "202": ("being made: ask again", {"type": "object"})}
+    told = {"200": ("done", gives or {"type": "object"}), "202": ("not ready yet: try again", {"type": "object"})}
     wrong = ("400", "401", "403", "404", "409", "413", "415", "422")
     found: dict[str, Any] = {
         "summary": about,
@@ -106,7 +109,7 @@ def _operation(
 
 
 def _failure_answer() -> dict[str, Any]:
-    """What is said of a failure: what disagrees, or that nothing does, and a rating."""
+    """An answer about a failure: what disagrees, or that nothing does, and a rating."""
     from limner.explain.labels import ALTERNATIVE, CLASSES
 
     wrong = {"items": {"type": "string", "enum": [name for name in CLASSES if name != ALTERNATIVE]}}
@@ -119,17 +122,24 @@ def _failure_answer() -> dict[str, Any]:
 
 
 def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
-    """The words of an address that searches."""
+    """The query parameters of a search URL."""
     systems: dict[str, object] = {"type": "array", "items": _words(), "maxItems": 8}
+    filters: dict[str, object] = {"type": "array", "items": _words(QUERY), "maxItems": MOST_FILTERS}
     fixes: dict[str, object] = {"type": "string", "enum": ["", *corrections]}
     return (
         _COLLECTION,
         _in_address("q", _words(QUERY), "text query"),
         _in_address("image", _words(), "or the id of an image to search with"),
-        _in_address("find", {"type": "string", "enum": ["", *FOUND]}, "what to find; images by words, texts by image"),
-        _in_address("split", _words(100), "the part of the collection to search; what is held out by default"),
+        _in_address(
+            "find",
+            {"type": "string", "enum": ["", *FOUND]},
+            "what to find; images for a text query and texts for an image query by default",
+        ),
+        _in_address("split", _words(100), "the part of the collection to search; the held-out part by default"),
         _in_address("s", systems, "systems; the first by default"),
         _in_address("fix", fixes, "a correction, in addition to the plain scores"),
+        _in_address("by", {"type": "string", "enum": ["", *BY]}, "what to rank by: vectors, words (BM25) or hybrid"),
+        _in_address("where", filters, "filters, field:value; -field:value for others"),
         _in_address("k", _whole(1, MOST), "how many"),
     )
 
@@ -142,14 +152,16 @@ def _failure_words() -> tuple[object, ...]:
         _in_address("d", {"type": "string", "enum": ["", *DIRECTIONS]}, "direction"),
         _in_address("class", _words(100), "only failures of this class"),
         _in_address("q", _words(200), "only captions with these words"),
-        _in_address("order", {"type": "string", "enum": ["", *ORDERS]}, "far: the truth is farthest away first"),
+        _in_address(
+            "order", {"type": "string", "enum": ["", *ORDERS]}, "far: the worst rank of the relevant item first"
+        ),
         _in_address("start", _whole(0, 1_000_000), "number of results to skip"),
         _in_address("k", _whole(1, 200), "how many"),
     )
 
 
 def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = ()) -> dict[str, Any]:
-    """The OpenAPI document, with the corrections that are offered and the versions of the guideline."""
+    """The OpenAPI document, with the available corrections and the versions of the guideline."""
     from limner.annotate.scale import REASONS
 
     grade, reasons = _whole(1, 4), {"type": "array", "items": {"type": "string", "enum": list(REASONS)}, "maxItems": 20}
@@ -157,7 +169,7 @@ def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str
         ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade=grade, reasons=reasons, milliseconds=_MILLISECONDS,
         guideline={"type": "string", "enum": ["", *versions]},
     )  # fmt: skip
-    sure = {"properties": {"grade": {"enum": [1, 4]}}}  # reasons are asked for the two middle grades only
+    sure = {"properties": {"grade": {"enum": [1, 4]}}}  # reasons are only for the two middle grades
     answer |= {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}
     choice = {"type": "string", "enum": ["left", "right", "tie"]}
     vote = _object(
@@ -192,7 +204,7 @@ def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str
 
 
 def openapi(ask: Ask) -> Response:
-    """The description of all this."""
+    """The OpenAPI description of the API."""
     from limner.annotate.guideline import guidelines
 
     versions = [each.version for each in guidelines(ask.site.store)]

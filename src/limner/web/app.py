@@ -25,12 +25,15 @@ from limner.web import (
     estimating,
     guideline,
     judging,
+    mapping,
     pages,
     preferring,
     search_page,
     side_by_side,
+    slicing,
     studies,
     team,
+    wins,
 )
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
@@ -42,8 +45,8 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
     """The ASGI application of a site.
 
     Args:
-        site: What is served.
-        hosts: Names it answers under, in addition to those of this machine and the one in the site's address.
+        site: The site to serve.
+        hosts: Allowed host names, in addition to those of this machine and the one in the site's URL.
         proxies: Addresses of servers in front of it, whose forwarded headers are trusted.
     """
     named = names_of(hosts, site.url, team=site.team)
@@ -62,7 +65,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
 
 
 def _believing(app: ASGIApp, proxies: list[str]) -> Any:
-    """Takes the client address and scheme from `X-Forwarded-For` and `-Proto`, if a trusted proxy wrote them."""
+    """Takes the client address and scheme from `X-Forwarded-For` and `-Proto`, if a trusted proxy sent them."""
     from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
     inner: Any = app
@@ -84,9 +87,14 @@ def routes() -> list[BaseRoute]:
         Route("/search", endpoint(search_page.send_picture, role="reviewer"), methods=["POST"]),
         Route("/item", endpoint(details.item_page, role="reviewer")),
         Route("/compare", endpoint(side_by_side.compare, role="reviewer")),
-        Route("/wins", endpoint(side_by_side.wins_page, role="reviewer")),
+        Route("/wins", endpoint(wins.wins_page, role="reviewer")),
+        Route("/slices", endpoint(slicing.slices_page, role="reviewer")),
         Route("/failures", endpoint(pages.failures_page, role="reviewer")),
         Route("/failure", endpoint(pages.failure_page, role="reviewer")),
+        Route("/map", endpoint(mapping.map_page, role="reviewer")),
+        Route("/map/points", endpoint(mapping.map_points, role="reviewer")),
+        Route("/map/label", endpoint(mapping.label_region, role="admin"), methods=["POST"]),
+        Route("/map/{part}", open_endpoint(mapping.map_part)),
         Route("/image", endpoint(search_page.image)),
         Route("/upload/{key}", endpoint(search_page.sent_picture, role="reviewer")),
     ]
@@ -138,7 +146,7 @@ def _admins() -> list[BaseRoute]:
 
 
 def _machines() -> list[BaseRoute]:
-    """The addresses of the JSON API."""
+    """The routes of the JSON API."""
     return [
         Route("/api/openapi.json", endpoint(api.openapi)),
         Route("/api/collections", endpoint(api.collections, role="reviewer")),

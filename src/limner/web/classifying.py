@@ -1,4 +1,4 @@
-"""Failures on the page: the query, its own image, the returned image, and what is wrong with it."""
+"""Failures on the page: the query, its relevant image, the returned image, and what is wrong with the latter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limner.web.site import Ask, page
 
 
 def classify_page(ask: Ask) -> Response:
-    """The next failure, or how far the study is."""
+    """The next failure, or the progress of the study."""
     from limner.annotate.failing import CHOICES, QUESTION
     from limner.annotate.store.failures import RATINGS, failure_progress, next_failure
 
@@ -26,7 +26,7 @@ def classify_page(ask: Ask) -> Response:
 
 
 def classify_form(ask: Ask) -> Response:
-    """An answer by form; the same form sent again changes nothing."""
+    """An answer sent as a form; sending the same form again changes nothing."""
     classes = [value for value in ask.form.getlist("class") if isinstance(value, str)]
     number, rating = whole(ask.field("failure"), "failure"), whole(ask.field("rating"), "rating", high=10)
     _judge(ask, number, ask.field("key"), classes, rating, None)
@@ -44,7 +44,7 @@ def _judge(ask: Ask, number: int, key: Any, classes: list[str], rating: int, mil
 
 
 def api_failure_answer(ask: Ask) -> Response:
-    """Stores what somebody says of a failure."""
+    """Stores an answer about a failure."""
     given = body(ask, ("failure", "key", "classes", "rating", "milliseconds"), ("failure", "key", "classes", "rating"))
     classes, took = given["classes"], given.get("milliseconds")
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
@@ -56,7 +56,7 @@ def api_failure_answer(ask: Ask) -> Response:
 
 
 def classes_page(ask: Ask) -> Response:
-    """What people said: shares, ratings, classes per failure, rules."""
+    """The results: shares, ratings, classes per failure, rules."""
     from limner.annotate.failing import results
     from limner.annotate.store.failures import failure_studies
 

@@ -1,9 +1,9 @@
 """Connections: limits on their number and on slow clients.
 
-An idle connection costs an attacker nothing, so it must cost the server little as well. Every connection
-has a time for what its client has to do next: to shake hands and send a whole request, to go on sending a body, to read
-the reply. If there are too many, the one that has kept the server waiting longest is dropped, first from the address
-that holds the most. One that is being worked for never goes.
+An idle connection costs an attacker nothing, so it must cost the server little as well. Every connection has a time
+limit for the next step of its client: to complete the handshake and send a whole request, to send a body, to read the
+response. If there are too many connections, the one that has kept the server waiting longest is dropped, first from the
+address with the most connections. A connection whose request is being processed is never dropped.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: clos
 
 @dataclass(frozen=True)
 class Limits:
-    """How many connections there may be, and seconds for what a client has to do.
+    """The maximum number of connections, and time limits for clients in seconds.
 
     Args:
-        most: Connections at once.
+        most: Maximum number of simultaneous connections.
         head: Seconds for a request with all its headers, from the first byte; includes the TLS handshake.
         body: Seconds for the body, and one more for every `rate` bytes received.
-        rate: Bytes per second at which a body must arrive in the long run.
+        rate: Minimum average rate of a body, in bytes per second.
         idle: Seconds between two requests.
-        reader: Until a client reads its response.
-        closing: Until a connection that we closed is gone.
+        reader: Seconds until a client must have read its response.
+        closing: Seconds until a closed connection must be gone.
     """
 
     most: int = 1000
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(eq=False)
 class Open:
-    """One connection: its client, what the client has to do next, and since when."""
+    """One connection: its client, the client's next step, and when it started."""
 
     sock: Any
     address: str
@@ -83,18 +83,18 @@ class Open:
         return 0 if self.protocol is None else self.protocol.received
 
     def look(self, now: float) -> None:
-        """Updates what the client has to do; a change restarts its timer."""
+        """Updates the client's next step; a change restarts its timer."""
         waits, request = ("head", None) if self.protocol is None else self.protocol.waits_for()
         if (waits, request) != (self.waits, self.request):
             self.waits, self.request, self.before = waits, request, self.received
             self.since = now if self.protocol is None or waits in ("reader", "closing") else self.protocol.active
 
     def begun(self, limits: Limits) -> float:
-        """Since when it waits, had it come at the rate that a body should come with."""
+        """When the current step started, adjusted for the bytes received at the minimum rate."""
         return self.since + ((self.received - self.before) / limits.rate if self.waits == "body" else 0.0)
 
     def until(self, limits: Limits) -> float:
-        """When its time is over."""
+        """When its time limit ends."""
         allowed = {
             "head": limits.head,
             "body": limits.body,
@@ -118,7 +118,7 @@ class Connections:
     """Every connection of a server.
 
     Args:
-        limits: What is allowed.
+        limits: The limits.
         clock: A monotonic clock, in seconds.
     """
 
@@ -129,7 +129,7 @@ class Connections:
         self._dropped: list[Open] = []
 
     def __len__(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return sum(not each.gone for each in self._open.values())
 
     @property
@@ -147,21 +147,21 @@ class Connections:
         """Registers the protocol of a connection."""
         sock = protocol.transport.get_extra_info("socket")
         found = self._open.get(sock.fileno())
-        if found is None or found.protocol is not None:  # an event loop that accepts by itself
+        if found is None or found.protocol is not None:  # an event loop that accepts connections itself
             found = self.came(sock, protocol.client[0] if protocol.client else "")
         found.protocol = protocol
 
     def make_room(self) -> bool:
-        """Drops some if there is no room for one more; False if all are active."""
+        """Drops connections if there is no room for one more; returns False if all are active."""
         if len(self._open) < self.limits.most:
             return True
         self._forget_gone()
         return len(self._open) < self.limits.most or self.drop_some()
 
     def drop_some(self) -> bool:
-        """Drops the slowest clients of the address with the most connections; False if there are none.
+        """Drops the slowest clients of the address with the most connections; returns False if there are none.
 
-        One in 32 at once: looking for them takes longer than dropping them.
+        One in 32 is dropped at a time, since finding them takes longer than dropping them.
         """
         now = self.clock()
         held = Counter(each.address for each in self._open.values())
@@ -192,7 +192,7 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """The HTTP protocol of one connection, which knows what its client has to do next."""
+    """The HTTP protocol of one connection, which tracks the next step of its client."""
 
     held: Connections
 
@@ -218,7 +218,7 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def waits_for(self) -> tuple[str, Any]:
-        """What the client has to do next, and the request that this is about."""
+        """The client's next step, and the request that it belongs to."""
         if self.transport.is_closing():
             return "closing", None
         if self.flow.write_paused:
@@ -233,7 +233,7 @@ class Connection(H11Protocol):
 
 
 def protocol(held: Connections) -> type[Connection]:
-    """The protocol that reports to these connections."""
+    """A protocol class that reports to these connections."""
 
     class Held(Connection):
         pass
@@ -252,7 +252,7 @@ class Gate(socket.socket):
     _spare: int
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; raises as if there were none if it had to be refused."""
+        """The next connection; if it had to be refused, raises as if there were none."""
         if self.held.closing >= BURST:
             raise BlockingIOError(errno.EAGAIN, "others have to be closed first")
         try:
@@ -270,7 +270,7 @@ class Gate(socket.socket):
         return connection, address
 
     def _drain(self) -> None:
-        """Closes the next connection, with the one file descriptor that was kept for this."""
+        """Closes the next connection, using the file descriptor reserved for this."""
         os.close(self._spare)
         try:
             with suppress(OSError):
@@ -279,7 +279,7 @@ class Gate(socket.socket):
             self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def close(self) -> None:
-        """Closes it, and what was kept."""
+        """Closes the socket and the reserved file descriptor."""
         if self.fileno() >= 0:
             os.close(self._spare)
         super().close()
@@ -294,13 +294,13 @@ def _turn_away(connection: socket.socket) -> None:
 def listen(host: str, port: int, held: Connections) -> Gate:
     """A listening socket, or a clear error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, the event loop sends small replies at once; else each waits for the client, 40 ms.
+    # With an explicit protocol, the event loop sends small responses at once; otherwise each waits 40 ms.
     gate = Gate(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     gate.held, gate._spare = held, os.open(os.devnull, os.O_RDONLY)
     gate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         gate.bind((host, port))
-        gate.listen(BACKLOG)  # clients that connect before the server is ready wait, and are not refused
+        gate.listen(BACKLOG)  # clients that connect before the server is ready wait instead of being refused
     except OSError as error:
         gate.close()
         raise LimnerError(
@@ -310,7 +310,7 @@ def listen(host: str, port: int, held: Connections) -> Gate:
 
 
 def affordable(wanted: int = DESCRIPTORS) -> Limits:
-    """Limits for as many connections as there are file descriptors; asks the system for more of them first."""
+    """Limits that fit the available file descriptors, after requesting more of them from the system."""
     try:
         import resource
     except ImportError:  # not a Unix: no such limit

@@ -1,4 +1,4 @@
-"""The crowd form on the page: one image, its ten captions, a box to tick for each, and the guideline beside them."""
+"""The crowd form on the page: one image, ten captions with a checkbox each, and the guideline beside them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limner.web.site import Ask, page
 
 
 def captions_page(ask: Ask) -> Response:
-    """The next image of a task whose captions are not all answered, or the requested one."""
+    """The next image of a task with unanswered captions, or the requested one."""
     from limner.annotate.crowd import WORDS, blocks
     from limner.annotate.store.tasks import lease, progress_of
 
@@ -32,7 +32,7 @@ def captions_page(ask: Ask) -> Response:
 
 
 def captions_form(ask: Ask) -> Response:
-    """The ticks of one image; the same form sent again changes nothing."""
+    """Stores the ticks of one image; sending the same form again changes nothing."""
     from limner.annotate.crowd import blocks, submit_block
     from limner.annotate.store.tasks import assignment_of
 
@@ -41,7 +41,7 @@ def captions_form(ask: Ask) -> Response:
     image = ask.field("image")
     block = next((each for each in blocks(held.items) if each[0].image == image), None)
     if held.kind != "captions" or block is None:
-        raise LimnerError("this task has no such image with captions to tick: ask for a task again")
+        raise LimnerError("this task has no such image with captions to tick: request a task again")
     ticked = [whole(value, "caption") for value in ask.form.getlist("fits")]
     with fitting():
         submit_block(ask.site.store, me, block, ticked, key=key)

@@ -15,13 +15,14 @@ from limner.web.search_page import asked_in, linker
 from limner.web.search_request import SearchRequest
 from limner.web.searching import SearchAnswer, known_query, row_of, search
 from limner.web.site import Ask, page
+from limner.web.worded import plain_words
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
 
 NEIGHBOURS = 8
 MOST_LABELS = 10
-"""Labels of each set of judgements that are shown."""
+"""Number of labels shown per set of judgements."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class PairRow:
     Args:
         id: The caption of the image, or the image of the caption.
         text: The caption; empty for an image.
-        ranks: The rank of the image for the caption by system; None where it is not searched.
+        ranks: The rank of the image for the caption by system; None if the image is not searched.
     """
 
     id: str
@@ -41,7 +42,7 @@ class PairRow:
 
 @dataclass(frozen=True)
 class FurtherLabel:
-    """A judgement of the item: under which set, with what, and its grade."""
+    """A judgement of the item: the set of judgements, the other item, and the grade."""
 
     view: str
     id: str
@@ -71,7 +72,7 @@ def item_page(ask: Ask) -> Response:
 
 
 def _of_index(ask: Ask, asked: SearchRequest, key: str) -> Response:
-    """An item of an index: what the index knows of it, and its neighbours."""
+    """An item of an index: its stored data and its neighbours."""
     served = ask.site.library.indexes[asked.collection]
     is_text = served.kind == "text"
     words = str(served.row(key)["value"] or key) if is_text else ""
@@ -105,7 +106,7 @@ def _rows(
 
 
 def _rank(ask: Ask, asked: SearchRequest, system: str, words: str, image: str) -> int | None:
-    """The rank of an image for a text, by a system; None where the image is not searched."""
+    """The rank of an image for a text by a system; None if the image is not searched."""
     library = ask.site.library
     ready = library.system(asked.collection, system, split=asked.split)
     if image not in ready.collection.images.ids:
@@ -123,14 +124,14 @@ def _ranks_of_query(ask: Ask, asked: SearchRequest, key: str, is_text: bool) -> 
     found: dict[str, int | None] = {}
     for system in ask.site.library.names:
         try:
-            found[system] = _rank(ask, asked, system, asked.words.strip(), key)
+            found[system] = _rank(ask, asked, system, plain_words(ask.site.library, asked), key)
         except (Pending, LimnerError):
-            continue  # said above the table of ranks
+            continue  # shown above the table of ranks
     return found
 
 
 def _labels(whole: Collection, key: str, is_text: bool) -> list[FurtherLabel]:
-    """What the further sets of judgements say of the item."""
+    """The labels of the item in the other sets of judgements."""
     found = []
     for view, judgements in whole.all_judgements.items():
         if view == whole.judgements.name:
@@ -149,13 +150,13 @@ def _labels(whole: Collection, key: str, is_text: bool) -> list[FurtherLabel]:
 
 
 def _near(ask: Ask, asked: SearchRequest, key: str, is_text: bool, words: str) -> Sequence[SearchAnswer]:
-    """The nearest of the same kind, by the first system that was chosen."""
+    """The nearest items of the same kind, by the first selected system."""
     in_index = asked.collection in ask.site.library.indexes
     kind = "texts" if is_text else "images"
     by_id = not is_text or in_index
     wanted = replace(
         asked, words="" if by_id else words, image=key if by_id else "", find=kind, k=NEIGHBOURS, correction="",
-        systems=asked.systems[:1],
+        systems=asked.systems[:1], by="vectors", where=(),
     )  # fmt: skip
     try:
         columns = search(ask.site.library, wanted)

@@ -33,7 +33,7 @@ DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}
 
 
 FORMS = {"csv": "csv", "jsonl": "jsonl", "qrels": "qrels", "crowd": "txt", "eccv": "zip"}
-"""What answers are exported as, and how the files end."""
+"""Export formats and their file endings."""
 
 
 def export_file(ask: Ask) -> Response:
@@ -72,7 +72,7 @@ class MeasureChange:
 
 
 def effect_page(ask: Ask) -> Response:
-    """Every system measured with the labels alone, and with the answers added."""
+    """Every system evaluated with the labels alone, and with the answers added."""
     from limner.annotate.store.answers import answers
 
     library, name = ask.site.library, judged_collection(ask)
@@ -99,7 +99,7 @@ def effect_page(ask: Ask) -> Response:
 
 
 def answered(given: Sequence[Answer], held: Collection) -> Merged:
-    """The majority of the answers joined with the labels, over the part that is measured."""
+    """The labels merged with the majority of the answers, over the evaluated part."""
     from limner.annotate.aggregate import by_majority
     from limner.annotate.merge import merge
 

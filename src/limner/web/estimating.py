@@ -1,4 +1,4 @@
-"""The true numbers while people label: intervals so far, what each stratum lacks, and whether labelling can stop.
+"""Estimates while people label: intervals so far, remaining labels per stratum, and whether labelling can stop.
 
 Only admins see numbers; annotators see only that the intervals are narrow enough.
 """
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from limner.annotate.store import Store
 
 SECONDS = 5
-"""Between two looks of an open page."""
+"""Seconds between two updates of an open page."""
 
 
 @dataclass(frozen=True)
 class KnownStudies:
-    """What was worked out, of which state of the store.
+    """The computed studies, and the state of the store they are based on.
 
     Args:
         state: `limner.annotate.results.stamp`.
         studies: One for each direction.
-        error: Why there are none, where the store could not be read.
+        error: The error message if the store could not be read.
     """
 
     state: tuple[int, ...]
@@ -49,7 +49,7 @@ class KnownStudies:
 
 
 def studies_of(ask: Ask, *, patience: float = PATIENCE) -> tuple[KnownStudies | None, Job | None]:
-    """What is known of the studies, and the work under way where that is not the newest."""
+    """The latest computed studies, and the running job if they are outdated."""
     from limner.annotate.results import stamp
 
     store = ask.site.store
@@ -59,7 +59,7 @@ def studies_of(ask: Ask, *, patience: float = PATIENCE) -> tuple[KnownStudies | 
 def _worked_out(store: Store) -> KnownStudies:
     from limner.annotate.results import stamp, studies
 
-    state = stamp(store)  # first: what comes in between counts next time
+    state = stamp(store)  # read first: answers that arrive in between are counted next time
     try:
         return KnownStudies(state, studies(store))
     except LimnerError as error:
@@ -67,7 +67,7 @@ def _worked_out(store: Store) -> KnownStudies:
 
 
 def can_stop(ask: Ask) -> bool:
-    """Whether every interval is narrow enough, as far as is known by now; nobody waits for it."""
+    """Whether every interval is narrow enough, by the latest computed studies; never waits."""
     known, _ = studies_of(ask, patience=0.0)
     return known is not None and known.narrow
 
@@ -77,7 +77,7 @@ def can_stop(ask: Ask) -> bool:
 
 @dataclass(frozen=True)
 class StudyPart:
-    """One direction as the page shows it."""
+    """One direction of a study, as shown on the page."""
 
     name: str
     title: str
@@ -87,7 +87,7 @@ class StudyPart:
 
 
 def estimate_page(ask: Ask) -> Response:
-    """The intervals so far; an open page looks again by itself."""
+    """The intervals so far; an open page updates itself."""
     known, job = studies_of(ask)
     parts = [_part(study) for study in known.studies] if known else []
     return page(
@@ -105,7 +105,7 @@ def _part(study: Study) -> StudyPart:
 
 
 def _cells(row: StudyRow) -> dict[str, str]:
-    """The numbers of a row as they are shown."""
+    """The numbers of a row as text."""
     if row.found is None:
         return {}
     e, show = row.found.estimate, row.found.measure.show

@@ -1,4 +1,4 @@
-"""Failures for the page: queries whose first answer is wrong, the rank of the right one, and the reasons."""
+"""Failures for the page: queries whose first answer is wrong, the rank of the relevant one, and the reasons."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 DIRECTIONS = ("t2i", "i2t")
 ORDERS = {"far": "truth farthest away", "near": "truth nearest", "query": "order of the queries"}
-_AT_ONCE = 256  # queries whose scores are held together
+_AT_ONCE = 256  # queries whose scores are in memory at once
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box around an object, in pixels of the image as the collection knows it."""
+    """A box around an object, in pixels of the original image."""
 
     name: str
     x: float
@@ -39,7 +39,7 @@ class Box:
 
 @dataclass(frozen=True)
 class FailurePanel:
-    """An image and what is drawn on it; without a size in a list."""
+    """An image with its boxes; in a list without its size."""
 
     image: str
     width: float = 0.0
@@ -64,13 +64,13 @@ class Distance:
 
 @dataclass(frozen=True)
 class Story:
-    """One failure, ready to be shown.
+    """One failure, ready for display.
 
     Args:
         query: Id of the query.
         text: The query caption, or the caption that was returned.
         by_text: Whether the text is the query.
-        classes: Classes of failure, where objects are annotated.
+        classes: Failure classes, if objects are annotated.
         truth: The relevant image.
         returned: The returned image.
         distance: Rank of the relevant candidate, and both scores.
@@ -96,11 +96,11 @@ class ExplainedFailures:
     Args:
         found: The failures, in the order of the queries.
         distances: The rank of the relevant candidate of each.
-        labels: Classes of failure by query, where objects are annotated.
-        explained: All explanations, where objects are annotated; without, each failure is explained from the captions
-            of both images when it is shown.
-        queries: How many queries were asked.
-        candidates: How many candidates each was compared with.
+        labels: Failure classes by query, if objects are annotated.
+        explained: All explanations, if objects are annotated; otherwise each failure is explained from the captions of
+            both images when it is shown.
+        queries: Total number of queries.
+        candidates: Number of candidates per query.
     """
 
     found: Sequence[Failure]
@@ -120,7 +120,7 @@ class ExplainedFailures:
         return {name: count for name, (count, _) in rates(self.labels).items()}
 
     def of_class(self, name: str) -> list[int]:
-        """Numbers of the failures of a class; all of them without a name."""
+        """Indices of the failures of a class; all failures without a name."""
         from limner.explain.labels import CLASSES
         from limner.explain.rules import NONE
 
@@ -130,10 +130,10 @@ class ExplainedFailures:
         return [number for number, classes in enumerate(named) if not name or name in classes]
 
     def listed(self, kind: str = "", words: str = "", order: str = "far") -> list[int]:
-        """Numbers of the failures to show.
+        """Indices of the failures to show.
 
         Args:
-            kind: A class of failure; all without one.
+            kind: A failure class; all classes by default.
             words: Only captions that contain all of these words.
             order: "far": the worst rank of the relevant candidate first; "near"; or "query": in query order.
         """
@@ -146,15 +146,17 @@ class ExplainedFailures:
         return sorted(chosen, key=lambda n: (-self.distances[n].rank if order == "far" else self.distances[n].rank, n))
 
     def number(self, query: str) -> int:
-        """The number of a query's failure."""
+        """The index of a query's failure."""
         found = next((n for n, failure in enumerate(self.found) if failure.query == query), None)
         if found is None:
-            raise LimnerError(f"{query[:80]!r} is no query that failed: its first answer is right, or there is none")
+            raise LimnerError(
+                f"{query[:80]!r} is not a failed query: its first answer is relevant, or it has no answer"
+            )
         return found
 
 
 def failures_of(library: Library, collection: str, system: str, direction: str) -> ExplainedFailures:
-    """Failures of a system; made once.
+    """Failures of a system; computed once.
 
     Raises:
         limner.web.jobs.Pending: While they are being explained.
@@ -219,7 +221,7 @@ class Place:
 
 
 def placed(scores: Scores, held: Collection, direction: str, queries: Sequence[str], job: Job) -> list[Place]:
-    """Rank and score of the best relevant candidate of every query, and its first answer; ties by order."""
+    """Rank and score of the best relevant candidate of every query, and its first answer; ties in candidate order."""
     pairs = held.judged(held.judgements.name, direction).relevant
     columns = {key: column for column, key in enumerate(scores.candidates)}
     found = []
@@ -242,9 +244,9 @@ def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bo
 
     Args:
         failures: All failures.
-        number: Which.
+        number: Index of the failure.
         loaded: The collection.
-        brief: Leave out the explanation, for a list.
+        brief: Whether to leave out the explanation, for a list.
     """
     from limner.explain.rules import NONE
 

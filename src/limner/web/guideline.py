@@ -22,14 +22,14 @@ SEPARATOR = "|"
 
 @dataclass(frozen=True)
 class Feedback:
-    """What is said of a practice answer."""
+    """The feedback on a practice answer."""
 
     agrees: bool
     words: str
 
 
 def practice_page(ask: Ask) -> Response:
-    """One practice pair; with a grade, what the guideline says of it. Nothing is stored."""
+    """One practice pair; with a grade, the guideline's feedback on it. Nothing is stored."""
     from limner.annotate.guideline import newest
     from limner.annotate.scale import GRADES
 
@@ -45,7 +45,7 @@ def practice_page(ask: Ask) -> Response:
 
 
 def feedback(pair: GuidelineExample, grade: int) -> Feedback:
-    """Whether a grade is the guideline's, or next to it on the same side of yes and no."""
+    """Whether a grade equals the guideline's, or is next to it on the same side of yes and no."""
     from limner.annotate.scale import GRADES, relevant
 
     agrees = relevant(grade) == relevant(pair.grade)
@@ -56,7 +56,7 @@ def feedback(pair: GuidelineExample, grade: int) -> Feedback:
 
 
 def _pairs(ask: Ask, guideline: Guideline) -> Sequence[GuidelineExample]:
-    """The first examples; without enough of them, labelled pairs and a pair of two images."""
+    """The first examples; if there are not enough, labelled pairs and a mismatched pair."""
     from limner.annotate.guideline import GuidelineExample
 
     examples = guideline.examples[:PRACTICE]
@@ -77,7 +77,7 @@ def _pairs(ask: Ask, guideline: Guideline) -> Sequence[GuidelineExample]:
 
 
 def edit(ask: Ask) -> Response:
-    """Makes a new version of the guideline from the form of an admin."""
+    """Creates a new version of the guideline from an admin's form."""
     from limner.annotate.guideline import revise
 
     examples = [_example(ask, line) for line in ask.field("examples").splitlines() if line.strip()]
@@ -99,6 +99,6 @@ def _example(ask: Ask, line: str) -> GuidelineExample:
 
 
 def as_lines(guideline: Guideline) -> str:
-    """The examples as the form has them."""
+    """The examples in the format of the form."""
     rows = [(each.image, each.text, str(each.grade), each.why) for each in guideline.examples]
     return "\n".join(f" {SEPARATOR} ".join(row) for row in rows)

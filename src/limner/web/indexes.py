@@ -1,9 +1,9 @@
-"""Indexes on the page: a whole collection, searched by `limner.search`; no request loads its vectors."""
+"""Indexes on the page: whole collections, searched by `limner.search`; no request loads their vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from limner.core.embeddings import Embeddings
-    from limner.search import Calibration, Hit, Index
+    from limner.search import Calibration, Hit, Hits, Index, ItemTexts
 
 
 @dataclass(frozen=True)
 class IndexAnswer:
-    """Hits, their kind, and descriptions of how they were found and cut off."""
+    """Hits, their kind, the words that were looked for, and descriptions of how they were found and cut off."""
 
     hits: Sequence[Hit]
     kind: str
     how: str
+    words: str = ""
     promise: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,7 @@ class ServedIndex:
 
     Args:
         name: The name.
-        index: The index, with its encoder where it names one.
+        index: The index, with its encoder if it names one.
     """
 
     name: str
@@ -41,7 +43,7 @@ class ServedIndex:
 
     @classmethod
     def open(cls, name: str, path: str, *, trust: bool = False) -> ServedIndex:
-        """Opens an index with the model that made it, and searches it once, so that its vectors are in memory."""
+        """Opens an index with the model that built it, and searches it once to load its vectors into memory."""
         from limner.search import open_index
         from limner.systems.opening import open_index_with_system
 
@@ -49,7 +51,7 @@ class ServedIndex:
         if index.about.system is not None:
             index = open_index_with_system(path, trust=trust)
         if index.about.kind == "item":
-            raise LimnerError(f"the index {path} holds vectors without images or texts: nothing could be shown")
+            raise LimnerError(f"the index {path} contains vectors without images or texts: there is nothing to show")
         made = cls(name, index)
         index.search(made.sample(), 1)
         return made
@@ -61,12 +63,12 @@ class ServedIndex:
 
     @property
     def kind(self) -> str:
-        """What it holds: "image" or "text"."""
+        """The kind of its items: "image" or "text"."""
         return self.index.about.kind
 
     @property
     def encoder(self) -> str:
-        """What its model is called: never a path of the server."""
+        """The display name of its model; never a path on the server."""
         called = self.index.about.made_by or self.index.about.system or "vectors"
         return called.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
@@ -95,7 +97,7 @@ class ServedIndex:
         return found[key]
 
     def open_image(self, key: str, side: int) -> Image:
-        """An image of the index: from its file, or the thumbnail that the index keeps."""
+        """An image of the index: from its file, or the stored thumbnail."""
         from limner.core.images import open_image
 
         row = self.row(key)
@@ -104,19 +106,37 @@ class ServedIndex:
             raise UnknownId(f"{self.name!r} has no image {key[:80]!r} to show")
         return open_image(kept, name=key, side=side)
 
-    def search(self, served: Mapping[str, ServedIndex], asked: SearchRequest) -> IndexAnswer:
-        """The nearest items of the requested kind: here, or in the other index of the same model."""
+    def search(
+        self, served: Mapping[str, ServedIndex], asked: SearchRequest, texts: Callable[[str], ItemTexts]
+    ) -> IndexAnswer:
+        """The best items of the requested kind: here, or in the other index of the same model.
+
+        Args:
+            served: All indexes by name.
+            asked: The request.
+            texts: What an index keeps of its items, by its name; asked for only where words or fields play a part.
+        """
         there = self._holding("image" if asked.finds_images else "text", served)
         query = self._query(asked)
         if asked.precision is not None and asked.crosses:
-            return there._sure(query, asked.k, asked.precision)
+            return replace(there._sure(query, asked.k, asked.precision), words=asked.words.strip())
         alike = there is self and bool(asked.image)
-        hits = there.index.search(query, asked.k + alike)
+        hits, words = there._found(asked, query, asked.k + alike, texts)
         listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == asked.image)]
-        return IndexAnswer(listed[: asked.k], there.kind, hits.how)
+        return IndexAnswer(listed[: asked.k], there.kind, hits.way, words, note="; ".join(hits.notes))
+
+    def _found(self, asked: SearchRequest, query: Any, k: int, texts: Callable[[str], ItemTexts]) -> tuple[Hits, str]:
+        """Hits by vectors, or with words, minus terms and filters; and the words that were looked for."""
+        if not asked.has_terms:
+            return self.index.search(query, k), asked.words.strip()
+        from limner.search import read_terms, search_words
+
+        known = texts(self.name)
+        hits = search_words(self.index, query, k, by=asked.by, where=asked.where, texts=known)
+        return hits, read_terms(asked.words, known.names).words
 
     def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
-        """The hits of which at least a share is right; the calibration of the index is read once."""
+        """The hits of which at least a given share is relevant; the calibration of the index is read once."""
         from limner.search.calibrated import cut_hits
         from limner.search.cut_off import NEIGHBOURS
 
@@ -126,19 +146,19 @@ class ServedIndex:
         cut_off = known.cut_off(precision, k=k)
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]
-        return IndexAnswer(listed, self.kind, hits.how, str(cut_off))
+        return IndexAnswer(listed, self.kind, hits.how, promise=str(cut_off))
 
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:
-        """What judged queries say about its hits, and of which version of the index."""
+        """The calibration of its hits from judged queries, and the version of the index it belongs to."""
         from limner.search import calibration_of
 
         try:
             return calibration_of(self.index), self.index.version
         except LimnerError as error:
             raise LimnerError(
-                f"{self.name} has no judged queries to promise a precision with: run 'limner index INDEX --calibrate "
-                "COLLECTION', then start the server again"
+                f"{self.name} is not calibrated, so no precision can be guaranteed: run 'limner index INDEX "
+                "--calibrate COLLECTION', then start the server again"
             ) from error
 
     def _holding(self, kind: str, served: Mapping[str, ServedIndex]) -> ServedIndex:
@@ -147,19 +167,20 @@ class ServedIndex:
         found = next((each for each in same if each.kind == kind), None)
         if found is None or (found is not self and model is None):
             raise LimnerError(
-                f"{self.name} holds {self.kind}s: to find {kind}s, serve an index of them of the same model"
+                f"{self.name} contains {self.kind}s: to find {kind}s, serve an index of {kind}s built with the "
+                f"same model"
             )
         return found
 
     def _query(self, asked: SearchRequest) -> Any:
-        """What the index is asked with: the vector of one of its items, or what its model encodes."""
+        """The query vector: the vector of one of its items, or the output of its model."""
         from limner.core.collection import Items
         from limner.core.ids import Ids
 
         if asked.image:
             return self.vector(asked.image)
-        if self.index.system is None:
-            raise LimnerError(f"{self.name} names no encoder: ask with one of its {self.kind}s")
+        if self.index.system is None and asked.by != "words":
+            raise LimnerError(f"{self.name} names no encoder: use one of its {self.kind}s as the query")
         if asked.picture is None:
             return Items(Ids(["query"]), [asked.words.strip()], kind="text")
         return Items(Ids(["query"]), [asked.picture])

@@ -29,7 +29,7 @@ class Job:
 
     Args:
         what: Description for users.
-        done: How much of it is done.
+        done: Amount of work done.
         total: Total amount; 0 if unknown.
     """
 
@@ -54,14 +54,14 @@ class Job:
         """Runs the work and stores its result or error."""
         try:
             self.value = work(self)
-        except Exception as error:  # raised again when the value is read
+        except Exception as error:  # re-raised when the value is read
             self.error = error
         finally:
             self.finished.set()
 
 
 class Jobs:
-    """All work of a server, by key: the first request starts it, and all requests get the same value."""
+    """All jobs of a server, by key: the first request starts a job, and all requests get the same value."""
 
     def __init__(self) -> None:
         """Starts empty."""
@@ -69,16 +69,16 @@ class Jobs:
         self._lock = threading.Lock()
 
     def value(self, key: Hashable, what: str, work: Callable[[Job], Any], *, patience: float | None = PATIENCE) -> Any:
-        """The result of the work.
+        """The result of a job.
 
         Args:
-            key: Names the work; equal keys are one work.
+            key: Identifies the job; equal keys are the same job.
             what: Description of the work.
             work: Called with its job, once, in its own thread.
-            patience: Seconds to wait; None to wait to the end.
+            patience: Seconds to wait; None to wait until it is done.
 
         Raises:
-            Pending: When it is not done in that time.
+            Pending: If it is not done in that time.
         """
         job = self._begun(key, what, work)
         if not job.finished.wait(patience):
@@ -98,13 +98,13 @@ class Jobs:
             return self._held[key]
 
     def _forget(self, key: Hashable, job: Job) -> None:
-        """Failed work may be retried: a missing file may exist by now."""
+        """Removes a failed job so that it can be retried: a missing file may exist by now."""
         with self._lock:
             if self._held.get(key) is job:
                 del self._held[key]
 
     def forget(self, key: Hashable) -> None:
-        """Drops finished work, so that it is repeated on the next request."""
+        """Removes a finished job, so that it runs again on the next request."""
         with self._lock:
             if key in self._held and self._held[key].finished.is_set():
                 del self._held[key]

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 NUMBER = 2**31 - 1
 LAST = 999_999
-"""A place after the last pair of any task: the last one is shown."""
+"""A position after the last pair of any task: the last pair is shown."""
 _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 def judge_page(ask: Ask) -> Response:
-    """The pair to judge next, or one of the annotator's own history; the progress if none is left."""
+    """The next pair to judge, or one of the annotator's earlier pairs; the progress if none is left."""
     from limner.annotate.guideline import newest
     from limner.annotate.scale import GRADES, REASONS
     from limner.annotate.store.tasks import progress_of
@@ -52,7 +52,7 @@ def judge_page(ask: Ask) -> Response:
 
 
 def _asked_task(ask: Ask, me: int) -> Held | None:
-    """The task that the address names, where it is the annotator's own; else the one to go on with."""
+    """The task in the URL if it belongs to the annotator; otherwise the current one."""
     from limner.annotate.store.tasks import assignment_of, lease
 
     number = ask.number("assignment", 0, high=NUMBER)
@@ -65,7 +65,7 @@ def _first(held: Held) -> int:
 
 
 def _beside(ask: Ask, held: Held) -> tuple[int | None, int | None]:
-    """The annotator's task before this one and the one after it."""
+    """The annotator's previous and next task."""
     from limner.annotate.store.tasks import assignments_of
 
     mine = assignments_of(ask.site.store, held.annotator)
@@ -74,7 +74,7 @@ def _beside(ask: Ask, held: Held) -> tuple[int | None, int | None]:
 
 
 def judged_collection(ask: Ask) -> str:
-    """The name of the collection whose pairs are judged: the store's where it is served, else the first one."""
+    """The name of the collection whose pairs are judged: that of the store if it is served, else the first one."""
     site = ask.site
     kept = site.store.setting("collection") or {}
     specs = tuple(filter(None, (kept.get("spec"), kept.get("name"))))
@@ -83,7 +83,7 @@ def judged_collection(ask: Ask) -> str:
 
 
 def picture_of(collection: str, item: Item) -> str:
-    """The address of a pair's image: small enough for a phone; zooming loads the full size."""
+    """The URL of a pair's image: small enough for a phone; zooming loads the full size."""
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
 
@@ -116,7 +116,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
 
 
 def judge_form(ask: Ask) -> Response:
-    """An answer by form; the same form sent again changes nothing."""
+    """An answer sent as a form; sending the same form again changes nothing."""
     action, item = ask.field("act", "save"), whole(ask.field("item"), "item")
     at = whole(ask.field("at") or "0", "at", low=0)
     there = whole(ask.field("assignment") or "0", "assignment", low=0)
@@ -133,7 +133,7 @@ def judge_form(ask: Ask) -> Response:
 
 
 def _moved(ask: Ask, there: int, at: int) -> str:
-    """The address of a pair of a task; before its first and after its last, of the neighbouring task."""
+    """The URL of a pair of a task; before its first or after its last pair, that of the neighbouring task."""
     from limner.annotate.store.tasks import assignment_of
 
     if not there:
@@ -148,7 +148,7 @@ def _moved(ask: Ask, there: int, at: int) -> str:
 
 
 def whole(value: Any, what: str, *, low: int = 1, high: int = NUMBER) -> int:
-    """A whole number that the store can hold; 3.0 is one in JSON."""
+    """An integer that the store can hold; 3.0 counts as one in JSON."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -197,7 +197,7 @@ def _withdraw(ask: Ask, item: int, key: object) -> Saved:
 
 
 def answer_key(value: object) -> str:
-    """The key of an answer as a client made it."""
+    """The key of an answer, as created by the client."""
     if not isinstance(value, str) or not _KEY.fullmatch(value):
         raise LimnerError("key: expected 8 to 64 letters, digits, - or _, new for every answer")
     return value
@@ -207,7 +207,7 @@ def answer_key(value: object) -> str:
 
 
 def body(ask: Ask, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
-    """The JSON object of a request, with the fields it may and must have."""
+    """The JSON object of a request, checked for allowed and required fields."""
     given = ask.json
     if not isinstance(given, dict):
         raise LimnerError("expected a JSON object")
@@ -222,7 +222,7 @@ def body(ask: Ask, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[s
 
 
 def api_task(ask: Ask) -> Response:
-    """Leases a task, or gives the one that is held again."""
+    """Leases a task, or returns the current one."""
     from limner.annotate.store.tasks import lease
 
     body(ask, (), ())
@@ -250,7 +250,7 @@ def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:
 
 
 def api_undo(ask: Ask) -> Response:
-    """Withdraws an answer, as one more revision."""
+    """Withdraws an answer, as a new revision."""
     given = body(ask, ("item", "key"), ("item", "key"))
     return _told(_withdraw(ask, json_whole(given["item"], "item"), given["key"]))
 

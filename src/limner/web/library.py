@@ -34,7 +34,7 @@ class Loaded:
 
     @cached_property
     def parts(self) -> HoldOut:
-        """By the one rule of `limner.systems.held_out`; refused if there are too few images to train on."""
+        """Divided by the rule of `limner.systems.held_out`; refused if there are too few images to train on."""
         return hold_out(self.whole, self.systems)
 
     @cached_property
@@ -54,7 +54,7 @@ class Loaded:
 
     @property
     def divided(self) -> bool:
-        """Whether there are images other than those that are searched."""
+        """Whether there are images outside the searched part."""
         return len(self.held.images) < len(self.whole.images)
 
 
@@ -65,11 +65,11 @@ class Library:
         collections: What to load, by display name: a spec for `limner.load`, or a collection.
         systems: Names of systems to train, files of saved models, or "module:thing"; by display name.
         matrices: Files of similarities (images by texts), by display name.
-        features: Vectors of the images, or their file, for models that were trained on some.
+        features: Image vectors, or their file, for models that were trained on features.
         options: Options of the loader.
         corrections: Corrections of your own, as "module:class", in addition to the registered ones.
-        trust: Whether files of models may name code of their own.
-        indexes: Indexes to search, by display name; they are open already.
+        trust: Whether saved models may name custom code.
+        indexes: Open indexes to search, by display name.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Library:
         trust: bool = False,
         indexes: Mapping[str, ServedIndex] | None = None,
     ) -> None:
-        """Loads nothing yet, but checks the arguments."""
+        """Checks the arguments; nothing is loaded yet."""
         self.indexes = dict(indexes or {})
         if not collections and not indexes:
             raise LimnerError("nothing to show: name a collection, e.g. scenes, or an index")
@@ -98,7 +98,7 @@ class Library:
             correction(name)
         self.jobs = Jobs()
         if features is not None:
-            features_of(list(self.found.values()), features)  # refused where no system takes any
+            features_of(list(self.found.values()), features)  # refused if no system accepts features
 
     @cached_property
     def found(self) -> dict[str, FoundSystem]:
@@ -108,13 +108,13 @@ class Library:
 
     @property
     def names(self) -> list[str]:
-        """Every system, trained and given."""
+        """All systems, trained or given."""
         return [*self.systems, *self.matrices]
 
     def known(self, collection: str | None) -> str:
         """The name of a collection; the first by default."""
         if not self.collections:
-            raise LimnerError("this page needs a collection, and only an index is served: name one beside --index")
+            raise LimnerError("this page needs a collection, but only an index is served: name a collection too")
         if not collection:
             return next(iter(self.collections))
         if collection not in self.collections:
@@ -135,22 +135,29 @@ class Library:
         return name
 
     def splits(self, collection: str) -> list[str]:
-        """The parts of a collection that can be searched in addition to what is held out."""
+        """The parts of a collection that can be searched in addition to the held-out part."""
         return ["all", *self.loaded(collection).whole.splits] if collection in self.collections else []
 
+    def part(self, collection: str, split: str) -> Collection:
+        """The part of a collection that is searched; "" for what is held out."""
+        loaded = self.loaded(collection)
+        if split and split not in self.splits(collection):
+            raise UnknownName("split", split[:80], self.splits(collection))
+        return part_of(loaded.whole, split) if split else loaded.held
+
     def known_system(self, name: str) -> str:
-        """The name of a system, refused if there is none of that name."""
+        """The name of a system; an unknown name is refused."""
         if name not in self.names:
             raise UnknownName("system", name[:80], self.names)
         return name
 
     @property
     def corrections(self) -> list[str]:
-        """Every correction that pages offer."""
+        """All corrections available on the pages."""
         return [*CORRECTIONS, *self._corrections]
 
     def known_correction(self, name: str) -> str:
-        """The name of a correction, or "" for none; refused if it is not offered: a page may not name a module."""
+        """The name of a correction, or "" for none; others are refused, since a page must not name a module."""
         if name and name not in self.corrections:
             raise UnknownName("correction", name[:80], self.corrections)
         return name
@@ -175,7 +182,7 @@ class Library:
         Args:
             collection: The name of the collection.
             name: The name of the system.
-            split: The part to search, "all" for everything; "" for what is held out.
+            split: The part to search, "all" for everything; "" for the held-out part.
             patience: Seconds to wait; None to wait to the end.
         """
         self.known_system(name)
@@ -186,13 +193,11 @@ class Library:
             lambda job: ready_system(system, loaded, job, features=self.features),
             patience=patience,
         )
-        return self._on(found, loaded, split, collection, patience) if split else found
+        return self._on(found, split, collection, patience) if split else found
 
-    def _on(self, system: OpenSystem, loaded: Loaded, split: str, name: str, patience: float | None) -> OpenSystem:
+    def _on(self, system: OpenSystem, split: str, name: str, patience: float | None) -> OpenSystem:
         """A system on a part of a collection, encoded once."""
-        if split not in self.splits(name):
-            raise UnknownName("split", split[:80], self.splits(name))
-        part = part_of(loaded.whole, split)
+        part = self.part(name, split)
         given = self.features if self.found[system.name].takes_features else None
         found: OpenSystem = self.jobs.value(
             ("system", name, system.name, split),
@@ -203,7 +208,7 @@ class Library:
         return found
 
     def warm(self) -> None:
-        """Loads every saved model in the background, so that the first visitor does not wait; trains nothing."""
+        """Loads all saved models in the background, so that the first visitor does not wait; nothing is trained."""
         for collection in self.collections:
             for name, system in self.found.items():
                 if not system.is_trained_now:
@@ -211,11 +216,11 @@ class Library:
                         self.system(collection, name, patience=0.0)
 
     def prepared(self, collection: str, name: str) -> bool:
-        """Whether a system is trained already."""
+        """Whether a system is already trained."""
         return self.jobs.ready(("system", collection, name))
 
 
 def ready_system(system: FoundSystem, loaded: Loaded, job: Job, *, features: Any = None) -> OpenSystem:
-    """A system on the part of a collection that is searched; features are for those that take some."""
+    """A system on the searched part of a collection; features are passed to systems that accept them."""
     given = features if features is not None and system.takes_features else None
     return system.on(loaded.parts, features=given, stage=job.stage)

@@ -13,10 +13,10 @@ LOGGERS = ("uvicorn.error", "asyncio", "limner.web")
 
 
 class Bounded(logging.Filter):
-    """Lets each line of the code write `burst` times at once, and then once in every `every` seconds.
+    """Allows each line of code `burst` messages at once, and then one every `every` seconds.
 
     Args:
-        burst: How many at once.
+        burst: Number of messages at once.
         every: Seconds until one more is written, with the number of omitted ones.
         clock: A monotonic clock, in seconds.
     """
@@ -25,10 +25,10 @@ class Bounded(logging.Filter):
         """Starts empty."""
         super().__init__()
         self._turns = Throttle(burst, every, slots=1024, clock=clock)
-        self._skipped: Counter[str] = Counter()  # as many as there are lines of code that write
+        self._skipped: Counter[str] = Counter()  # one entry per line of code that logs
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written; the first one after some that were not says so."""
+        """Whether a record is written; the first one after omitted ones includes their number."""
         line = f"{record.name} {record.pathname} {record.lineno}"
         if self._turns.take(line):
             self._skipped[line] += 1

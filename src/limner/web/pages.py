@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     pass
 
 STEP = 24
-"""Failures on a page."""
+"""Number of failures per page."""
 
 
 def home(ask: Ask) -> Response:
@@ -33,7 +33,7 @@ def name(ask: Ask) -> Response:
     from limner.annotate.store.people import add_annotator
 
     if ask.site.team:
-        raise LimnerError("in a team the account says who you are")
+        raise LimnerError("in team mode your account identifies you")
     chosen = add_annotator(ask.site.store, ask.field("name"), existing=True).name
     response = RedirectResponse("/", 303)
     ask.cookie(response, NAME, quote(chosen, safe=""), days=365)
@@ -45,7 +45,7 @@ def name(ask: Ask) -> Response:
 
 @dataclass(frozen=True)
 class FailureList:
-    """What a page of failures shows: of which system, which of them, in which order."""
+    """The settings of a failures page: system, filter and order."""
 
     collection: str
     system: str
@@ -62,14 +62,14 @@ class FailureList:
         return cls(*where, ask.get("class"), ask.get("q")[:200], ask.get("order") or "far")
 
     def link(self, **more: int | str) -> str:
-        """The words of an address in this list."""
+        """The query parameters of a link within this list."""
         kept = {"c": self.collection, "s": self.system, "d": self.direction, "q": self.words, "class": self.kind}
         order = "" if self.order == "far" else self.order
         return query(**{**kept, "order": order, **more})
 
 
 def failures_page(ask: Ask) -> Response:
-    """Failures of a system, the worst rank of the right answer first."""
+    """Failures of a system, the worst rank of the relevant item first."""
     library, listed = ask.site.library, FailureList.asked(ask)
     failures = failures_of(library, listed.collection, listed.system, listed.direction)
     start = ask.number("start", 0)

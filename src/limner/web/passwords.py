@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 LEAST, MOST = 10, 200
-"""Characters of a password."""
+"""Minimum and maximum length of a password."""
 DIFFERENT = 5
 """Minimum number of different characters."""
 RULE = (
     f"at least {LEAST} characters, {DIFFERENT} of them different; not your name, and none of the passwords that many "
-    "people use, with or without digits around it. Three or four words that do not belong together do well"
+    "people use, with or without digits around it. Three or four unrelated words work well"
 )
 """The password rule as text."""
 _AROUND = re.compile(r"^[\W\d_]+|[\W\d_]+$")
@@ -51,7 +51,7 @@ def hashed(password: str, *, name: str) -> str:
 
 
 def fits(kept: str | None, password: str) -> bool:
-    """Whether a password is the one that was hashed; takes as long if there is none."""
+    """Whether a password matches a hash; takes the same time if there is no hash."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     if len(password) > MOST:
@@ -100,7 +100,7 @@ def _common() -> frozenset[str]:
 
 
 def random_password() -> str:
-    """A password for somebody who has lost theirs: twenty letters and digits, 99 bits, easy to read out.
+    """A password for someone who has lost theirs: twenty letters and digits, 99 bits, easy to read out.
 
     >>> len(random_password())
     24

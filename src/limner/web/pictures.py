@@ -54,7 +54,7 @@ class Pictures:
 
         Args:
             name: The collection's name among those served.
-            opened: Opens an image by its id, no side longer than given; refuses unknown ids.
+            opened: Opens an image by its id, with a maximum side length; refuses unknown ids.
             image: Its id.
             size: A key of `SIZES`.
         """
@@ -90,7 +90,7 @@ def of_collection(name: str, collection: Collection) -> Opener:
 
 
 def encoded(image: Image) -> EncodedPicture:
-    """An image as the bytes of a file, without the metadata of the original."""
+    """An image encoded as a file, without the metadata of the original."""
     from PIL import features
 
     picture = bare(image)
@@ -102,7 +102,7 @@ def encoded(image: Image) -> EncodedPicture:
 
 
 def size_of(collection: Collection, image: str) -> tuple[float, float]:
-    """Width and height in whose pixels an image's boxes are."""
+    """The width and height that an image's boxes refer to."""
     row = collection.images.ids.index(image)
     fields = collection.images.fields
     if "width" in fields and "height" in fields:

@@ -1,4 +1,4 @@
-"""The preference study on the page: two lists for one query, without names, to compare."""
+"""The preference study on the page: two anonymous lists for one query, side by side."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prefer_page(ask: Ask) -> Response:
 
 
 def _shown(ask: Ask, asked: ListComparison) -> dict[str, object]:
-    """The query and both lists as images or words."""
+    """The query and both lists as images or texts."""
     from limner.annotate.store.contents import caption_text
 
     texts = asked.direction == "i2t"

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from limner.web.uploads import BYTES
 
 SMALL = 65_536
-"""Bytes of JSON, of a form without an image, and of anonymous requests."""
+"""Maximum bytes of JSON, of a form without an image, and of anonymous requests."""
 FIELDS = 60
 PICTURES = "multipart/form-data"
 _CHARSETS = ("utf-8", "utf8", "us-ascii", "")
@@ -54,7 +54,7 @@ async def sent(request: Request, *, machine: bool, stranger: bool) -> Sent:
 
 
 def _kind(header: str) -> tuple[str, str]:
-    """The type of what is sent, and how its characters are written."""
+    """The content type of a request, and its charset."""
     message = Message()
     message["content-type"] = header.replace("\r", " ").replace("\n", " ")
     try:

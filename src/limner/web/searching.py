@@ -1,12 +1,12 @@
 """Search for the page: images and texts by a text or an image, with plain and corrected scores.
 
-A part of a collection is scored whole, so every answer is exact; an index answers by itself.
+All items of the searched part are scored, so every answer is exact; an index has its own search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +18,16 @@ from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
 from limner.web.search_request import SearchRequest
 from limner.web.sure import sure_order
+from limner.web.worded import Pieces, WordedSearch, marked, texts_of_index
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.embeddings import Embeddings
     from limner.scores import Scores, Statistics
+    from limner.search import Match
 
 BANK = 5000
-"""Maximum number of bank queries from the training part."""
+"""Maximum number of bank queries from the training split."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,12 @@ class SearchAnswer:
     Args:
         rank: From 1.
         id: Its id.
-        score: What the system gave it.
+        score: Its score.
         text: A caption; empty for an image.
         right: Whether it is relevant; None if the query is not judged.
         before: Its rank without the correction; None if nothing was corrected.
+        why: Its ranks by words and by vectors, and the words that matched; "" for a plain search by vectors.
+        caption: The caption that has most words of the query, in pieces, with the words of the query marked.
     """
 
     rank: int
@@ -47,11 +51,13 @@ class SearchAnswer:
     text: str = ""
     right: bool | None = None
     before: int | None = None
+    why: str = ""
+    caption: Pieces = ()
 
 
 @dataclass(frozen=True)
 class Column:
-    """What one system found, with or without correction.
+    """The results of one system, with or without correction.
 
     Args:
         system: Its name.
@@ -59,7 +65,8 @@ class Column:
         answers: Best first.
         unknown: Words of the query that the system does not know.
         searched: Description of what was searched, and how.
-        promise: The guarantee that answers were cut off by, as a sentence; "" if all are shown.
+        promise: The guarantee behind the cut-off, as a sentence; "" if all answers are shown.
+        note: What minus terms and filters did.
     """
 
     system: str
@@ -68,6 +75,7 @@ class Column:
     unknown: tuple[str, ...] = ()
     searched: str = ""
     promise: str = ""
+    note: str = ""
 
 
 def search(library: Library, asked: SearchRequest) -> list[Column]:
@@ -84,36 +92,67 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
 
 
 def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
-    """What one system found: without correction, and with one if requested."""
+    """The results of one system: without correction, and with one if requested."""
+    from limner.search.hits import searched
+
     ready = library.system(asked.collection, name, split=asked.split)
+    worded = WordedSearch.of(library, asked, ready)
+    asked = asked if worded is None else worded.asked
     known = known_query(ready.collection, asked)
     plain = row_of(library, ready, asked, known)
     order = np.argsort(-plain, kind="stable")
     unknown = () if asked.by_image else tuple(ready.unknown_words(asked.words))
-    searched = f"{_pool(ready, asked):,} {'images' if asked.finds_images else 'texts'} searched, exactly"
+    how = f"{searched(_pool(ready, asked), 'image' if asked.finds_images else 'text', asked.by)}, exactly"
     if asked.precision is not None and asked.crosses:
         sure, promise = sure_order(library, ready, asked, plain, order)
-        return [Column(name, "", _answers(ready, asked, known, plain, sure), unknown, searched, promise)]
-    columns = [Column(name, "", _answers(ready, asked, known, plain, order), unknown, searched)]
-    if asked.correction and asked.crosses:
-        changed = _corrected(library, ready, asked, known)
-        places = {int(column): rank for rank, column in enumerate(order, start=1)}
-        ranked = np.argsort(-changed, kind="stable")
-        answers = _answers(ready, asked, known, changed, ranked, before=places)
-        columns.append(Column(name, asked.correction, answers, unknown, searched))
-    return columns
+        return [Column(name, "", _answers(ready, asked, known, plain, sure), unknown, how, promise)]
+    first = Column(name, "", _answers(ready, asked, known, plain, order), unknown, how)
+    if worded is not None:
+        first, order = _worded(ready, worded, known, plain, order, first), worded.only(order)
+    if not asked.correction or not asked.crosses:
+        return [first]
+    changed = _corrected(library, ready, asked, known)
+    places = {int(column): rank for rank, column in enumerate(order, start=1)}
+    ranked = np.argsort(-changed, kind="stable")
+    ranked = ranked if worded is None else worded.only(ranked)
+    answers = _answers(ready, asked, known, changed, ranked, before=places)
+    return [first, Column(name, asked.correction, answers, unknown, how, note=first.note)]
+
+
+def _worded(
+    ready: OpenSystem, worded: WordedSearch, known: str | None, plain: Any, order: Any, column: Column
+) -> Column:
+    """The answers of a search with words, minus terms or filters, with reasons."""
+    found, shown = worded.ordered(plain, order), np.zeros(len(plain))
+    shown[found.places] = found.scores
+    pool = ready.collection.images if worded.asked.finds_images else ready.collection.texts
+    matches = worded.matches(found, worded.asked.k + 1)
+    by_id = {pool.ids[place]: match for place, match in matches.items()}
+    answers = _answers(ready, worded.asked, known, shown, found.places)
+    explained = [_explained(each, by_id.get(each.id), worded.terms.words) for each in answers]
+    return replace(column, answers=explained, note=worded.note)
+
+
+def _explained(answer: SearchAnswer, match: Match | None, words: str) -> SearchAnswer:
+    """An answer with the reason why it was found."""
+    if match is None:
+        return answer
+    return replace(answer, why=str(match), caption=marked(match.text or answer.text, words))
 
 
 def _in_index(library: Library, asked: SearchRequest) -> Column:
-    """The answers of an index; only its own images and texts are known to it."""
+    """The answers of an index, among its own images and texts."""
     served = library.indexes[asked.collection]
-    found = served.search(library.indexes, asked)
+    found = served.search(library.indexes, asked, lambda name: texts_of_index(library, name))
     answers = [
-        SearchAnswer(rank, hit.id, hit.score, hit.value or hit.id if found.kind == "text" else "")
+        _explained(
+            SearchAnswer(rank, hit.id, hit.score, hit.value or hit.id if found.kind == "text" else ""),
+            hit.match, found.words,
+        )
         for rank, hit in enumerate(found.hits, start=1)
-    ]
-    unknown = () if asked.by_image else tuple(served.unknown_words(asked.words))
-    return Column(served.encoder, "", answers, unknown, found.how, found.promise)
+    ]  # fmt: skip
+    unknown = () if asked.by_image else tuple(served.unknown_words(found.words))
+    return Column(served.encoder, "", answers, unknown, found.how, found.promise, found.note)
 
 
 def _pool(ready: OpenSystem, asked: SearchRequest) -> int:
@@ -121,7 +160,7 @@ def _pool(ready: OpenSystem, asked: SearchRequest) -> int:
 
 
 def known_query(pool: Collection, asked: SearchRequest) -> str | None:
-    """The id of the query in what is searched, where it is one of its texts or images."""
+    """The id of the query, if it is one of the searched texts or images."""
     if asked.image:
         return asked.image if asked.image in pool.images.ids else None
     if asked.picture is not None:
@@ -132,12 +171,12 @@ def known_query(pool: Collection, asked: SearchRequest) -> str | None:
 
 
 def row_of(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Any:
-    """The scores of the one query with everything that is searched."""
+    """The scores of the query with all searched items."""
     return np.asarray(_scores(library, ready, asked, known).block(0, 1))[0]
 
 
 def _scores(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Scores:
-    """Scores of the one query: from its own vector, or its row of the scores."""
+    """Scores of the query: from its vector, or its row of the scores."""
     from limner.scores import Scores
 
     if ready.encodes:
@@ -146,13 +185,13 @@ def _scores(library: Library, ready: OpenSystem, asked: SearchRequest, known: st
         return Scores.from_embeddings(_vector(library, ready, asked, known), _side(ready, images=asked.finds_images))
     if not asked.crosses:
         raise LimnerError(
-            f"{ready.name} has scores of images with texts only: to find what is alike, choose a system that encodes"
+            f"{ready.name} only has scores of images with texts: to find similar items, choose a system with an encoder"
         )
     if known is None:
         what = "images" if asked.by_image else "captions"
         raise LimnerError(
-            f"{ready.name} has scores of this collection only: ask with one of its {what}, or choose a system that "
-            "encodes"
+            f"{ready.name} only has scores of this collection: use one of its {what} as the query, or choose a "
+            f"system with an encoder"
         )
     return (ready.scores if asked.by_image else ready.scores.T).restrict(queries=[known])
 
@@ -171,13 +210,13 @@ def _vector(library: Library, ready: OpenSystem, asked: SearchRequest, known: st
         return ready.encode(Items(Ids(["query"]), [asked.picture]))
     except LimnerError as error:
         raise LimnerError(
-            f"{ready.name} cannot read a new image: it was trained on features that are read from a file. Ask with an "
-            "image of the collection, or choose a system that computes its features"
+            f"{ready.name} cannot encode a new image: it was trained on features from a file. Use an image of "
+            f"the collection as the query, or choose a system that computes its features"
         ) from error
 
 
 def _side(ready: OpenSystem, *, images: bool) -> Embeddings:
-    """Vectors of the images or texts that are searched."""
+    """Vectors of the searched images or texts."""
     scores: Any = ready.scores
     found: Embeddings = scores.query_vectors if images else scores.candidate_vectors
     return found
@@ -187,7 +226,7 @@ def _corrected(library: Library, ready: OpenSystem, asked: SearchRequest, known:
     loaded = library.loaded(asked.collection)
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, asked.split, ready.name, asked.direction, asked.correction),
-        f"gathering the statistics of {asked.correction} for {ready.name}",
+        f"computing the statistics of {asked.correction} for {ready.name}",
         lambda job: _bank(ready, loaded, asked, job),
         patience=3.0,
     )

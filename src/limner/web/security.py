@@ -1,7 +1,7 @@
 """Request checks before every page: host, origin, size and content security policy.
 
-A plain ASGI layer. It is on in every mode: a server on this machine alone can be
-reached by any page that is open in the same browser.
+A plain ASGI middleware. It is active in every mode: even a local server can be reached by any page that is open in the
+same browser.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 HSTS = 180 * 86_400
 """HSTS duration in seconds."""
 BODY = 13_000_000
-"""Bytes of the largest request: the largest upload and what a form puts around it."""
+"""Maximum size of a request in bytes: the largest upload plus the overhead of a form."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only.
+    """Whether an address can only be reached from this machine.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.168.0.7", "example.org")]
     [True, True, True, False, False, False]
@@ -54,16 +54,16 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open(host: str, *, team: bool) -> None:
-    """Refuses to be reached from other machines without accounts."""
+    """Refuses an address that other machines can reach if there are no accounts."""
     if not team and not is_loopback(host):
         raise LimnerError(
-            f"--host {host} can be reached from other machines, and nobody would have to log in: add --team for "
-            "accounts by invitation, or leave --host out"
+            f"--host {host} can be reached from other machines without a login: add --team for accounts by "
+            f"invitation, or leave --host out"
         )
 
 
 def public_url(url: str | None) -> str:
-    """The address under which others reach a server, ending in a slash; empty if none is given.
+    """The public URL of a server, ending in a slash; empty if none is given.
 
     >>> public_url("https://judge.example.org"), public_url(None)
     ('https://judge.example.org/', '')
@@ -81,7 +81,7 @@ def public_url(url: str | None) -> str:
 
 
 def checked_proxies(proxies: Sequence[str]) -> list[str]:
-    """Addresses of servers in front of this one; a name is refused, because its address may change.
+    """Addresses of trusted proxies; a host name is refused, because its address may change.
 
     >>> checked_proxies(["127.0.0.1", "10.0.0.0/8"])
     ['127.0.0.1', '10.0.0.0/8']
@@ -95,7 +95,7 @@ def checked_proxies(proxies: Sequence[str]) -> list[str]:
 
 
 def names_of(hosts: Sequence[str], url: str, *, team: bool) -> frozenset[str]:
-    """The names a server answers under."""
+    """The host names of a server."""
     named = [*LOCAL_HOSTS, *(f"[{host}]" if ":" in host else host for host in hosts)]
     named += [socket.gethostname()] if team else []
     named += [_name(urlsplit(url).netloc)] if url else []
@@ -103,19 +103,19 @@ def names_of(hosts: Sequence[str], url: str, *, team: bool) -> frozenset[str]:
 
 
 class Guard:
-    """Refuses requests of other sites, to other hosts, and too large ones; adds security headers.
+    """Refuses requests from other sites, for other hosts, and requests that are too large; adds security headers.
 
     Args:
-        app: What comes after.
-        hosts: Names under which the server may be asked. This prevents DNS rebinding and links with forged hosts.
-        url: The address under which others reach the server, where it was given.
-        private: Whether pages must not be kept by anything between the server and its reader.
+        app: The wrapped application.
+        hosts: Allowed host names. This prevents DNS rebinding and links with forged hosts.
+        url: The public URL of the server, if given.
+        private: Whether caches between the server and the browser must not store pages.
     """
 
     def __init__(
         self, app: ASGIApp, *, hosts: frozenset[str] = frozenset(), url: str = "", private: bool = False
     ) -> None:
-        """Keeps the settings."""
+        """Stores the settings."""
         self.app, self.hosts, self.private = app, hosts, private
         self.secure, self.site = url.startswith("https:"), urlsplit(url).netloc
 
@@ -143,7 +143,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
         if _name(headers.get("host", "")).lower().removesuffix(".") not in self.hosts | _asked_at(scope):
-            told = "this server does not answer under that name: use the address it shows, or start it with --url"
+            told = "this server does not accept that host name: use the address it shows, or start it with --url"
             return PlainTextResponse(told, 421)
         if scope["method"] not in SAFE and not same_site(headers, self.site):
             return PlainTextResponse("refused: the request comes from another site", 403)
@@ -160,7 +160,7 @@ class Guard:
 
 
 def _asked_at(scope: Scope) -> frozenset[str]:
-    """The address that the connection came in at: a `Host` with it cannot come from DNS rebinding."""
+    """The local address of the connection: a `Host` header with this address cannot come from DNS rebinding."""
     server = scope.get("server")
     try:
         address = ipaddress.ip_address(str(server[0]) if server else "")
@@ -170,10 +170,10 @@ def _asked_at(scope: Scope) -> frozenset[str]:
 
 
 def same_site(headers: Headers, public: str = "") -> bool:
-    """Whether a browser says that its own page sent this; non-browser clients send neither header nor cookie.
+    """Whether the request comes from a page of this site; non-browser clients send neither header nor cookie.
 
-    `Sec-Fetch-Site` is what browsers since 2020 send and no page can forge; `Origin` is older. A server in front may
-    ask under another name than its readers do: theirs is `public`.
+    Browsers since 2020 send `Sec-Fetch-Site`, which no page can forge; `Origin` is older. Behind a proxy, the host name
+    may differ from the one that visitors use, which is `public`.
 
     >>> same_site(Headers({"sec-fetch-site": "cross-site"})), same_site(Headers({"sec-fetch-site": "same-origin"}))
     (False, True)

@@ -25,12 +25,12 @@ PORT = 8765
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is.
+    """The address of a running server.
 
     Args:
-        url: What to open.
-        store: Where answers are kept.
-        invitation: The address that makes the first admin's account; None if there is one, or no team.
+        url: The URL to open.
+        store: Where answers are stored.
+        invitation: The URL to create the first admin's account; None if there is an admin, or without a team.
     """
 
     url: str
@@ -62,28 +62,28 @@ def serve(
 
     Args:
         collections: What `limner.load` takes, or collections.
-        systems: Systems to train when a page asks for them, files of models, or "module:thing"; by name.
+        systems: Systems to train when a page first needs them, saved models, or "module:thing"; by name.
         matrices: Files of similarities, images by texts, by display name.
-        features: Vectors of the images, or their file, for models that were trained on some.
-        store: Where answers are kept: a file for SQLite, or postgresql://...
-        host: Other machines reach it only with `team`.
-        port: 0 for any that is free.
-        team: Accounts by invitation; without it, everybody who uses this machine.
-        certificate: For https, with `key`.
-        key: For https.
-        url: The address under which others reach it, e.g. https://judge.example.org; links are made from it.
-        proxies: Addresses of servers in front of this one, whose forwarded headers are trusted.
+        features: Image vectors, or their file, for models that were trained on features.
+        store: Where answers are stored: a file for SQLite, or postgresql://...
+        host: Address to listen on; other machines can reach it only with `team`.
+        port: Port to listen on; 0 for any free port.
+        team: Whether people log in, with accounts by invitation; otherwise everyone on this machine has access.
+        certificate: TLS certificate for https; needs `key`.
+        key: TLS key for https.
+        url: The public URL, e.g. https://judge.example.org, used in links.
+        proxies: Addresses of reverse proxies whose forwarded headers are trusted.
         options: Options of the collections' loader.
-        corrections: Corrections of your own that pages offer, as "module:class".
-        trust: Whether files of models may name code of their own.
-        indexes: Indexes that `limner index` made, to search whole collections; by display name.
+        corrections: Custom corrections for the pages, as "module:class".
+        trust: Whether saved models may name custom code.
+        indexes: Indexes built by `limner index`, to search whole collections; by display name.
         started: Called with the address once everything is ready.
     """
     from limner.web.security import refuse_open
 
     refuse_open(host, team=team)
     if (certificate is None) != (key is None):
-        raise LimnerError("a certificate and its key belong together: give both or neither")
+        raise LimnerError("https needs a certificate and its key: give both or neither")
     app = make_app(
         collections, systems=systems, matrices=matrices, features=features, store=store, team=team,
         https=key is not None, hosts=(host,), url=url, proxies=proxies, options=options,
@@ -121,7 +121,7 @@ def make_app(
 ) -> Starlette:
     """The ASGI application that `serve` runs; arguments as there.
 
-    It answers under the names of this machine, the address it is asked at, `hosts`, and the name in `url`.
+    It accepts the names of this machine, the local address of the connection, `hosts`, and the name in `url`.
     """
     try:
         from limner.web.app import application
@@ -143,7 +143,7 @@ def make_app(
 
 
 def _opened(indexes: Mapping[str, str] | Sequence[str], *, trust: bool) -> dict[str, ServedIndex]:
-    """Indexes by name, open: what is wrong with one is said before the server starts."""
+    """Open indexes by name; errors are reported before the server starts."""
     from limner.web.indexes import ServedIndex
 
     listed = indexes if isinstance(indexes, Mapping) else {Path(path.rstrip("/")).stem: path for path in indexes}
@@ -158,7 +158,7 @@ def _short(name: str) -> str:
 
 
 def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[str, str | Collection]:
-    """Collections by name. Those that have to be read are read now, so that errors show early."""
+    """Collections by name. Those in files are read now, so that errors show early."""
     from limner.datasets import datasets, load
 
     drawn = {entry.name for entry in datasets() if not entry.needs_path}
@@ -187,7 +187,7 @@ def _address(app: Starlette, host: str, port: int, store: str) -> Address:
 
 
 def server_of(app: Starlette, gate: Gate, *, certificate: Path | None = None, key: Path | None = None) -> Server:
-    """The server of an application, ready to run; a certificate that cannot be used is refused here."""
+    """The server of an application, ready to run; an unusable certificate is refused here."""
     import ssl
 
     import uvicorn

@@ -1,4 +1,4 @@
-"""Systems side by side: numbers with intervals, differences with p-values, and the queries where one beats another."""
+"""Systems side by side: numbers with intervals, as a table and a chart, and differences with p-values."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from starlette.responses import Response
 
-from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.page.words import plain, span
-from limner.web.failures import DIRECTIONS, Place, placed
+from limner.evaluation.page.intervals import intervals_drawn
+from limner.evaluation.page.words import direction_title, plain, slug, span
 from limner.web.jobs import Job
 from limner.web.library import Library
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
     from limner.evaluation.comparison import Comparison, Difference
     from limner.evaluation.measures import Measure
     from limner.evaluation.report import Report
@@ -24,14 +23,7 @@ if TYPE_CHECKING:
 
 MEASURES = "R@1 R@5 R@10 mAP@R"
 SAMPLES = 10_000
-"""Random swaps of a randomisation test."""
-STEP = 24
-"""Queries on a page."""
-WINS = {
-    "first": "A right at rank 1, B not",
-    "better": "A ranks the truth higher",
-}
-ORDERS = {"difference": "largest difference of ranks", "query": "order of the queries"}
+"""Number of random permutations of a randomisation test."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,7 @@ class MeasureCell:
     """One system on one measure.
 
     Args:
-        value: The number; where answers are not judged, with what it would be if all of them were right.
+        value: The number; if there are unjudged answers, with the value it would have if all of them were relevant.
         span: Its 95% interval, or "".
         best: Whether no other system has a better number.
         change: The difference to the first system with its p-value, or "".
@@ -72,10 +64,11 @@ class CollectionTable:
     columns: Sequence[str]
     rows: Sequence[MeasureRow]
     corrected: str
+    charts: Sequence[tuple[str, Markup]] = ()
 
 
 def report_of(library: Library, collection: str, system: str, correction: str = "") -> Report:
-    """A system measured on a collection, once."""
+    """The report of a system on a collection, computed once."""
     ready, held = library.system(collection, system), library.loaded(collection).held
     name = f"{system} with {correction}" if correction else system
 
@@ -92,7 +85,7 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
 
 
 def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, str]]) -> Comparison | None:
-    """The systems compared by paired tests, once; None for one system alone."""
+    """The comparison of the systems by paired tests, computed once; None for a single system."""
     reports = [report_of(library, collection, *way) for way in ways]
     if len(reports) < 2:
         return None
@@ -109,7 +102,7 @@ def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, s
 
 
 def with_bound(result: Result) -> str:
-    """A number; where answers are not judged, with what it would be if all of them were right."""
+    """A number as text; with unjudged answers, also the value if all of them were relevant."""
     shown = plain(result.measure, result.value)
     return shown if result.bound is None else f"{shown} to {plain(result.measure, result.bound)}"
 
@@ -141,11 +134,31 @@ def _table(library: Library, collection: str, systems: Sequence[str], correction
         for key in shared
     ]
     columns = [report.system for report in reports]
-    return CollectionTable(collection, counts, columns, rows, comparison.corrected if comparison else "")
+    corrected = comparison.corrected if comparison else ""
+    return CollectionTable(collection, counts, columns, rows, corrected, _charts(collection, reports, shared))
+
+
+def _charts(
+    collection: str, reports: Sequence[Report], shared: Sequence[tuple[str, str, str]]
+) -> list[tuple[str, Markup]]:
+    """One chart per view and direction: the shares of all systems with their intervals."""
+    charts = []
+    for view, direction in dict.fromkeys((key[0], key[1]) for key in shared):
+        keys = [key for key in shared if key[:2] == (view, direction)]
+        groups = [(str(key[2]), [(r.system, _result(r, key)) for r in reports]) for key in keys]
+        drawn = [group for group in groups if all(r.measure.kind.percent and r.interval for _, r in group[1])]
+        title = f"{direction_title(direction)}, {view}"
+        if drawn:
+            charts.append((title, intervals_drawn(f"{slug(collection)}-{slug(title)}", title, drawn)))
+    return charts
+
+
+def _result(report: Report, key: tuple[str, str, str]) -> Result:
+    return next(result for result in report.results if result.key == key)
 
 
 def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[MeasureCell]:
-    """One measure: numbers, intervals, which is best, and differences to the first system."""
+    """One measure: numbers, intervals, the best system, and differences to the first system."""
     sign = results[0].measure.kind.better
     best = max(result.value * sign for result in results)
     key = results[0].key
@@ -162,100 +175,7 @@ def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[Mea
 
 def _change(difference: Difference, measure: Measure) -> tuple[str, bool]:
     """The difference of a later system to the first one, with its corrected p-value."""
-    more = -difference.value  # the comparison has the first less the later one
+    more = -difference.value  # the comparison is the first minus the later one
     p = difference.p_adjusted
     shown = f"{'+' if more >= 0 else '−'}{plain(measure, abs(more))}"
     return f"{shown}, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}", difference.significant()
-
-
-# --- one wins, the other loses ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Win:
-    """A query that A answers better than B: the rank of the right answer for both, and the first results."""
-
-    text: str
-    image: str
-    a: Place
-    b: Place
-    firsts: tuple[str, str]
-
-    @property
-    def difference(self) -> int:
-        """How many ranks lower B has the right answer."""
-        return self.b.rank - self.a.rank
-
-
-def wins_page(ask: Ask) -> Response:
-    """The queries where A wins and B loses, with images."""
-    library = ask.site.library
-    collection, names = library.known(ask.get("c")), library.names
-    if len(names) < 2:
-        raise LimnerError("one system is served: to compare queries, serve two")
-    a, b = library.known_system(ask.get("a") or names[0]), library.known_system(ask.get("b") or names[1])
-    direction, kind, order = ask.get("d") or "t2i", ask.get("kind") or "first", ask.get("order") or "difference"
-    for what, value, known in (("direction", direction, DIRECTIONS), ("kind", kind, WINS), ("order", order, ORDERS)):
-        if value not in known:
-            raise UnknownName(what, value[:20], known)
-    words, start = ask.get("q")[:200], ask.number("start", 0)
-    found = wins(library, collection, a, b, direction, kind=kind, words=words, order=order)
-    kept = {"c": collection, "a": a, "b": b, "d": direction, "kind": kind, "order": order, "q": words}
-    held = library.loaded(collection).held
-    return page(
-        ask, "wins.html", listed=found[start : start + STEP], total=len(found), start=start, step=STEP, kept=kept,
-        link=lambda **more: query(**{**kept, **more}), collections=library.collections, systems=names, kinds=WINS,
-        orders=ORDERS, queries=len(held.texts if direction == "t2i" else held.images), by_text=direction == "t2i",
-    )  # fmt: skip
-
-
-def wins(
-    library: Library, collection: str, a: str, b: str, direction: str, *, kind: str, words: str = "", order: str
-) -> list[Win]:
-    """Queries where A ranks the right answer higher than B.
-
-    Args:
-        library: What is served.
-        collection: Its name.
-        a: The system that wins.
-        b: The system that loses.
-        direction: "t2i" or "i2t".
-        kind: "first" (A right at rank 1, B not) or "better".
-        words: Only captions that contain all of these words.
-        order: "difference" (largest first) or "query".
-    """
-    held = library.loaded(collection).held
-    sides = [_places(library, collection, name, direction) for name in (a, b)]
-    texts = dict(zip(held.texts.ids, map(str, held.texts.values), strict=True))
-    wanted, found = words.lower().split(), []
-    for one, other in zip(*sides, strict=True):
-        if one.rank >= other.rank or (kind == "first" and one.rank > 1):
-            continue
-        win = _win(held, texts, direction, one, other)
-        if all(word in win.text.lower() for word in wanted):
-            found.append(win)
-    return found if order == "query" else sorted(found, key=lambda win: -win.difference)
-
-
-def _win(held: Collection, texts: dict[str, str], direction: str, one: Place, other: Place) -> Win:
-    if direction == "t2i":
-        pairs = held.judged(held.judgements.name, "t2i").relevant
-        truth = pairs.candidates[int(pairs.columns[pairs.indptr[pairs.queries.index(one.query)]])]
-        return Win(texts[one.query], truth, one, other, (one.first, other.first))
-    firsts = (texts[one.first], texts[other.first])
-    return Win(" / ".join(firsts), one.query, one, other, firsts)
-
-
-def _places(library: Library, collection: str, system: str, direction: str) -> list[Place]:
-    """The rank of the right answer of every query, once for each system."""
-    ready, held = library.system(collection, system), library.loaded(collection).held
-    scores = ready.scores.T if direction == "t2i" else ready.scores
-    pairs = held.judged(held.judgements.name, direction).relevant
-    asked = [key for row, key in enumerate(pairs.queries) if pairs.indptr[row + 1] > pairs.indptr[row]]
-    found: list[Place] = library.jobs.value(
-        ("places", collection, system, direction),
-        f"ranking with {system}",
-        lambda job: placed(scores, held, direction, asked, job),
-        patience=5.0,
-    )
-    return found

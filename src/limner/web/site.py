@@ -35,15 +35,16 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROLES = ("annotator", "reviewer", "admin")
 PAGES = (
-    ("/search", "Search", "reviewer", "Images by words, words by an image, with corrections on and off."),
-    ("/compare", "Side by side", "reviewer", "Systems on collections, under every set of judgements."),
-    ("/failures", "Failures", "reviewer", "What the wrong answers got wrong, drawn on the pictures."),
-    ("/judge", "Judge", "annotator", "Does this caption fit this picture? With the keyboard alone, if you like."),
+    ("/search", "Search", "reviewer", "Find images by text and texts by image, with or without corrections."),
+    ("/compare", "Side by side", "reviewer", "Compare systems on collections, under every set of judgements."),
+    ("/failures", "Failures", "reviewer", "What the wrong answers got wrong, drawn on the images."),
+    ("/map", "Map", "reviewer", "Images and texts as points: what lies together, and where the failures are."),
+    ("/judge", "Judge", "annotator", "Does this caption describe this image? Works with the keyboard alone."),
     ("/prefer", "Prefer", "annotator", "Which of two lists answers better?"),
-    ("/estimate", "Estimate", "reviewer", "The true numbers while people label, and when it is enough."),
-    ("/admin", "Progress", "reviewer", "How far the judging is, how well people agree, and the answers to take away."),
+    ("/estimate", "Estimate", "reviewer", "Estimates while people label, and when there are enough labels."),
+    ("/admin", "Progress", "reviewer", "Progress, agreement of annotators, and export of the answers."),
 )
-"""Address, name, who may, and what for."""
+"""Path, name, required role, and purpose."""
 
 _log = logging.getLogger("limner.web")
 
@@ -61,7 +62,7 @@ class Visitor:
     account: Annotator | None = None
 
     def may(self, role: str) -> bool:
-        """Whether this one has the role or a higher one."""
+        """Whether the visitor has this role or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -71,10 +72,10 @@ class Site:
 
     Args:
         library: Collections and systems.
-        store_at: Where answers are kept: a file, or a database address.
+        store_at: Where answers are stored: a file, or a database URL.
         team: Whether people log in.
-        https: Whether cookies may travel encrypted only.
-        url: The address under which others reach it, ending in a slash; empty if none was given.
+        https: Whether cookies may only be sent over https.
+        url: The public URL, ending in a slash; empty if none was given.
     """
 
     library: Library
@@ -100,18 +101,18 @@ class Site:
             return self._store
 
     def prepare(self) -> None:
-        """Opens the store and writes to it, so that what is wrong with it is said before anybody answers a pair."""
+        """Opens the store and writes to it, so that errors are reported before anyone answers a pair."""
         from limner.annotate.store import refuse_unwritable
 
         refuse_unwritable(self.store)
 
     @cached_property
     def secret(self) -> bytes:
-        """What marks the browsers that have logged in are signed with."""
+        """The secret that signs the cookies of known browsers."""
         return bytes.fromhex(self.store.set("device secret", secrets.token_hex(32), replace=False))
 
     def close(self) -> None:
-        """Gives back what is held."""
+        """Releases all resources."""
         with self._opening:
             if self._store is not None:
                 self._store.close()
@@ -135,7 +136,7 @@ class Site:
             return visitor.account.id
         from limner.annotate.store.people import add_annotator, by_name
 
-        known = by_name(self.store, visitor.name)  # reading first: only a new name has to wait for the writers
+        known = by_name(self.store, visitor.name)  # read first: only a new name has to wait for writers
         return (known or add_annotator(self.store, visitor.name, existing=True)).id
 
 
@@ -159,13 +160,13 @@ class Ask:
 
     @property
     def address(self) -> str:
-        """Where the request comes from."""
+        """The client address."""
         client = self.request.client
         return client.host if client else ""
 
     @property
     def base(self) -> str:
-        """The address of the site, as its readers know it, ending in a slash."""
+        """The public URL of the site, ending in a slash."""
         return self.site.url or str(self.request.base_url)
 
     def cookie(self, response: Response, name: str, value: str, *, days: float) -> None:
@@ -175,15 +176,15 @@ class Ask:
         response.set_cookie(name, value, max_age=age, path="/", httponly=True, samesite="lax", secure=secure)
 
     def get(self, name: str, default: str = "") -> str:
-        """A word of the address."""
+        """A query parameter."""
         return self.request.query_params.get(name, default)
 
     def all(self, name: str) -> list[str]:
-        """All words of that name in the address, each once."""
+        """All values of a query parameter, without duplicates."""
         return list(dict.fromkeys(self.request.query_params.getlist(name)))
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 1_000_000) -> int:
-        """A whole number of the address."""
+        """An integer query parameter."""
         text = self.request.query_params.get(name)
         if text is None or (not text and not wants_json(self.request)):  # a form sends its empty fields too
             return default
@@ -196,7 +197,7 @@ class Ask:
         return value
 
     def field(self, name: str, default: str = "") -> str:
-        """A word of the form."""
+        """A form field."""
         value = self.form.get(name, default)
         return value if isinstance(value, str) else default
 
@@ -210,9 +211,9 @@ def endpoint(
     """An ASGI endpoint: reads the request, identifies the user, and runs the handler in a thread.
 
     Args:
-        handler: Makes the response.
+        handler: Creates the response.
         role: The role that is required.
-        apart: Whether it hashes passwords, and so runs in the pool for that.
+        apart: Whether it hashes passwords and therefore runs in the separate pool.
     """
 
     async def answer(request: Request) -> Response:
@@ -228,7 +229,7 @@ def endpoint(
 
 
 def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint for everybody, logged in or not."""
+    """An endpoint for everyone, logged in or not."""
 
     async def answer(request: Request) -> Response:
         return await _handled(handler, request, request.app.state.site, Visitor("", "annotator"), apart)
@@ -237,7 +238,7 @@ def open_endpoint(handler: Handler, *, apart: bool = False) -> Callable[[Request
 
 
 async def _handled(handler: Handler, request: Request, site: Site, visitor: Visitor, apart: bool) -> Response:
-    """The answer; a bug is logged and reported as one, with the same headers as any other page."""
+    """The response; a bug is logged and reported as such, with the same headers as any other page."""
     try:
         came = await sent(request, machine=wants_json(request), stranger=not visitor.name)
         ask = Ask(request, site, visitor, came.form, came.json, came.file)
@@ -245,9 +246,9 @@ async def _handled(handler: Handler, request: Request, site: Site, visitor: Visi
     except (LimnerError, HTTPException, Pending):
         raise
     except ClientDisconnect:
-        return Response(status_code=400)  # to nobody
+        return Response(status_code=400)  # no one receives it
     except Exception as error:
-        route = request.scope.get("route")  # what it is called, not what was asked: that may hold an invitation
+        route = request.scope.get("route")  # the name of the handler, not the URL, which may contain an invitation
         _log.exception("%s %s", request.method, getattr(route, "path", "?"))
         return failed(request, error)
 
@@ -260,7 +261,7 @@ def _log_in(request: Request) -> Response:
 
 
 def wants_json(request: Request) -> bool:
-    """Whether a machine asks."""
+    """Whether the client wants JSON."""
     return request.url.path.startswith("/api/")
 
 
@@ -300,12 +301,12 @@ def _render(site: Site, request: Request, visitor: Visitor | None, template: str
 
 
 def _served(site: Site, path: str) -> bool:
-    """Whether a page has something to show: with an index alone, only the search has."""
+    """Whether a page has something to show: with only an index, just the search page has."""
     return bool(site.library.collections) or path == "/search"
 
 
 def query(**words: Any) -> str:
-    """The words of an address, empty ones left out; lists are repeated."""
+    """A URL query string without empty parameters; lists are repeated."""
     listed = [(name, value) for name, given in words.items() for value in _several(given)]
     return urlencode([(name, value) for name, value in listed if value not in ("", None)])
 
@@ -314,7 +315,7 @@ def _several(given: object) -> list[object]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------
 
 
 def failed(request: Request, error: Exception) -> Response:
@@ -345,7 +346,7 @@ def _status(error: Exception) -> tuple[int, str]:
         return 409, str(error)
     if kind == "NotAllowed":
         return 403, str(error)
-    if isinstance(error, NotWritten):  # the browser keeps what it sent, and sends it again
+    if isinstance(error, NotWritten):  # the browser keeps the answer and sends it again
         return 507, "the server's disk is full, and nothing was saved: tell an admin"
     if isinstance(error, LimnerError):
         return 400, str(error)

@@ -1,4 +1,4 @@
-"""Preference studies for admins: made from systems or from rankings with known errors, and their results."""
+"""Preference studies for admins: created from systems or rankings with known errors, and their results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from limner.web.library import Loaded
 
 KINDS = ("systems", "rankings")
-"""What a study compares: every two systems, or the rankings A to E of the paper."""
+"""What a study compares: every pair of systems, or the rankings A to E of the paper."""
 
 
 def studies_page(ask: Ask) -> Response:
-    """Every study: how far it is, the scores of its rankings, and the measures that agree with the votes."""
+    """All studies: progress, the scores of the rankings, and the measures that agree with the votes."""
     from limner.annotate.preference import FAULTS
     from limner.annotate.preferred import preferences
     from limner.annotate.store.votes import studies
@@ -38,7 +38,7 @@ def _number(value: float, digits: int = 2) -> str:
 
 
 def asked_for(ask: Ask) -> dict[str, Any]:
-    """What kind of study the form asks for, checked."""
+    """The requested kind of study, validated."""
     kind = ask.field("kind") or "systems"
     if kind not in KINDS:
         raise LimnerError(f"kind = {kind[:20]!r}: expected {' or '.join(KINDS)}")
@@ -52,7 +52,7 @@ def asked_for(ask: Ask) -> dict[str, Any]:
 
 
 def _free_name(ask: Ask, kind: str) -> str:
-    """The usual name of a kind of study, with a number from the second one on."""
+    """The default name of a kind of study, with a number from the second study on."""
     from limner.annotate.store.votes import STUDY, studies
 
     usual, taken = STUDY if kind == "systems" else kind, set(studies(ask.site.store))
@@ -60,7 +60,7 @@ def _free_name(ask: Ask, kind: str) -> str:
 
 
 def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
-    """Makes the study; returns its result as text."""
+    """Creates the study; returns the result as text."""
     from limner.annotate.preference import add_study
     from limner.annotate.store.contents import add_collection
 

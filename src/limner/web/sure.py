@@ -1,4 +1,4 @@
-"""Answers with a promised precision on the page: calibrated once per system, with what its collection judges."""
+"""Answers with a guaranteed precision on the page: calibrated once per system, with the collection's judgements."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: Any, order: Any) -> tuple[Any, str]:
-    """The places that are sure enough, in the same order, and the guarantee as a sentence.
+    """The positions that pass the cut-off, in the same order, and the guarantee as a sentence.
 
     Args:
-        library: Keeps what is learned from judged queries.
-        ready: The system on what is searched.
+        library: Caches the calibration.
+        ready: The system on the searched part.
         asked: The request, with its precision.
         row: The scores of the query.
-        order: Places of everything that is searched, best first.
+        order: Positions of all searched items, best first.
     """
     from limner.search.cut_off import NEIGHBOURS
 
     known = _calibration(library, ready, asked)
     cut_off: CutOff = library.jobs.value(
         ("cut-off", asked.collection, asked.split, ready.name, asked.direction, asked.precision, asked.k),
-        f"looking for the cut-off of {ready.name}",
+        f"computing the cut-off of {ready.name}",
         lambda job: known.cut_off(float(asked.precision or 0), k=asked.k),
         patience=5.0,
     )
@@ -38,7 +38,7 @@ def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: A
 
 
 def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> Calibration:
-    """What the judged queries of the searched part say, gathered once."""
+    """The calibration from the judged queries of the searched part, computed once."""
     from limner.search import calibrate, judged_queries
 
     def work(job: Job) -> Calibration:
@@ -48,7 +48,7 @@ def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> C
 
     found: Calibration = library.jobs.value(
         ("calibration", asked.collection, asked.split, ready.name, asked.direction),
-        f"learning from judged queries when {ready.name} is right",
+        f"calibrating {ready.name} with judged queries",
         work,
         patience=5.0,
     )

@@ -1,4 +1,4 @@
-"""What an admin does with other people's accounts: inviting, closing, roles, and a password that was lost."""
+"""Account administration: invitations, closing accounts, roles, and lost passwords."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BACK = "/admin#accounts"
 
 
 def accounts_of(ask: Ask) -> dict[str, Any]:
-    """Everybody with an account, and the invitations that nobody has used yet."""
+    """All accounts, and the unused invitations."""
     from limner.annotate.store.people import annotators, open_invites
 
     return {"accounts": annotators(ask.site.store), "invitations": open_invites(ask.site.store)}
 
 
 def invite(ask: Ask) -> Response:
-    """Makes an invitation; its address is shown once."""
+    """Creates an invitation; its URL is shown once."""
     from limner.annotate.store.people import make_invite
 
     _refuse_alone(ask)
@@ -50,7 +50,7 @@ def account(ask: Ask) -> Response:
 
 
 def role(ask: Ask) -> Response:
-    """Gives somebody another role."""
+    """Changes the role of an account."""
     from limner.annotate.store.people import set_role
 
     set_role(ask.site.store, _other(ask), ask.field("role"))
@@ -58,7 +58,7 @@ def role(ask: Ask) -> Response:
 
 
 def password(ask: Ask) -> Response:
-    """Makes a new password for somebody who has lost theirs; it is shown once."""
+    """Creates a new password for someone who has lost theirs; it is shown once."""
     from limner.annotate.store.people import annotator_of, set_password_hash
 
     whose = annotator_of(ask.site.store, _other(ask))

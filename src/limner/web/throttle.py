@@ -1,4 +1,4 @@
-"""How often passwords may be tried: counted in memory that is fixed and that nobody can flush."""
+"""Rate limits for password attempts, with a fixed amount of memory that an attacker cannot flush."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from collections.abc import Callable
 from starlette.exceptions import HTTPException
 
 NAME_LENGTH = 80
-"""Characters of a name."""
+"""Maximum number of characters of a name."""
 
 
 class Throttle:
-    """Lets each key through `burst` times at once, and then once in every `every` seconds.
+    """Allows each key `burst` attempts at once, and then one every `every` seconds.
 
-    Keys share counters, which only time empties: two for each key, chosen by a hash that nobody outside can compute. A
-    key waits when both of its counters are full. Other keys, however many, cannot reset the count of one. To fill the
-    counters of somebody else by chance takes about `burst` attempts per slot, within the time in which they empty.
+    Keys share counters that decrease only with time: two per key, chosen by a secret hash. A key must wait when both of
+    its counters are full. Other keys cannot reset the counter of a key, no matter how many there are. Filling someone
+    else's counters by chance takes about `burst` attempts per slot, within the time in which they decrease.
 
     Args:
-        burst: How many at once.
+        burst: Number of attempts at once.
         every: Seconds until one more is allowed.
-        slots: Counters in each of two rows.
+        slots: Number of counters in each of two rows.
         clock: A monotonic clock, in seconds.
 
     >>> now = [0.0]
@@ -42,7 +42,7 @@ class Throttle:
     def __init__(
         self, burst: int, every: float, *, slots: int = 1 << 14, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Has counted nothing."""
+        """Starts with empty counters."""
         self.burst, self.every, self.slots, self.clock = burst, every, slots, clock
         self._secret = secrets.token_bytes(16)
         self._taken = [array("d", bytes(8 * slots)) for _ in range(2)]
@@ -50,7 +50,7 @@ class Throttle:
         self._lock = threading.Lock()
 
     def take(self, key: str) -> float:
-        """Takes one turn and gives 0; or takes none and gives the seconds until there is one."""
+        """Takes one attempt and returns 0; or takes none and returns the seconds until one is allowed."""
         with self._lock:
             wait = self._wait(key)
             if wait == 0:
@@ -58,12 +58,12 @@ class Throttle:
             return wait
 
     def wait(self, key: str) -> float:
-        """Seconds until there is a turn."""
+        """Seconds until an attempt is allowed."""
         with self._lock:
             return self._wait(key)
 
     def give_back(self, key: str) -> None:
-        """Gives back the turn that was taken last: it turned out not to count."""
+        """Returns the last attempt, which turned out not to count."""
         with self._lock:
             self._add(key, -1.0)
 
@@ -77,7 +77,7 @@ class Throttle:
             self._at[row][place] = self.clock()
 
     def _level(self, row: int, place: int) -> float:
-        """What is in a counter now."""
+        """The current level of a counter."""
         return max(0.0, self._taken[row][place] - (self.clock() - self._at[row][place]) / self.every)
 
     def _places(self, key: str) -> tuple[int, int]:
@@ -102,7 +102,7 @@ def network_of(address: str) -> str:
 
 
 def same_name(name: str) -> str:
-    """What names have in common that count as one: however they are padded, composed or capitalised.
+    """The canonical form of a name, regardless of padding, Unicode composition and case.
 
     >>> same_name("  Ada ") == same_name("ada") != same_name("ada b")
     True
@@ -111,22 +111,22 @@ def same_name(name: str) -> str:
 
 
 class LoginTurns:
-    """How often passwords may be tried. A right one costs nothing; a wrong one costs its address and its account.
+    """Limits password attempts. A right password costs nothing; a wrong one counts for its address and account.
 
-    A browser that has logged in to an account before has its own quota there, whatever others do. Everybody else has
-    quotas by address, by account and address together, and, for guesses from many addresses, by account alone. So one
+    A browser that has logged in to an account before has its own quota for it, independent of others. Everyone else has
+    quotas by address, by account and address together, and, against guesses from many addresses, by account alone. So a
     stranger can use up neither the quota of a known browser nor that of another address.
     """
 
     def __init__(self) -> None:
-        """Nobody has tried."""
+        """Starts with empty counters."""
         self.by_address = Throttle(10, 6.0)
         self.by_both = Throttle(10, 30.0)
         self.by_account = Throttle(50, 30.0)
         self.by_device = Throttle(10, 30.0)
 
     def take(self, name: str, address: str, device: str = "") -> list[tuple[Throttle, str]]:
-        """Takes what a try costs, and gives what to give back if it was right; refuses if it is too much."""
+        """Charges the quotas for an attempt, and returns the refund for a right one; refuses if a quota is used up."""
         name, address = same_name(name), network_of(address)
         if device:
             cost = [(self.by_device, f"{device} {name}")]

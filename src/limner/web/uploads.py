@@ -1,7 +1,7 @@
 """Uploaded images: limited in size, decoded to prove that they are images, and never stored as received.
 
-What a visitor sends is limited in bytes before it is read, in pixels before it is decoded, decoded to the end, and
-encoded again; only the new copy is used. Its name and its declared type are ignored.
+An upload is limited in bytes before it is read and in pixels before it is decoded; it is decoded completely and encoded
+again, and only the new copy is used. Its file name and declared type are ignored.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ class Refused(LimnerError):
 
 
 def accepted(data: bytes) -> Image:
-    """The image in some bytes, decoded to the end, as RGB, no side longer than `SIDE`.
+    """The image in some bytes, decoded completely, as RGB, with sides of at most `SIDE`.
 
     Raises:
-        Refused: When it is too large, of another form, or does not decode.
+        Refused: If it is too large, in another format, or does not decode.
     """
     if len(data) > BYTES:
-        raise Refused(f"the picture has {len(data):,} bytes: at most {BYTES:,} are taken; scale it down")
+        raise Refused(f"the image has {len(data):,} bytes: at most {BYTES:,} are accepted; scale it down")
     if not data:
-        raise Refused("the picture is empty: choose a file")
+        raise Refused("the image is empty: choose a file")
     try:
         with opened(data, name="upload", side=SIDE, formats=FORMATS, limit=PIXELS) as picture:
             return picture
     except Unreadable as error:
-        raise Refused(f"this is no {', '.join(FORMATS)} picture that opens: {error.reason}") from error
+        raise Refused(f"this is not a readable {', '.join(FORMATS)} image: {error.reason}") from error
 
 
 def as_jpeg(picture: Image, *, quality: int = 85) -> bytes:
-    """An image encoded again, without metadata or anything else from its file."""
+    """An image re-encoded without metadata or anything else from its file."""
     out = io.BytesIO()
     bare(picture).save(out, "JPEG", quality=quality)
     return out.getvalue()
 
 
 def bare(picture: Image) -> Image:
-    """The pixels alone: Pillow would write a comment or other words of the old file into the new one."""
+    """Only the pixels, since Pillow would copy a comment or other texts of the old file into the new one."""
     copy = picture.convert("RGB")
     copy.info = {}
     return copy
 
 
 class Uploads:
-    """The last few images that were sent, in memory, each under a name that cannot be guessed."""
+    """The most recent uploads, in memory, each under an unguessable name."""
 
     def __init__(self, most: int = KEPT) -> None:
         """Holds nothing."""
@@ -80,13 +80,13 @@ class Uploads:
         return key
 
     def get(self, key: str) -> bytes:
-        """A kept image.
+        """An uploaded image.
 
         Raises:
             UnknownId: If it was never sent, or has been dropped.
         """
         with self._lock:
             if key not in self._held:
-                raise UnknownId("this picture is no longer here: send it again")
+                raise UnknownId("this image is no longer here: send it again")
             self._held.move_to_end(key)
             return self._held[key]

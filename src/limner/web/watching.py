@@ -1,7 +1,7 @@
-"""What is known of the people who judge: who they are, how far they agree, what waits for a second look.
+"""Overview of the annotators: their records, their agreement, and tasks to review.
 
-With many answers this takes seconds, so it is computed in the background, once for everybody, and a page shows what is
-known so far.
+With many answers this takes seconds, so it is computed in the background, once for everyone, and a page shows the
+latest result.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 SAMPLES = 300
 """Bootstrap samples for the intervals on the page."""
 PATIENCE = 2.0
-"""Seconds that a page waits for it."""
+"""Seconds that a page waits for the result."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What was worked out, of which state of the store.
+    """The computed overview, and the state of the store it is based on.
 
     Args:
         state: The state, `limner.annotate.store.answers.latest`.
         answers: How many answers there were.
-        records: What everybody has done.
+        records: The records of all annotators.
         queue: Finished tasks with a wrong control.
-        agreed: How far people agree; None if two people are lacking.
+        agreed: Agreement of people; None with fewer than two people.
         disputed: Pairs with different grades.
-        pace: Answers by day, and what is left.
+        pace: Answers by day, and the remaining work.
     """
 
     state: tuple[int, ...]
@@ -48,7 +48,7 @@ class Known:
 
 
 class Dated(Protocol):
-    """What was worked out of a known state of the store."""
+    """A result with the state of the store it is based on."""
 
     @property
     def state(self) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ T = TypeVar("T", bound=Dated)
 
 @dataclass
 class Watch:
-    """The last that was worked out, by what it is; nothing before the first time."""
+    """The latest results by name; empty at first."""
 
     known: dict[str, Any] = field(default_factory=dict)
 
@@ -68,19 +68,19 @@ class Watch:
 def watched(
     ask: Ask, name: str, what: str, state: Callable[[], tuple[int, ...]], make: Callable[[], T], *, patience: float
 ) -> tuple[T | None, Job | None]:
-    """What is known, and the work under way where that is not the newest.
+    """The latest result, and the running job if the result is outdated.
 
     Args:
         ask: The request.
-        name: What is worked out; equal names are one work.
+        name: Name of the result; equal names are the same job.
         what: Description for the person who waits.
         state: The store's state now.
-        make: Works it out.
-        patience: Seconds to wait for the first; for a newer one nobody waits.
+        make: Computes the result.
+        patience: Seconds to wait for the first result; newer ones are not waited for.
     """
     jobs, known = ask.site.library.jobs, ask.request.app.state.watch.known
     key = (name, ask.site.store_at)
-    for seconds in (patience, 0.0):  # what is ready may be old: then the next is begun
+    for seconds in (patience, 0.0):  # the result may be outdated: then the next job is started
         if name in known and known[name].state == state():
             break
         try:
@@ -92,7 +92,7 @@ def watched(
 
 
 def people_of(ask: Ask) -> tuple[Known | None, Job | None]:
-    """What is known of people, and the work under way where that is not the newest."""
+    """The latest overview of people, and the running job if it is outdated."""
     from limner.annotate.store.answers import latest
 
     store = ask.site.store
@@ -107,7 +107,7 @@ def _worked_out(store: Store) -> Known:
     from limner.annotate.store.answers import answers, latest
     from limner.annotate.store.tasks import progress
 
-    state = latest(store)  # first: what comes in between is counted next time
+    state = latest(store)  # read first: answers that arrive in between are counted next time
     given = answers(store)
     several = len({answer.annotator for answer in given}) > 1
     agreed = agreement(given, samples=SAMPLES) if several else None

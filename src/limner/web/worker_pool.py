@@ -11,7 +11,7 @@ from typing import TypeVar
 from starlette.exceptions import HTTPException
 
 PLACES = min(4, max(1, (os.cpu_count() or 2) // 2))
-"""Passwords hashed at once: half of the cores stay free, and each hash needs memory."""
+"""Number of passwords hashed at once: half of the cores stay free, and each hash needs memory."""
 QUEUE = 500
 """Maximum queue length."""
 
@@ -28,9 +28,9 @@ class WorkerPool:
         self._most, self._held = places + queue, 0
 
     async def run(self, work: Callable[[Given], Value], given: Given) -> Value:
-        """The result of the work."""
+        """Runs a function and returns its result."""
         if self._held >= self._most:
-            raise HTTPException(503, "too many logins at once: try again soon", headers={"Retry-After": "5"})
+            raise HTTPException(503, "too many logins at once: try again in a moment", headers={"Retry-After": "5"})
         self._held += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work, given)

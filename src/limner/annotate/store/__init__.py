@@ -1,11 +1,11 @@
 """The store: every answer of every annotator, in one SQLite file or a PostgreSQL database.
 
 `open_store("work.db")` or `open_store("postgresql://user@host/name")` creates or opens one and migrates its tables.
-Everything else is a function that takes the store first. People, tasks and answers are known by the store's own numbers
-(`id`); images and captions by their ids in the collection (`image`, `caption`: strings). Wrong input is a
+Everything else is a function whose first argument is the store. People, tasks and answers are identified by the store's
+own ids (`id`); images and captions by their ids in the collection (`image`, `caption`: strings). Invalid input raises a
 `LimnerError`, with subclasses that a page can distinguish: `LeaseLost`, `AlreadyFull`, `NotAllowed`.
 
-What a page calls:
+Functions that a page calls:
 
 | module | calls |
 |---|---|
@@ -23,15 +23,16 @@ What a page calls:
 | `export` | `export`, `FORMS`, `judgements` |
 | `scale` | `GRADES`, `REASONS`, `GUIDELINE` |
 
-How a page labels: `task = lease(store, annotator.id)` (None: nothing left; a task already held comes back first, with
-its answers); for each `item` of `task.items` (image, caption, text, and the `answer` given so far; never its role)
-`submit(store, annotator.id, item.id, key=..., grade=4, reasons=(), milliseconds=900)`. Sending the same key again
-changes nothing and returns the same `Saved` with `repeated=True`. A new key on the same item is a new revision. The
-last answer finishes the task (`Saved.finished`). `undo` withdraws the answer to an item, as one more revision.
+How a page labels: `task = lease(store, annotator.id)` (None if nothing is left; a task that the annotator already holds
+is returned first, with its answers); for each `item` of `task.items` (image, caption, text, and the current `answer`;
+never its role) `submit(store, annotator.id, item.id, key=..., grade=4, reasons=(), milliseconds=900)`. Sending the same
+key again changes nothing and returns the same `Saved` with `repeated=True`. A new key on the same item is a new
+revision. The last answer finishes the task (`Saved.finished`). `undo` withdraws the answer to an item, as one more
+revision.
 
 Every answer is appended; `current_answer` and `counted_answer` are views. A lease ends after `minutes`; then the rest
-of the task goes to someone else, and what was answered stays. A pair never gets more answers that count than its task's
-replication asks; controls are answered by everyone who holds the task.
+of the task goes to someone else, and given answers stay. A pair never gets more valid answers than its task's
+replication; controls are answered by everyone who holds the task.
 """
 
 from __future__ import annotations
@@ -64,20 +65,24 @@ BUSY = 30.0
 POOL = 32
 """Size of the connection pool; more callers wait."""
 _DAMAGE = ("malformed", "not a database", "no such table", "no such column", "Could not decode", "corrupt")
-_PATIENCE = 10  # milliseconds between two tries to take SQLite's lock
-_ADVISORY = 0x6C696D  # the lock of PostgreSQL that is limner's
-_NO_ROOM = ("disk is full", "disk i/o error", "no space left")  # of SQLite, of a limit on its files, of PostgreSQL
+_PATIENCE = 10  # milliseconds between two attempts to take SQLite's lock
+_ADVISORY = 0x6C696D  # key of limner's advisory lock in PostgreSQL
+_NO_ROOM = (
+    "disk is full",
+    "disk i/o error",
+    "no space left",
+)  # messages of SQLite, of a file size limit, of PostgreSQL"
 _ADDRESS = re.compile(r"((?:[a-z][a-z0-9+]*:(?=//)|postgres[a-z+]*:)/*)(.*)", re.IGNORECASE | re.DOTALL)
-_WORDS = re.compile(r"(^|\s)(host|hostaddr|dbname|user|password|service)\s*=")  # libpq's other way to say where
+_WORDS = re.compile(r"(^|\s)(host|hostaddr|dbname|user|password|service)\s*=")  # libpq's other form of an address
 _PASSWORD_WORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token)\w*)\s*=\s*(?:'[^']*'|[^\s&]*)")
 
 
 class LeaseLost(LimnerError):
-    """The lease of a task expired and others hold it now."""
+    """The lease of a task expired and someone else holds the task now."""
 
 
 class AlreadyFull(LimnerError):
-    """The pair has all its answers already."""
+    """The pair already has all its answers."""
 
 
 class NotAllowed(LimnerError):
@@ -105,7 +110,7 @@ class _Queue:
             self._waiting.append(called)
         try:
             called.wait()
-        except BaseException:  # interrupted: pass the place on, or leave the queue
+        except BaseException:  # interrupted: pass the turn on, or leave the queue
             with self._lock:
                 left = called in self._waiting
                 if left:
@@ -135,7 +140,7 @@ class Store:
     comparer = "limner.annotate.results:differences"
     """How `limner.compare(..., labels=store)` estimates differences of systems."""
     describer = "limner.annotate.results:described"
-    """What a report says of the answers: how many, how far people agree, how good a judge is."""
+    """The answers as described in a report: their number, the agreement of people, the quality of a judge."""
 
     def __init__(self, engine: sa.Engine, *, now: Callable[[], float] = time.time) -> None:
         """Use `open_store` to create one."""
@@ -177,7 +182,7 @@ class Store:
 
     @contextmanager
     def _with_room(self) -> Iterator[None]:
-        """Names the store if a write fails for lack of space."""
+        """Adds the store's name to the error if a write fails for lack of space."""
         try:
             yield
         except sa.exc.OperationalError as error:
@@ -194,7 +199,7 @@ class Store:
             said = str(getattr(error, "orig", error)).strip().partition("\n")[0]
             if not self.lite or not any(words in said for words in _DAMAGE):
                 raise
-            raise LimnerError(f"the store {self.where} is damaged ({said}): put back a good copy") from error
+            raise LimnerError(f"the store {self.where} is damaged ({said}): restore a good copy") from error
 
     def rows(self, query: sa.Executable, **values: Any) -> list[dict[str, Any]]:
         """The rows of a query as dicts."""
@@ -202,7 +207,7 @@ class Store:
             return [dict(row) for row in connection.execute(query, values).mappings()]
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A setting of the store (its collection, a page's secret, ...)."""
+        """A setting of the store, such as its collection or a page's secret."""
         with self.reading() as connection:
             value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
         return default if value is None else parse_json(value, where=f"setting {name!r} of the store {self.where}")
@@ -270,9 +275,9 @@ def _engine(target: str, create: bool) -> sa.Engine:
         raise LimnerError(f"store {without_password(target)}: this is not a file; expected postgresql://user@host/name")
     refuse_irregular(path, what="store")
     if not create and not path.is_file():
-        raise LimnerError(f"no store {without_password(str(path))}: make one with 'limner annotate pool'")
+        raise LimnerError(f"no store {without_password(str(path))}: create one with 'limner annotate pool'")
     if not path.parent.is_dir():
-        raise LimnerError(f"store {path}: no folder {path.parent}; make it first")
+        raise LimnerError(f"store {path}: no folder {path.parent}; create it first")
     _close_to_others(path)
     return _sqlite(path)
 
@@ -288,9 +293,9 @@ def _close_to_others(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise LimnerError(f"cannot make the store {path}: {error.strerror or error}") from error
+        raise LimnerError(f"cannot create the store {path}: {error.strerror or error}") from error
     for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))):
-        with suppress(OSError):  # somebody else's file, or none
+        with suppress(OSError):  # someone else's file, or no file
             if each.is_file() and each.stat().st_mode & 0o007:
                 each.chmod(0o600)
 
@@ -369,7 +374,7 @@ def _postgres(target: str) -> sa.Engine:
 
 
 def _move_up(store: Store) -> None:
-    """Runs missing migrations; two programs that open a store at the same time take turns."""
+    """Runs missing migrations; programs that open a store at the same time wait for each other."""
     if _version(store) == VERSION:
         return
     try:
@@ -398,13 +403,13 @@ def alone(store: Store, connection: sa.Connection) -> None:
 
 
 def _version(store: Store) -> str | None:
-    """The number of the last migration; None for a database without tables, refused for a foreign database."""
+    """The number of the last migration; None for a database without tables; a foreign database is refused."""
     with store.reading() as connection:
         tables = set(sa.inspect(connection).get_table_names())
         if "alembic_version" in tables and "task_item" in tables:
             return str(connection.scalar(sa.text("SELECT version_num FROM alembic_version")))
     if tables:
-        raise LimnerError(f"{store.where} contains other tables ({', '.join(sorted(tables)[:3])}): name a new one")
+        raise LimnerError(f"{store.where} contains other tables ({', '.join(sorted(tables)[:3])}): use a new database")
     return None
 
 
@@ -420,7 +425,7 @@ def refuse_unwritable(store: Store) -> None:
 
 
 def without_password(target: str) -> str:
-    """A path or an address for display: an address without its password, and without whatever follows a `?`.
+    """A path or an address for display; an address without its password and without everything after a `?`.
 
     >>> without_password("postgresql://ada:secret@host/name?password=secret"), without_password("work.db")
     ('postgresql://ada:***@host/name?...', 'work.db')
@@ -429,7 +434,7 @@ def without_password(target: str) -> str:
     if address is None:
         return _PASSWORD_WORD.sub(r"\1=***", target)
     scheme, rest = address.groups()
-    who, at, place = rest.rpartition("@")  # a password may hold one too
+    who, at, place = rest.rpartition("@")  # a password may contain one too
     if "?" in who:  # or it is in a password after the question mark
         return f"{scheme}..."
     name, colon, _ = who.partition(":")

@@ -28,7 +28,7 @@ from limner.core.errors import LimnerError, UnknownId
 
 KEY_LENGTH = 100
 _DAY = 86_400_000
-_KEY_USED = "this key was used for another answer: make a new key for every answer"
+_KEY_USED = "this key was used for another answer: use a new key for every answer"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Saved:
     """The result of a submit.
 
     Args:
-        id: Number of the stored answer.
+        id: Id of the stored answer.
         revision: 1 for the first answer to this pair, then 2, ...
         repeated: Whether this answer was stored before; nothing was added.
         finished: Whether the task has all its answers now.
@@ -50,7 +50,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Answer:
-    """A valid answer: who, what, when, how long, under which guideline, and whether the pair is a control."""
+    """A valid answer: annotator, pair, time, duration, guideline, and whether the pair is a control."""
 
     id: int
     task: int
@@ -85,17 +85,17 @@ def submit(
 
     Args:
         store: The store.
-        annotator_id: Who answers.
+        annotator_id: The annotator.
         item_id: The pair, `Item.id`.
-        key: Client key, new for every answer and the same when it is sent again.
+        key: Key created by the client: new for every answer, the same when the answer is sent again.
         grade: 4 (100% yes) to 1 (100% no).
-        reasons: Why, for 3 and 2.
-        milliseconds: How long it took.
-        guideline: Version of the words the annotator read.
-        minutes: How long the lease lasts from now.
+        reasons: Reasons, for grades 3 and 2.
+        milliseconds: Time spent on the answer.
+        guideline: Version of the guideline that the annotator read.
+        minutes: Length of the renewed lease.
 
     Returns:
-        The stored answer's number and revision, whether it had been stored before, and whether the task is finished.
+        The answer's id and revision, whether it was already stored, and whether the task is finished.
     """
     checked = check_grade(grade)
     why = json.dumps(check_reasons(reasons, checked))
@@ -123,11 +123,11 @@ def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dic
         now = store.now()
         number = connection.scalar(sa.select(task_item.c.task_id).where(task_item.c.id == item_id))
         if number is None:
-            raise UnknownId(f"no pair number {item_id} in any task")
+            raise UnknownId(f"no pair {item_id} in any task")
         state = state_of(connection, number, lock=True)
         mine = next((a for a in state.assignments if a["annotator_id"] == annotator_id), None)
         if mine is None:
-            raise NotAllowed("this task was never given to you: ask for a task first")
+            raise NotAllowed("this task was never assigned to you: request a task first")
         before = _stored(connection, key)
         if before is not None:
             return _repeated(before, mine, item_id, values)
@@ -146,7 +146,7 @@ def _stored(connection: sa.Connection, key: str) -> object:
 
 
 def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> Saved:
-    """The answer with that key; refused if the key belongs to another answer."""
+    """The stored answer with this key; refused if the key belongs to another answer."""
     same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
     if not same or before["grade"] != values["grade"] or before["reasons"] != values["reasons"]:
         raise LimnerError(_KEY_USED)
@@ -155,27 +155,27 @@ def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> S
 
 def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdraws: bool) -> None:
     if mine["excluded"]:
-        raise NotAllowed("this task was excluded: ask for another")
+        raise NotAllowed("this task was excluded: request another")
     item = next(item for item in state.items if item["id"] == item_id)
     if item["barred"]:
-        raise AlreadyFull("this pair was excluded: go on with the next one")
+        raise AlreadyFull("this pair was excluded: continue with the next one")
     last = state.latest.get((mine["id"], item_id))
     if withdraws and (last is None or last["grade"] is None):
         raise LimnerError("there is no answer to undo here")
     held = mine["finished"] is not None or mine["expires"] > now
     if not held and state.holders(now, but=mine["annotator_id"]) >= state.task["replication"]:
-        raise LeaseLost("your time for this task expired and somebody else has it now: ask for another task")
+        raise LeaseLost("your time for this task expired and someone else has it now: request another task")
     if item["role"] == "real" and state.answered(item_id, but=mine["id"]) >= state.task["replication"]:
-        raise AlreadyFull("this pair has all the answers it needs: go on with the next one")
+        raise AlreadyFull("this pair has all the answers it needs: continue with the next one")
 
 
 def _refuse_unreasoned(wanted: str, values: dict[str, Any]) -> None:
-    """A task may require a reason for the two middle answers, or ask for none."""
+    """Checks the reasons: a task may require them for the two middle grades, or not allow any."""
     given = values["reasons"] != "[]"
     if wanted == "required" and values["grade"] in (2, 3) and not given:
         raise LimnerError("this task needs a reason for 'partially yes' and 'mostly no': choose one or more")
     if wanted == "off" and given:
-        raise LimnerError("this task asks for no reasons: leave them out")
+        raise LimnerError("this task does not ask for reasons: leave them out")
 
 
 def _settle(
@@ -200,10 +200,10 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
 
     Args:
         store: The store.
-        counted: Leave out excluded answers; False includes them.
+        counted: Whether to leave out excluded answers.
     """
     view = counted_answer if counted else current_answer
-    named = (  # in the order of an `Answer`, except the reasons
+    named = (  # in the order of the fields of `Answer`, except the reasons
         view.c.reasons, view.c.id, view.c.task_id, view.c.assignment_id, view.c.item_id, view.c.pair_id,
         annotator.c.name, image.c.key, caption.c.key, view.c.role, view.c.grade,
         view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,
@@ -234,7 +234,7 @@ def latest(store: Store) -> tuple[int, ...]:
 
 
 def history(store: Store, *, item_id: int | None = None) -> list[dict[str, Any]]:
-    """All answers ever given, in order, including withdrawn and revised ones; of one pair, or all."""
+    """All answers ever given, in order, including withdrawn and revised ones; for one pair, or all pairs."""
     columns = [judgement.c[name] for name in ("id", "item_id", "revision", "grade", "reasons", "milliseconds")]
     more = (judgement.c.guideline, judgement.c.added, judgement.c.client_key, annotator.c.name.label("annotator"))
     query = sa.select(*columns, *more).join_from(judgement, assignment).join(annotator).order_by(judgement.c.id)

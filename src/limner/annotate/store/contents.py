@@ -1,4 +1,4 @@
-"""What is judged: images and captions of a collection, and the pairs that systems proposed."""
+"""The content to judge: images and captions of a collection, and the pairs that systems proposed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from limner.core.ranking import Ranking
 
 DIRECTIONS = ("i2t", "t2i")
 DEPTH = 25
-"""Places of every list that are kept: the first few are pooled, the rest serves to choose known negatives."""
+"""Number of stored ranks of every list: the first few are pooled, the rest helps to choose known negatives."""
 _BATCH = 500
 Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """One system's proposal of one pair: in which direction, at which rank, with which score, in which turn."""
+    """One system's proposal of one pair: direction, rank, score and round."""
 
     system: str
     direction: str
@@ -37,7 +37,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Pair:
-    """A pair in the store: its origin, and whether a task contains it."""
+    """A stored pair: its origin, and whether a task contains it."""
 
     id: int
     image: str
@@ -59,11 +59,11 @@ def add_collection(
     Args:
         store: The store.
         collection: Its images and texts; ids are kept.
-        spec: How `limner.load` finds the collection again, for the page that shows its images.
+        spec: The argument with which `limner.load` opens the collection again, for the page that shows its images.
         progress: Called with the number of images done.
 
     Returns:
-        How many images and captions are new.
+        The numbers of new images and captions.
     """
     hashes = list(_image_hashes(collection.images, progress))
     images = [{"key": key, "hash": value} for key, value in zip(collection.images.ids, hashes, strict=True)]
@@ -85,7 +85,7 @@ def _image_hashes(images: Items, progress: Callable[[int, int], None] | None) ->
 
 
 def _image_hash(images: Items, row: int, value: object) -> str | None:
-    """Hash of the file; of the pixels for a drawn image."""
+    """Hash of the file, or of the pixels for a generated image."""
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -107,8 +107,8 @@ def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
     changed = [row["key"] for row in rows if known.get(row["key"]) not in (None, row["hash"]) and row["hash"]]
     if changed:
         raise LimnerError(
-            f"{len(changed)} of the {table.name}s have other contents than in the store ({shown(changed)}): answers "
-            "were given for the old ones; use a new store, or give the changed ones new ids"
+            f"{len(changed)} of the {table.name}s have different contents in the store ({shown(changed)}): "
+            f"answers refer to the stored version; use a new store, or give changed items new ids"
         )
     new = [row for row in rows if row["key"] not in known]
     insert(connection, table, new)
@@ -116,7 +116,7 @@ def _add(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, An
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Adds rows, some hundreds at a time."""
+    """Adds rows in batches of a few hundred."""
     for start in range(0, len(rows), _BATCH):
         _insert_batch(connection, table, rows[start : start + _BATCH])
 
@@ -133,7 +133,7 @@ class Listed:
         system: Its name.
         direction: "i2t" or "t2i".
         ranking: Queries are images for "i2t" and captions for "t2i"; all ids must be in the store.
-        depth: Places of each list that are kept.
+        depth: Number of ranks of each list to store.
     """
 
     system: str
@@ -156,25 +156,25 @@ def add_pool(
 ) -> tuple[int, int]:
     """Stores the systems' lists and the pooled pairs in one transaction.
 
-    Existing data stays, so that a pool can be repeated, deeper or with more systems. Other lists
-    under a name that has proposed in this turn are refused.
+    Existing data stays, so that a pool can be repeated with a larger depth or more systems. Different lists under the
+    name of a system that already proposed pairs in this round are refused.
 
     Args:
         store: The store.
         lists: Lists of every system and direction.
         pairs: The pooled pairs, (image, caption).
         origin: Where the pairs come from.
-        turn: The turn of the annotation they are proposed in.
+        turn: The annotation round.
 
     Returns:
-        How many proposals and how many pairs are new.
+        The numbers of new proposals and pairs.
     """
     with store.reading() as connection:
         ids = keys(connection, image), keys(connection, caption)
     # Prepared before the lock is taken, since that takes longer than writing.
     rows = [list(_proposed(each.ranking.top(each.depth), each.direction, ids)) for each in lists]
     with store.writing() as connection:
-        alone(store, connection)  # two pools of one system at once would both find nothing there
+        alone(store, connection)  # otherwise two concurrent pools of one system would both find it empty
         proposed = sum(_add_lists(store, connection, *each, turn) for each in zip(lists, rows, strict=True))
         before = _count(connection, pair)
         pair_numbers(store, connection, pairs, origin=origin, turn=turn)
@@ -199,8 +199,8 @@ def _add_lists(
             new.append(row | same)
         elif there != (row["image_id"], row["caption_id"]):
             raise LimnerError(
-                f"{lists.system!r} proposed other {lists.direction} pairs in turn {turn}: it is not the system of that "
-                "name that is in the store; give it another name"
+                f"{lists.system!r} proposed other {lists.direction} pairs in turn {turn}: the store has another "
+                f"system of that name; choose a different name"
             )
     insert(connection, proposal, new)
     return len(new)
@@ -235,26 +235,26 @@ def _proposed(ranking: Ranking, direction: str, ids: tuple[dict[str, int], dict[
 
 
 def keys(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
-    """The store's numbers of all images or captions, by id."""
+    """The store's ids of all images or captions, by their ids in the collection."""
     return {row.key: row.id for row in connection.execute(sa.select(table.c.key, table.c.id))}
 
 
 def number(known: dict[str, int], key: str, what: str) -> int:
-    """One of `keys`, refused by name if it is missing."""
+    """The store's id of one item; a missing item is refused by name."""
     if key not in known:
         raise UnknownId(f"{what} {key!r} is not in the store: add its collection first ('limner annotate pool')")
     return known[key]
 
 
 def add_pairs(store: Store, pairs: Iterable[Key], *, origin: str = "pool", turn: int = 1) -> int:
-    """Adds (image, caption) pairs; existing ones are unchanged. Returns how many are new."""
+    """Adds (image, caption) pairs; existing ones are unchanged. Returns the number of new pairs."""
     return add_pool(store, (), pairs, origin=origin, turn=turn)[1]
 
 
 def pair_numbers(
     store: Store, connection: sa.Connection, pairs: Iterable[Key], *, origin: str, turn: int
 ) -> dict[Key, int]:
-    """The store's numbers of pairs, adding missing ones."""
+    """The store's ids of pairs; missing pairs are added."""
     images, captions = keys(connection, image), keys(connection, caption)
     wanted = {p: (number(images, p[0], "image"), number(captions, p[1], "caption")) for p in dict.fromkeys(pairs)}
     known = _known_pairs(connection)
@@ -263,7 +263,7 @@ def pair_numbers(
     insert(connection, pair, new)
     known = _known_pairs(connection) if new else known
     found = {key: known[both] for key, both in wanted.items()}
-    if origin == "pool":  # a pair that was only a control until now
+    if origin == "pool":  # a pair that was only used as a control so far
         same = sa.and_(pair.c.origin == "control", pair.c.id == sa.bindparam("number"))
         promoted = [{"number": key} for key in _controls(connection) & set(found.values())]
         if promoted:
@@ -281,7 +281,7 @@ def _known_pairs(connection: sa.Connection) -> dict[tuple[int, int], int]:
 
 
 def proposals(store: Store, *, depth: int | None = None, turn: int | None = None) -> list[Proposal]:
-    """Every proposal, by system, direction, query and rank; up to a rank, of one turn."""
+    """All proposals, sorted by system, direction, query and rank; optionally up to a rank, or of one round."""
     query = (
         sa.select(
             system.c.name.label("system"),
@@ -311,7 +311,7 @@ def pairs(store: Store, *, turn: int | None = None) -> list[Pair]:
 
 
 def caption_text(store: Store, key: str) -> str:
-    """The words of a caption."""
+    """The text of a caption."""
     with store.reading() as connection:
         text = connection.scalar(sa.select(caption.c.text).where(caption.c.key == key))
     if text is None:
@@ -320,7 +320,7 @@ def caption_text(store: Store, key: str) -> str:
 
 
 def caption_texts(store: Store, keys: Iterable[str]) -> dict[str, str]:
-    """The words of several captions, by id."""
+    """The texts of several captions, by id."""
     wanted = list(dict.fromkeys(keys))
     with store.reading() as connection:
         rows = connection.execute(sa.select(caption.c.key, caption.c.text).where(caption.c.key.in_(wanted))).all()

@@ -14,7 +14,7 @@ from limner.annotate.store.schema import caption, design, design_phase, design_u
 from limner.core.errors import LimnerError, UnknownId
 
 LEVEL = "level"
-"""The unit of a design whose queries are labelled down to a level."""
+"""The unit of a design whose queries are labelled up to a level."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Unit:
         candidates: The candidates to judge.
         stratum: Numbered from 0.
         score: The judge's prediction; None without one.
-        place: Its position among all draws, from 0; None if not drawn.
-        phase: The draw that took it.
-        probability: Probability of the draw, given earlier draws.
+        place: Its position among all drawn units, from 0; None if not drawn.
+        phase: The draw in which it was drawn.
+        probability: Probability of being drawn, given earlier draws.
     """
 
     query: str
@@ -49,12 +49,12 @@ class Design:
     """A stored design.
 
     Args:
-        id: Its number.
+        id: Its id in the store.
         direction: "i2t" or "t2i".
-        unit: "pair", "query" or "level" (a query down to a level; its strata are the levels).
+        unit: "pair", "query" or "level" (a query up to a level; the strata are the levels).
         settings: Measures, systems, judge, strata.
         queries: Queries of the collection in this direction.
-        units: All units, in order of their numbers.
+        units: All units, in order of their ids.
         shares: Allocation of each phase to the strata.
     """
 
@@ -68,7 +68,7 @@ class Design:
 
     @property
     def drawn(self) -> list[int]:
-        """The numbers of the drawn units, in the order they were drawn."""
+        """The ids of the drawn units, in the order they were drawn."""
         found = [n for n, unit in enumerate(self.units) if unit.place is not None]
         return sorted(found, key=lambda n: self.units[n].place or 0)
 
@@ -76,8 +76,8 @@ class Design:
 def add_design(
     store: Store, *, direction: str, unit: str, settings: Mapping[str, Any], queries: int, units: Sequence[Unit]
 ) -> int:
-    """Saves a design with all its units; returns its number."""
-    kind = "query" if unit == LEVEL else unit  # the column knows pairs and queries
+    """Saves a design with all its units; returns its id."""
+    kind = "query" if unit == LEVEL else unit  # the column allows only pairs and queries
     kept = json.dumps({**settings, LEVEL: True} if unit == LEVEL else settings)
     values = {"direction": direction, "unit": kind, "settings": kept, "queries": queries}
     with store.writing() as connection:
@@ -92,7 +92,7 @@ def add_design(
 
 
 def fill_units(store: Store, number: int, candidates: Mapping[int, Sequence[str]]) -> None:
-    """Writes the candidates of units that were not known when the design was made."""
+    """Writes the candidates of units that were unknown when the design was created."""
     rows = [{"unit": unit, "held": json.dumps(list(each))} for unit, each in candidates.items()]
     mine = (design_unit.c.design_id == number, design_unit.c.number == sa.bindparam("unit"))
     with store.writing() as connection:
@@ -102,7 +102,7 @@ def fill_units(store: Store, number: int, candidates: Mapping[int, Sequence[str]
 def add_phase(
     store: Store, number: int, drawn: Iterable[tuple[int, float]], *, shares: Sequence[float], seed: int
 ) -> int:
-    """Saves a further draw: its units in order with their probabilities. Returns the phase, from 0."""
+    """Saves a further draw: its units in order, with their probabilities. Returns the number of the draw, from 0."""
     same = design_unit.c.design_id == number
     with store.writing() as connection:
         alone(store, connection)
@@ -122,7 +122,7 @@ def add_phase(
 
 
 def designs(store: Store) -> list[Design]:
-    """Every design in the order they were made."""
+    """All designs in the order of creation."""
     return [_read(store, row) for row in store.rows(sa.select(design).order_by(design.c.id))]
 
 
@@ -142,7 +142,7 @@ def _read(store: Store, row: Mapping[str, Any]) -> Design:
 
 
 def add_machine_answers(store: Store, name: str, given: Mapping[Key, float]) -> int:
-    """Saves a judge's probabilities; existing ones are kept. Returns how many are new."""
+    """Saves a judge's probabilities; existing ones are kept. Returns the number of new ones."""
     if not name:
         raise LimnerError("a judge needs a name")
     with store.writing() as connection:
@@ -175,7 +175,7 @@ def judge_names(store: Store) -> list[str]:
 
 
 def refuse_unknown_judge(store: Store, name: str) -> None:
-    """Refuses a judge that has not answered anything, and says which have."""
+    """Refuses a judge without answers, and lists the judges that have answered."""
     known = judge_names(store)
     if name not in known:
         raise UnknownId(f"no judge {name!r} in the store ({', '.join(known) or 'there is none'})")

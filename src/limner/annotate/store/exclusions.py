@@ -1,4 +1,4 @@
-"""Exclusions, with a reason and without deletion: excluded answers no longer count, and are asked again."""
+"""Exclusions: nothing is deleted; excluded answers no longer count, and their pairs are asked again."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def exclude(store: Store, kind: str, target: int | str, *, reason: str, by: int 
     Args:
         store: The store.
         kind: "annotator", "assignment", "pair", "image" or "caption".
-        target: Its number; a name works for annotators, an id of the collection for images and captions.
+        target: Its id in the store; or the name of an annotator, or the collection's id of an image or caption.
         reason: The reason; it is stored.
-        by: Who did it.
+        by: Who excluded it.
 
     Returns:
-        The exclusion's number, even if it existed already.
+        The exclusion's id, even if it already existed.
     """
     if kind not in EXCLUDABLE:
         raise UnknownName("kind of exclusion", kind, EXCLUDABLE)
     if not reason.strip():
-        raise LimnerError("an exclusion needs its reason")
+        raise LimnerError("an exclusion needs a reason")
     with store.writing() as connection:
         number = _number(connection, kind, target)
         found = connection.scalar(sa.select(exclusion.c.id).where(*_same(kind, number)))
@@ -67,11 +67,11 @@ def exclude(store: Store, kind: str, target: int | str, *, reason: str, by: int 
 
 
 def lift(store: Store, exclusion_id: int) -> None:
-    """Lifts an exclusion; refused if somebody else has answered in its place."""
+    """Lifts an exclusion; refused if someone else has answered instead."""
     with store.writing() as connection:
         row = connection.execute(sa.select(exclusion).where(exclusion.c.id == exclusion_id)).mappings().first()
         if row is None:
-            raise UnknownId(f"no exclusion number {exclusion_id}")
+            raise UnknownId(f"no exclusion {exclusion_id}")
         lifted = sa.update(exclusion).where(exclusion.c.id == exclusion_id, exclusion.c.lifted.is_(None))
         connection.execute(lifted.values(lifted=store.now()))
         for number in _touched(connection, row["kind"], row["target"]):
@@ -80,12 +80,12 @@ def lift(store: Store, exclusion_id: int) -> None:
 
 
 def _refuse_over(store: Store, connection: sa.Connection, number: int) -> None:
-    """Raises, and so rolls back, if a task would have too many people or answers."""
+    """Raises an error, and so rolls back, if a task would have too many people or answers."""
     state = state_of(connection, number, lock=True)
     wanted = state.task["replication"]
     over = any(item["role"] == "real" and state.answered(item["id"]) > wanted for item in state.items)
     if over or state.holders(store.now(), but=-1) > wanted:
-        raise LimnerError(f"task {number} was given to somebody else in the meantime: it would be answered too often")
+        raise LimnerError(f"task {number} was assigned to someone else in the meantime: it would get too many answers")
 
 
 def exclusions(store: Store, *, lifted: bool = False) -> list[Exclusion]:

@@ -14,14 +14,14 @@ from limner.explain.failures import Failure
 from limner.explain.labels import ALTERNATIVE, CLASSES
 
 STUDY = "failures"
-"""What a study of failures is called that was given no name."""
+"""Default name of a study of failures."""
 RATINGS = range(1, 11)
 """How similar in meaning the returned and the relevant item are, given the query; 10 is best."""
 
 
 @dataclass(frozen=True)
 class AskedFailure:
-    """A failure as somebody is shown it."""
+    """A failure as shown to an annotator."""
 
     id: int
     study: str
@@ -34,7 +34,7 @@ class AskedFailure:
 
 @dataclass(frozen=True)
 class FailureAnswer:
-    """What one person said of one failure: which classes disagree, and a rating from 1 to 10."""
+    """One person's answer about one failure: the classes that disagree, and a rating from 1 to 10."""
 
     study: str
     query: str
@@ -47,7 +47,7 @@ class FailureAnswer:
 
 
 def add_failures(store: Store, found: Iterable[Failure], *, study: str = STUDY, replication: int = 1) -> int:
-    """Adds failures to judge; a query that is already there is left out. Returns how many are new."""
+    """Adds failures to judge; queries that are already stored are left out. Returns the number of new failures."""
     if replication < 1:
         raise LimnerError(f"replication {replication}: expected 1 or more people per failure")
     if not study:
@@ -66,11 +66,11 @@ def add_failures(store: Store, found: Iterable[Failure], *, study: str = STUDY, 
 
 
 def next_failure(store: Store, annotator_id: int, *, study: str | None = None) -> AskedFailure | None:
-    """The next failure for this annotator: one that needs more answers, those with fewest first; or None."""
+    """The next failure for this annotator: one that needs more answers, fewest answers first; or None."""
     given = sa.select(sa.func.count()).where(failure_answer.c.failure_id == failure.c.id)
     answers = given.correlate(failure).scalar_subquery()
     mine = sa.exists().where(failure_answer.c.failure_id == failure.c.id, failure_answer.c.annotator_id == annotator_id)
-    spread = (failure.c.id * 7919 + annotator_id * 104_729) % 1_000_003  # people start at different places
+    spread = (failure.c.id * 7919 + annotator_id * 104_729) % 1_000_003  # people start at different positions
     names = ("id", "study", "query", "text", "truth", "returned", "by_text")
     lacking = sa.select(*(failure.c[name] for name in names)).where(
         answers < failure.c.replication, sa.not_(mine), _of(study)
@@ -84,14 +84,14 @@ def _of(study: str | None) -> sa.ColumnElement[bool]:
 
 
 def check_classes(classes: Iterable[str]) -> frozenset[str]:
-    """The classes, refused where there are none, one is unknown, or an alternative has faults.
+    """The classes; refused if there are none, if one is unknown, or if an alternative has faults.
 
     >>> sorted(check_classes(["colour", "detail"]))
     ['colour', 'detail']
     """
     found = frozenset(classes)
     for name in found - set(CLASSES):
-        raise UnknownName("class of failure", str(name)[:80], CLASSES)
+        raise UnknownName("failure class", str(name)[:80], CLASSES)
     if not found:
         raise LimnerError(
             f"no class is marked: expected what disagrees with the query, or {ALTERNATIVE!r} if nothing does"
@@ -116,31 +116,31 @@ def judge_failure(
 
     Args:
         store: The store.
-        annotator_id: Who answers.
-        failure_id: Which failure.
-        key: Made by the client; the same when the answer is sent again.
-        classes: What disagrees, of `limner.explain.labels.CLASSES`; "alternative" alone where nothing does.
+        annotator_id: The annotator.
+        failure_id: The failure.
+        key: Created by the client; the same when the answer is sent again.
+        classes: What disagrees, from `limner.explain.labels.CLASSES`; only "alternative" if nothing does.
         rating: 1 to 10, how similar in meaning both images are given the query.
-        milliseconds: How long it took.
+        milliseconds: Time spent on the answer.
     """
     named = check_classes(classes)
     if isinstance(rating, bool) or not isinstance(rating, int) or rating not in RATINGS:
         raise LimnerError(f"rating {str(rating)[:20]!r}: expected a whole number from 1 to 10")
     if not key:
-        raise LimnerError("an answer needs a key of its own")
+        raise LimnerError("an answer needs its own key")
     with store.writing() as connection:
         query = sa.select(failure).where(failure.c.id == failure_id).with_for_update()
         row = connection.execute(query).mappings().first()
         if row is None:
-            raise UnknownId(f"no failure number {failure_id}")
+            raise UnknownId(f"no failure {failure_id}")
         of_this = sa.select(failure_answer).where(failure_answer.c.failure_id == failure_id)
         given = connection.execute(of_this).mappings().all()
         if any(a["client_key"] == key and a["annotator_id"] == annotator_id for a in given):
             return False
         if any(a["annotator_id"] == annotator_id for a in given) or len(given) >= row["replication"]:
-            raise AlreadyFull("this failure has your answer, or all the answers it needs: go on with the next one")
+            raise AlreadyFull("this failure has your answer, or all the answers it needs: continue with the next one")
         values = {"failure_id": failure_id, "annotator_id": annotator_id, "client_key": key, "rating": rating}
-        clash = "this key was used for another answer: make a new key for every answer"
+        clash = "this key was used for another answer: use a new key for every answer"
         said = json.dumps(sorted(named))
         inserted(
             connection, failure_answer, clash, **values, classes=said, milliseconds=milliseconds, added=store.now()
@@ -165,13 +165,13 @@ def failure_answers(store: Store, *, study: str | None = None) -> list[FailureAn
 
 
 def failure_studies(store: Store) -> list[str]:
-    """The studies of failures, in the order they were made."""
+    """The studies of failures, in the order of creation."""
     query = sa.select(failure.c.study).group_by(failure.c.study).order_by(sa.func.min(failure.c.id))
     return [row["study"] for row in store.rows(query)]
 
 
 def failure_progress(store: Store, *, study: str | None = None) -> dict[str, int]:
-    """Failures, answers given and answers asked for."""
+    """Numbers of failures, given answers and requested answers."""
     asked = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(failure.c.replication), 0)).select_from(failure)
     given = sa.select(sa.func.count()).join_from(failure_answer, failure).where(_of(study))
     with store.reading() as connection:

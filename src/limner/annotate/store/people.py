@@ -22,11 +22,11 @@ class Annotator:
     """An account that annotates, reviews or administers.
 
     Args:
-        id: The store's number.
+        id: Its id in the store.
         name: Unique in the store.
         role: "annotator", "reviewer" or "admin".
         active: Whether the account may be used.
-        password_hash: As the page made it; None without a password.
+        password_hash: Computed by the page; None without a password.
     """
 
     id: int
@@ -53,26 +53,26 @@ def add_annotator(
         if found is not None:
             if existing:
                 return Annotator(**found)
-            raise LimnerError(f"there is an annotator {name.strip()!r} already: choose another name")
+            raise LimnerError(f"the annotator {name.strip()!r} already exists: choose another name")
         return _added(store, connection, name, role, password_hash)
 
 
 def _added(store: Store, connection: sa.Connection, name: str, role: str, password_hash: str | None) -> Annotator:
     values: dict[str, Any] = {"name": _name(name), "role": _role(role), "active": True, "password_hash": password_hash}
-    clash = f"there is an annotator {values['name']!r} already: choose another name"
+    clash = f"the annotator {values['name']!r} already exists: choose another name"
     return Annotator(inserted(connection, annotator, clash, **values, added=store.now()), **values)
 
 
 def annotator_of(store: Store, annotator_id: int) -> Annotator:
-    """One annotator by number."""
+    """One annotator by id."""
     found = _first(store, annotator.c.id == annotator_id)
     if found is None:
-        raise UnknownId(f"no annotator number {annotator_id}: see 'limner annotate status'")
+        raise UnknownId(f"no annotator {annotator_id}: see 'limner annotate status'")
     return found
 
 
 def by_name(store: Store, name: str) -> Annotator | None:
-    """One annotator by name, None if there is none."""
+    """One annotator by name, or None."""
     return _first(store, annotator.c.name == name.strip())
 
 
@@ -89,7 +89,7 @@ def set_password_hash(store: Store, annotator_id: int, password_hash: str) -> No
 
 
 def set_role(store: Store, annotator_id: int, role: str) -> None:
-    """Gives another role; the last active admin keeps theirs. Invitations by somebody who is not an admin are void."""
+    """Changes the role; the last active admin keeps the role. Invitations by a former admin become void."""
     with store.writing() as connection:
         _change(connection, annotator_id, role=_role(role))
         if role != "admin":
@@ -97,7 +97,7 @@ def set_role(store: Store, annotator_id: int, role: str) -> None:
 
 
 def set_active(store: Store, annotator_id: int, active: bool) -> None:
-    """Opens or closes an account. Answers are kept; a closed account loses its sessions and invitations."""
+    """Activates or deactivates an account. Answers are kept; a deactivated account loses sessions and invitations."""
     with store.writing() as connection:
         _change(connection, annotator_id, active=active)
         _end_sessions(connection, annotator_id)
@@ -112,12 +112,12 @@ def _end_sessions(connection: sa.Connection, annotator_id: int) -> None:
 def _change(connection: sa.Connection, annotator_id: int, **values: Any) -> None:
     done = connection.execute(sa.update(annotator).where(annotator.c.id == annotator_id).values(**values))
     if not done.rowcount:
-        raise UnknownId(f"no annotator number {annotator_id}")
+        raise UnknownId(f"no annotator {annotator_id}")
     if values.get("role", "admin") != "admin" or values.get("active") is False:
         admins = sa.select(sa.func.count()).where(annotator.c.role == "admin", annotator.c.active)
         everyone = sa.select(sa.func.count()).where(annotator.c.password_hash.is_not(None))
         if connection.scalar(everyone) and not connection.scalar(admins):
-            raise NotAllowed("the last admin must keep the role: make somebody else an admin first")
+            raise NotAllowed("the last admin must keep the role: make someone else an admin first")
 
 
 # --- invitations and sessions -----------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _change(connection: sa.Connection, annotator_id: int, **values: Any) -> None
 
 @dataclass(frozen=True)
 class Invite:
-    """An invitation that can still be used: its number, the role it gives, who made it, and until when (milliseconds).
+    """An invitation that can still be used: its id, role, author and expiry time (milliseconds).
 
     `by` is None for the first admin's.
     """
@@ -138,13 +138,13 @@ class Invite:
 
 
 def make_invite(store: Store, *, role: str = "annotator", by: int | None = None, hours: float = 72) -> str:
-    """Makes a token for one new account; it is shown once and only its hash is kept.
+    """Creates a token for one new account; it is shown once and only its hash is stored.
 
     Args:
         store: The store.
         role: Role of the new account.
         by: The admin who invites; without it, only the first admin can be invited.
-        hours: How long it is valid.
+        hours: How long the invitation is valid.
     """
     with store.writing() as connection:
         return _invited(store, connection, role, by, hours)
@@ -177,7 +177,7 @@ def revoke_invite(store: Store, invite_id: int) -> None:
     """Revokes an invitation."""
     with store.writing() as connection:
         if not _revoke(store, connection, invite.c.id == invite_id):
-            raise UnknownId(f"no open invitation number {invite_id}: it was used, expired or revoked")
+            raise UnknownId(f"no open invitation {invite_id}: it was used, expired or revoked")
 
 
 def _revoke(store: Store, connection: sa.Connection, *which: sa.ColumnElement[bool]) -> int:
@@ -187,7 +187,7 @@ def _revoke(store: Store, connection: sa.Connection, *which: sa.ColumnElement[bo
 
 
 def read_invite(store: Store, token: str) -> str:
-    """The role an invitation gives; refused if it is unknown, used or expired."""
+    """The role of an invitation; refused if it is unknown, used or expired."""
     with store.reading() as connection:
         return str(_valid_invite(store, connection, token)["role"])
 
@@ -197,7 +197,7 @@ def use_invite(store: Store, token: str, name: str, *, password_hash: str) -> An
     with store.writing() as connection:
         found = _valid_invite(store, connection, token, lock=True)
         if connection.scalar(sa.select(annotator.c.id).where(annotator.c.name == name.strip())) is not None:
-            raise LimnerError(f"there is an annotator {name.strip()!r} already: choose another name")
+            raise LimnerError(f"the annotator {name.strip()!r} already exists: choose another name")
         made = _added(store, connection, name, found["role"], password_hash)
         used = {"used": store.now(), "used_by_id": made.id}
         connection.execute(sa.update(invite).where(invite.c.id == found["id"]).values(**used))
@@ -228,7 +228,7 @@ def _usable(store: Store) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def open_session(store: Store, annotator_id: int, *, hours: float = 12) -> str:
-    """A session token of an annotator; only its hash is stored."""
+    """Creates a session token for an annotator; only its hash is stored."""
     token = secrets.token_urlsafe(32)
     now = store.now()
     values = {"token_hash": _hash(token), "annotator_id": annotator_id, "added": now}
@@ -239,7 +239,7 @@ def open_session(store: Store, annotator_id: int, *, hours: float = 12) -> str:
 
 
 def session_of(store: Store, token: str) -> Annotator | None:
-    """The annotator of a session token; None if it is unknown or expired, or the account is closed."""
+    """The annotator of a session token; None if it is unknown or expired, or the account is not active."""
     joined = session.c.annotator_id == annotator.c.id
     query = _people().join(session, joined).where(session.c.token_hash == _hash(token))
     rows = store.rows(query.where(session.c.expires > store.now(), annotator.c.active))

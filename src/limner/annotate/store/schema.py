@@ -1,7 +1,7 @@
 """The tables of the store. Answers are appended, never overwritten; the current state is a view.
 
-Times are milliseconds since 1970 in UTC. Ids of a collection are `key`s here; `id` is the store's own number. A change
-of these tables needs a migration in `migrations/versions` and its number in `VERSION`.
+Times are milliseconds since 1970 in UTC. `key` is an id of the collection, `id` is the store's own id. A change of
+these tables needs a migration in `migrations/versions` and its number in `VERSION`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMES = {
 ROLES = ("annotator", "reviewer", "admin")
 KINDS = ("pairs", "captions")
 REASONED = ("required", "optional", "off")
-"""Whether the two middle answers of a task need a reason, may have one, or are given without."""
+"""Whether the two middle grades of a task need a reason, may have one, or have none."""
 GOLD = ("gold_pos", "gold_neg")
 EXCLUDABLE = ("annotator", "assignment", "image", "caption", "pair")
 
@@ -93,7 +93,7 @@ task = sa.Table(
     sa.Column("replication", sa.Integer, nullable=False),
     sa.Column("done", sa.Boolean, nullable=False, index=True),
     _time("added"),
-    sa.Column("reasons", sa.Text, nullable=False, server_default="optional"),  # of `REASONED`
+    sa.Column("reasons", sa.Text, nullable=False, server_default="optional"),  # one of `REASONED`
     _one_of("kind", KINDS),
     sa.CheckConstraint("replication >= 1", name="replication"),
 )
@@ -110,7 +110,7 @@ task_item = sa.Table(
     sa.UniqueConstraint("task_id", "pair_id"),
     _one_of("role", ("real", *GOLD)),
 )
-# A pooled pair is asked in one task only: that task's replication is the pair's.
+# A pooled pair is in one task only, so that the task's replication is also that of the pair.
 sa.Index(
     "ix_task_item_real_pair",
     task_item.c.pair_id,
@@ -169,7 +169,7 @@ judgement = sa.Table(
     sa.Column("item_id", sa.ForeignKey("task_item.id"), nullable=False, index=True),
     sa.Column("revision", sa.Integer, nullable=False),
     _text("client_key", unique=True),
-    sa.Column("grade", sa.Integer, nullable=True),  # none: the answer was withdrawn
+    sa.Column("grade", sa.Integer, nullable=True),  # NULL: the answer was withdrawn
     _text("reasons"),
     sa.Column("milliseconds", sa.Integer, nullable=True),
     _text("guideline"),
@@ -257,7 +257,7 @@ vote = sa.Table(
     _one_of("choice", ("left", "right", "tie")),
 )
 
-# A query whose first answer is not the truth; people say what is wrong with the answer, and rate it.
+# A query whose first answer is not relevant; people mark what is wrong with the answer, and rate it.
 failure = sa.Table(
     "failure",
     metadata,
@@ -289,7 +289,7 @@ failure_answer = sa.Table(
     sa.CheckConstraint("rating BETWEEN 1 AND 10", name="rating"),
 )
 
-# What is to be estimated, from which systems, with which judge; fixed when it is made.
+# The measures to estimate, the systems and the judge; fixed when the design is created.
 design = sa.Table(
     "design",
     metadata,
@@ -303,7 +303,7 @@ design = sa.Table(
     _one_of("unit", ("pair", "query")),
 )
 
-# One draw: how it was shared among the strata, and with which seed.
+# One draw: its allocation to the strata, and its seed.
 design_phase = sa.Table(
     "design_phase",
     metadata,
@@ -316,7 +316,7 @@ design_phase = sa.Table(
     sa.UniqueConstraint("design_id", "phase"),
 )
 
-# Every unit that could be drawn, its stratum, and for those that were: when, and with which probability.
+# All units of the sampling frame, with their strata; for drawn units also the draw and the probability.
 design_unit = sa.Table(
     "design_unit",
     metadata,
@@ -363,7 +363,7 @@ VIEWS = {
             SELECT 1 FROM judgement k
             WHERE k.assignment_id = j.assignment_id AND k.item_id = j.item_id AND k.revision > j.revision)
     """,
-    # Those of them that no exclusion takes out.
+    # The current answers that are not excluded.
     "counted_answer": """
         SELECT c.* FROM current_answer c WHERE NOT EXISTS (
             SELECT 1 FROM exclusion e WHERE e.lifted IS NULL AND (

@@ -28,7 +28,7 @@ from limner.annotate.store.schema import (
 from limner.core.errors import LimnerError, UnknownId, UnknownName
 
 MINUTES = 60.0
-"""How long a lease lasts; every answer renews it."""
+"""Length of a lease in minutes; every answer renews it."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class TaskPair:
 
 @dataclass(frozen=True)
 class Draft:
-    """A task before it is in the store.
+    """A task before it is stored.
 
     Args:
         items: The pairs in the order they are shown.
         kind: "pairs" (one by one) or "captions" (one image with its ten captions at a time).
-        seed: What it was shuffled with.
-        reasons: Whether "partially yes" and "mostly no" need a reason ("required"), may have one ("optional"), or are
-            given without ("off").
+        seed: Seed of the shuffle.
+        reasons: Whether "partially yes" and "mostly no" need a reason ("required"), may have one ("optional"), or have
+            none ("off").
     """
 
     items: tuple[TaskPair, ...]
@@ -60,9 +60,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class Item:
-    """One pair as an annotator sees it, with the answer given so far. It does not say whether it is a control.
+    """One pair as shown to an annotator, with the current answer. It does not reveal whether it is a control.
 
-    `answered` is the number of that answer: later answers have higher ones.
+    `answered` is the id of that answer: later answers have higher ids.
     """
 
     id: int
@@ -77,7 +77,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Held:
-    """A task that an annotator holds: its pairs, and until when (milliseconds)."""
+    """A task that an annotator holds: its pairs, and when the lease ends (milliseconds)."""
 
     id: int
     task: int
@@ -90,10 +90,10 @@ class Held:
 
 
 def add_tasks(store: Store, drafts: Iterable[Draft], *, replication: int = 1, turn: int = 1) -> list[int]:
-    """Puts tasks into the store, each to be done by `replication` people.
+    """Adds tasks to the store, each to be done by `replication` people.
 
     Returns:
-        The tasks' numbers.
+        The tasks' ids.
     """
     listed = list(drafts)
     _refuse_bad(listed, replication)
@@ -105,7 +105,7 @@ def add_tasks(store: Store, drafts: Iterable[Draft], *, replication: int = 1, tu
         try:
             return _added(store, connection, listed, numbers, replication, turn)
         except sa.exc.IntegrityError as error:
-            raise LimnerError("a pair is in another task already: make tasks of new pairs only") from error
+            raise LimnerError("a pair is already in another task: create tasks from new pairs only") from error
 
 
 def _refuse_bad(drafts: Sequence[Draft], replication: int) -> None:
@@ -115,7 +115,7 @@ def _refuse_bad(drafts: Sequence[Draft], replication: int) -> None:
         if draft.kind not in KINDS:
             raise UnknownName("kind of task", draft.kind, KINDS)
         if draft.reasons not in REASONED:
-            raise UnknownName("word for reasons", draft.reasons, REASONED)
+            raise UnknownName("setting for reasons", draft.reasons, REASONED)
         if not any(item.role == "real" for item in draft.items):
             raise LimnerError("a task without a pair to judge: expected at least one that is not a control")
         for item in draft.items:
@@ -131,7 +131,7 @@ def _added(
     replication: int,
     turn: int,
 ) -> list[int]:
-    """All at once: a plan may ask for a hundred thousand pairs."""
+    """Inserts all at once, since a plan may ask for a hundred thousand pairs."""
     if not drafts:
         return []
     more = {"turn": turn, "replication": replication, "done": False, "added": store.now()}
@@ -147,12 +147,12 @@ def _added(
     return found
 
 
-# --- what is known of one task ----------------------------------------------------------------------------------
+# --- the state of one task --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TaskState:
-    """All that decides who may hold a task and answer what; read in one transaction."""
+    """The state that decides who may hold a task and which pairs they answer; read in one transaction."""
 
     task: Any
     items: list[Any]
@@ -160,14 +160,14 @@ class TaskState:
     latest: dict[tuple[int, int], Any]
 
     def holders(self, now: int, *, but: int) -> int:
-        """How many others hold the task or have finished it."""
+        """The number of others who hold the task or have finished it."""
         return sum(
             a["annotator_id"] != but and not a["excluded"] and (a["finished"] is not None or a["expires"] > now)
             for a in self.assignments
         )
 
     def answered(self, item: int, *, but: int | None = None) -> int:
-        """How many answers to an item count, of all assignments but one."""
+        """The number of valid answers to an item, from all assignments except one."""
         return sum(
             not a["excluded"] and a["id"] != but and self._grade(a["id"], item) is not None for a in self.assignments
         )
@@ -186,16 +186,16 @@ class TaskState:
         ]
 
     def has_work(self, mine: int | None) -> bool:
-        """Whether some pair is left for an assignment to judge; controls alone do not count."""
+        """Whether an assignment still has pairs to judge; controls alone do not count."""
         return any(item["role"] == "real" and self._grade(mine, item["id"]) is None for item in self.open_to(mine))
 
     def finished_by(self, mine: int) -> bool:
-        """Whether an assignment has answered all it is asked."""
+        """Whether an assignment has answered all its items."""
         return all(self._grade(mine, item["id"]) is not None for item in self.open_to(mine))
 
     @property
     def complete(self) -> bool:
-        """Whether every pair has all the answers it was to get."""
+        """Whether every pair has all its requested answers."""
         real = [item["id"] for item in self.items if item["role"] == "real" and not item["barred"]]
         return all(self.answered(item) >= self.task["replication"] for item in real)
 
@@ -205,11 +205,11 @@ class TaskState:
 
 
 def state_of(connection: sa.Connection, task_id: int, *, lock: bool = False) -> TaskState:
-    """Reads a task; with `lock`, nobody else changes it before the transaction ends."""
+    """Reads a task; with `lock`, no one else can change it before the transaction ends."""
     this = {"this": task_id}
     row = connection.execute(_LOCKED if lock else _TASK, this).mappings().first()
     if row is None:
-        raise UnknownId(f"no task number {task_id}")
+        raise UnknownId(f"no task {task_id}")
     given = connection.execute(_GIVEN, this).mappings()
     latest = {(a["assignment_id"], a["item_id"]): a for a in given}
     held = list(connection.execute(_HELD, this).mappings())
@@ -226,7 +226,7 @@ def _taken_out(**targets: sa.Column[int]) -> sa.ColumnElement[bool]:
     return sa.exists().where(exclusion.c.lifted.is_(None), sa.or_(*kinds))
 
 
-# Made once: building a query takes as long as running it.
+# Built once, since building a query takes as long as running it.
 _THIS: sa.BindParameter[int] = sa.bindparam("this", type_=sa.Integer)
 _TASK = sa.select(task).where(task.c.id == _THIS)
 _LOCKED = _TASK.with_for_update()
@@ -253,7 +253,7 @@ _ITEMS = (
 
 
 def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> Held | None:
-    """The task of an annotator: the one they hold, else the next open one; None if nothing is left."""
+    """The task of an annotator: the current one, else the next open one; None if nothing is left."""
     now = store.now()
     until = now + int(minutes * 60_000)
     with store.writing() as connection:
@@ -268,14 +268,14 @@ def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> Held 
 
 def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
     account = sa.select(annotator.c.active).where(annotator.c.id == annotator_id)
-    active = connection.scalar(account.with_for_update(key_share=True))  # one click after the other
+    active = connection.scalar(account.with_for_update(key_share=True))  # concurrent clicks wait for each other
     if active is None:
-        raise UnknownId(f"no annotator number {annotator_id}")
+        raise UnknownId(f"no annotator {annotator_id}")
     aside = sa.select(exclusion.c.id).where(
         exclusion.c.kind == "annotator", exclusion.c.target == annotator_id, exclusion.c.lifted.is_(None)
     )
     if not active or connection.scalar(aside) is not None:
-        raise NotAllowed("this annotator is excluded and gets no more tasks: ask a reviewer")
+        raise NotAllowed("this annotator is excluded and gets no more tasks: contact a reviewer")
 
 
 def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
@@ -294,7 +294,7 @@ def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
 
 
 def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) -> int | None:
-    """Takes the first task with a free place. Locks it, then counts again: others may have come in between."""
+    """Takes the first task with a free slot. Locks it, then counts again, since others may have taken it in between."""
     passed: list[int] = []
     while True:
         query = _free(annotator_id, now).where(task.c.id.not_in(passed)).order_by(task.c.id).limit(1)
@@ -311,7 +311,7 @@ def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) ->
 
 
 def _free(annotator_id: int, now: int) -> sa.Select[Any]:
-    """Open tasks with a free place that this annotator has neither finished nor been excluded from."""
+    """Open tasks with a free slot that this annotator has neither finished nor been excluded from."""
     busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
     same = assignment.c.task_id == task.c.id
     holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))
@@ -327,18 +327,18 @@ def _assigned(connection: sa.Connection, number: int, annotator_id: int, now: in
 
 
 def assignment_of(store: Store, annotator_id: int, assignment_id: int) -> Held:
-    """A task as its annotator left it; anybody else gets an error."""
+    """A task in its current state; an error for anyone except its annotator."""
     with store.reading() as connection:
         held = _held(connection, assignment_id)
     if held.annotator != annotator_id:
-        raise NotAllowed("this task is somebody else's")
+        raise NotAllowed("this task belongs to someone else")
     return held
 
 
 def _held(connection: sa.Connection, assignment_id: int) -> Held:
     row = connection.execute(sa.select(assignment).where(assignment.c.id == assignment_id)).mappings().first()
     if row is None:
-        raise UnknownId(f"no assignment number {assignment_id}")
+        raise UnknownId(f"no assignment {assignment_id}")
     state = state_of(connection, row["task_id"])
     items = tuple(_item(item, state.latest.get((assignment_id, item["id"]))) for item in state.open_to(assignment_id))
     done = row["finished"] is not None
@@ -354,7 +354,7 @@ def _item(item: Any, answer: Any) -> Item:
 
 
 def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> list[int]:
-    """The assignments of an annotator that count, in the order they were taken."""
+    """The valid assignments of an annotator, in the order they were taken."""
     query = sa.select(assignment.c.id).join_from(assignment, task).where(task.c.kind == kind, sa.not_(excluded()))
     query = query.where(assignment.c.annotator_id == annotator_id).order_by(assignment.c.id)
     with store.reading() as connection:
@@ -362,13 +362,13 @@ def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> l
 
 
 def renew(store: Store, annotator_id: int, assignment_id: int, *, minutes: float = MINUTES) -> int:
-    """Makes a lease that has not run out last longer; returns until when."""
+    """Renews a lease that has not expired; returns its new end."""
     now = store.now()
     return _set_expiry(store, annotator_id, assignment_id, now, now + int(minutes * 60_000))
 
 
 def give_back(store: Store, annotator_id: int, assignment_id: int) -> None:
-    """Returns a task early: answers stay, the rest goes to somebody else."""
+    """Returns a task early: answers stay, the rest goes to someone else."""
     now = store.now()
     _set_expiry(store, annotator_id, assignment_id, now, now)
 
@@ -380,12 +380,12 @@ def _set_expiry(store: Store, annotator_id: int, assignment_id: int, now: int, u
         done = connection.execute(sa.update(assignment).where(*mine, *held).values(expires=until))
     if not done.rowcount:
         raise NotAllowed(
-            f"assignment {assignment_id} is not held by annotator {annotator_id} now: ask for a task again"
+            f"assignment {assignment_id} is not held by annotator {annotator_id} now: request a task again"
         )
     return until
 
 
-# --- how far it is ----------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------
 
 
 def progress(store: Store) -> dict[str, Any]:
@@ -412,7 +412,7 @@ def progress(store: Store) -> dict[str, Any]:
 
 
 def progress_of(store: Store, annotator_id: int) -> dict[str, int]:
-    """What one annotator has done, and how many tasks could still be theirs."""
+    """The progress of one annotator, and how many tasks are still available to them."""
     mine = assignment.c.annotator_id == annotator_id
     own = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
     finished = sa.select(sa.func.count()).select_from(assignment).where(mine, assignment.c.finished.is_not(None))

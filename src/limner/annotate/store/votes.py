@@ -18,19 +18,19 @@ from limner.core.paths import parse_json
 
 CHOICES = ("left", "right", "tie")
 STUDY = "preference"
-"""What a study is called that was given no name."""
+"""Default name of a study."""
 
 
 @dataclass(frozen=True)
 class Rivals:
-    """Two rankings for one query: names are recorded, and must not be shown.
+    """Two rankings for one query; their names are stored but must not be shown.
 
     Args:
         query: Id of the query: a caption ("t2i") or image ("i2t").
         left: Name of the ranking on the left.
-        right: Name of the one on the right.
-        left_items: Its ids, best first.
-        right_items: The other's.
+        right: Name of the ranking on the right.
+        left_items: Ids of the ranking on the left, best first.
+        right_items: Ids of the ranking on the right, best first.
         direction: "t2i" or "i2t".
     """
 
@@ -70,7 +70,7 @@ class Vote:
 def add_comparisons(
     store: Store, rivals: Iterable[Rivals], *, study: str = STUDY, replication: int = 1, seed: int = 0
 ) -> int:
-    """Adds comparisons; the left and right ranking are randomised. Returns how many were added."""
+    """Adds comparisons, with left and right randomised. Returns the number of added comparisons."""
     if replication < 1:
         raise LimnerError(f"replication {replication}: expected 1 or more people per comparison")
     draw = random.Random(seed)
@@ -95,18 +95,18 @@ def add_comparisons(
 
 
 def next_comparison(store: Store, annotator_id: int, *, study: str | None = None) -> ListComparison | None:
-    """The next comparison for this annotator: one without their vote that needs more votes, the fewest first; or None.
+    """The next comparison for this annotator: one that still needs their vote, fewest votes first; or None.
 
     Args:
         store: The store.
-        annotator_id: Who is asked.
+        annotator_id: The annotator.
         study: Name of the study; any by default.
     """
     given = sa.select(sa.func.count()).where(vote.c.comparison_id == comparison.c.id)
     votes = given.correlate(comparison).scalar_subquery()
     mine = sa.exists().where(vote.c.comparison_id == comparison.c.id, vote.c.annotator_id == annotator_id)
     lacking = sa.select(comparison).where(votes < comparison.c.replication, sa.not_(mine), _of(study))
-    # People start at different places, so that they rarely get the same comparison.
+    # People start at different positions, so that they rarely get the same comparison.
     spread = (comparison.c.id * 7919 + annotator_id * 104_729) % 1_000_003
     rows = store.rows(lacking.order_by(votes, spread).limit(1))
     return None if not rows else _shown(rows[0])
@@ -124,15 +124,15 @@ def _shown(row: dict[str, Any]) -> ListComparison:
 def cast_vote(
     store: Store, annotator_id: int, comparison_id: int, *, key: str, choice: str, milliseconds: int | None = None
 ) -> bool:
-    """Stores a vote; False if this very vote was stored before.
+    """Stores a vote; returns False if the same vote is already stored.
 
     Args:
         store: The store.
-        annotator_id: Who votes.
-        comparison_id: On what.
-        key: Made by the client; the same when the vote is sent again.
+        annotator_id: The voter.
+        comparison_id: The comparison.
+        key: Created by the client; the same when the vote is sent again.
         choice: "left", "right" or "tie".
-        milliseconds: How long it took.
+        milliseconds: Time spent on the vote.
     """
     if choice not in CHOICES:
         raise UnknownName("choice", choice, CHOICES)
@@ -142,21 +142,21 @@ def cast_vote(
         query = sa.select(comparison).where(comparison.c.id == comparison_id).with_for_update()
         row = connection.execute(query).mappings().first()
         if row is None:
-            raise UnknownId(f"no comparison number {comparison_id}")
+            raise UnknownId(f"no comparison {comparison_id}")
         _refuse_tie(store, connection, row["study"], choice)
         given = connection.execute(sa.select(vote).where(vote.c.comparison_id == comparison_id)).mappings().all()
         if any(v["client_key"] == key and v["annotator_id"] == annotator_id for v in given):
             return False
         if any(v["annotator_id"] == annotator_id for v in given) or len(given) >= row["replication"]:
-            raise AlreadyFull("this comparison has this vote, or all the votes it needs: go on with the next one")
+            raise AlreadyFull("this comparison has your vote, or all the votes it needs: continue with the next one")
         values = {"comparison_id": comparison_id, "annotator_id": annotator_id, "choice": choice, "client_key": key}
-        clash = "this key was used for another vote: make a new key for every vote"
+        clash = "this key was used for another vote: use a new key for every vote"
         inserted(connection, vote, clash, **values, milliseconds=milliseconds, added=store.now())
         return True
 
 
 def _refuse_tie(store: Store, connection: sa.Connection, study: str, choice: str) -> None:
-    """A binary study, as the paper's is, has no ties."""
+    """Refuses a tie in a binary study, such as the paper's."""
     kept = connection.scalar(sa.select(setting.c.value).where(setting.c.name == f"study {study}"))
     known = {} if kept is None else parse_json(kept, where=f"study {study!r} of the store {store.where}")
     if choice == "tie" and not known.get("ties", True):
@@ -164,15 +164,15 @@ def _refuse_tie(store: Store, connection: sa.Connection, study: str, choice: str
 
 
 def add_votes(store: Store, given: Iterable[tuple[int, int, str]], *, study: str = STUDY) -> int:
-    """Stores votes that were given elsewhere, all or none; those that are stored already are skipped.
+    """Stores votes that were given elsewhere, all or none; votes that are already stored are skipped.
 
     Args:
         store: The store.
-        given: Number of the comparison, number of the annotator, choice.
+        given: Id of the comparison, id of the annotator, choice.
         study: The study they belong to.
 
     Returns:
-        How many are new.
+        The number of new votes.
     """
     with store.writing() as connection:
         alone(store, connection)
@@ -199,7 +199,7 @@ def _new_votes(
     new: dict[tuple[int, int], str] = {}
     for number, who, said in given:
         if stored.get((number, who), new.get((number, who), said)) != said:
-            raise LimnerError(f"annotator {who} voted otherwise on comparison {number}: no vote was added")
+            raise LimnerError(f"annotator {who} voted differently on comparison {number}: no vote was added")
         if (number, who) not in stored:
             new[number, who] = said
     full = Counter(number for number, _ in (*stored, *new))
@@ -231,19 +231,19 @@ def comparisons(store: Store, *, study: str = STUDY) -> dict[int, Rivals]:
 
 
 def studies(store: Store) -> list[str]:
-    """The studies of a store, in the order they were made."""
+    """The studies of a store, in the order of creation."""
     query = sa.select(comparison.c.study).group_by(comparison.c.study).order_by(sa.func.min(comparison.c.id))
     return [row["study"] for row in store.rows(query)]
 
 
 def study_setting(store: Store, study: str) -> dict[str, Any]:
-    """What was fixed when a study was made: `ties`, `direction` and the `positives` of its queries; else nothing."""
+    """The stored settings of a study: `ties`, `direction` and the `positives` of its queries; or empty."""
     kept = store.setting(f"study {study}")
     return kept if isinstance(kept, dict) else {}
 
 
 def study_progress(store: Store, *, study: str | None = None) -> dict[str, int]:
-    """Comparisons, votes given and votes requested; of one study, or of all."""
+    """Numbers of comparisons, given votes and requested votes; for one study, or all."""
     asked = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(comparison.c.replication), 0))
     given = sa.select(sa.func.count()).join_from(vote, comparison).where(_of(study))
     with store.reading() as connection:

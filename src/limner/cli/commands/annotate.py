@@ -1,4 +1,4 @@
-"""limner annotate: let people judge the pairs that systems propose, and build better judgements from their answers."""
+"""limner annotate: people judge the pairs that systems propose, and their answers become better judgements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.collection import Collection
 
-app = typer.Typer(no_args_is_help=True, help="Judge pairs with people: pool, tasks, answers, quality, merge, bias.")
+app = typer.Typer(no_args_is_help=True, help="Annotate pairs: pool, tasks, answers, quality, merge, bias.")
 FORMS = ("pairs", "captions")
 STRATEGY = "narrow"
 
@@ -44,7 +44,7 @@ def pool(
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
     depth: Annotated[int, word("Pool depth: ranks of each list that are pooled.", metavar="K", min=1)] = 5,
-    keep: Annotated[int, word("Ranks of each list that are stored.", metavar="K", min=1)] = 25,
+    keep: Annotated[int, word("Number of ranks of each list to store.", metavar="K", min=1)] = 25,
     bleu: Annotated[
         float | None, word("Minimum BLEU-pre with the image's own captions, e.g. 0.25.", metavar="X")
     ] = None,
@@ -57,7 +57,7 @@ def pool(
         int | None, word("A further round: add this many new pairs, chosen from the answers so far.", metavar="N")
     ] = None,
     retrain: Annotated[
-        bool, flag("--retrain", "In a further round: first train the systems again, with the accepted pairs.")
+        bool, flag("--retrain", "In a further round: first retrain the systems with the accepted pairs.")
     ] = False,
     strategy: Annotated[str, word("Strategy of a further round: sure, unsure, disagree, mixed, or narrow.")] = "sure",
     split: Split = None,
@@ -65,7 +65,7 @@ def pool(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Pool what several systems rank high, both directions, into a store; each pair records which systems proposed it.
+    """Pool the top results of several systems, in both directions, in a store; each pair keeps all its proposals.
 
     With --new-pairs, the systems are weighted by the answers so far and propose pairs beyond the first pool; clear
     mismatches are left out. With --strategy narrow, a plan is extended instead, by the labels that narrow the
@@ -101,10 +101,10 @@ def pool(
 
 
 def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], number: int) -> dict[str, Any]:
-    """A further draw of a plan, as plain values."""
+    """The result of a further draw of a plan, as plain values."""
     from limner.annotate.narrowing import narrow
 
-    with progress("drawing what narrows the comparison most"):
+    with progress("drawing the labels that narrow the comparison most"):
         return {"narrowed": [asdict(each) | {"told": str(each)} for each in narrow(store, held, systems, number)]}
 
 
@@ -156,7 +156,8 @@ def _pooled(data: Mapping[str, Any], store: str) -> str:
         return "\n".join([*told, f"Next: limner annotate serve {shown(store)}"])
     if "turn" in data:
         head = (
-            f"turn {data['turn']}: {data['new']:,} new pairs of {data['candidates']:,}, from {data['answers']:,} labels"
+            f"round {data['turn']}: {data['new']:,} new pairs of {data['candidates']:,}, from "
+            f"{data['answers']:,} labels"
         )
     else:
         merged = f"{data['proposals']:,} proposals, {data['merged']:,} pairs after merging"
@@ -176,21 +177,19 @@ def tasks(
         int | None, word("Known negatives per task, ranked by no system.", metavar="N", min=0, show_default="1")
     ] = None,
     images: Annotated[
-        int | None, word("Of captions: images per task, one a control.", metavar="N", min=2, show_default="6")
+        int | None, word("With captions: images per task, including one control.", metavar="N", min=2, show_default="6")
     ] = None,
     captions: Annotated[
-        int | None, word("Of captions: captions per image.", metavar="N", min=2, show_default="10")
+        int | None, word("With captions: captions per image.", metavar="N", min=2, show_default="10")
     ] = None,
     controls: Annotated[
-        str | None, word("Of captions: split that control images are from.", metavar="SPLIT", show_default="the pool")
+        str | None, word("With captions: split to take control images from.", metavar="SPLIT", show_default="the pool")
     ] = None,
     reasons: Annotated[
-        str | None, word("Of pairs: required, optional or off.", metavar="HOW", show_default="optional")
+        str | None, word("With pairs: required, optional or off.", metavar="HOW", show_default="optional")
     ] = None,
-    direction: Annotated[
-        str | None, word("Only pairs proposed i2t, or t2i: a stage of its own.", metavar="WAY")
-    ] = None,
-    depth: Annotated[int, word("Of --direction: places that were pooled.", metavar="K", min=1)] = 5,
+    direction: Annotated[str | None, word("Only pairs proposed in this direction, i2t or t2i.", metavar="WAY")] = None,
+    depth: Annotated[int, word("With --direction: the pool depth.", metavar="K", min=1)] = 5,
     trust: Trust = False,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     as_json: Json = False,
@@ -217,7 +216,7 @@ def tasks(
     with opened(store) as db:
         open_pairs, known = waiting(db, direction=direction, depth=depth), original(db)
         if not open_pairs:
-            raise LimnerError("no pooled pair is without a task: run 'limner annotate pool' first, or again")
+            raise LimnerError("every pooled pair already has a task: run 'limner annotate pool' to add pairs")
         near = {(p.image, p.caption) for p in proposals(db)}
         common: dict[str, Any] = {"near": near, "seed": seed}
         if form == "pairs":
@@ -234,7 +233,7 @@ def tasks(
 
 
 def _of_form(form: str, **options: dict[str, Any]) -> dict[str, Any]:
-    """The options of one form that were given; those of the other form are refused."""
+    """The given options of one form; options of the other form are refused."""
     if form not in FORMS:
         raise UnknownName("form of tasks", form, FORMS)
     for other in FORMS:

@@ -24,7 +24,7 @@ Where = Annotated[str, typer.Argument(metavar="STORE", help="A file for SQLite, 
 
 @contextmanager
 def opened(where: str, *, create: bool = False) -> Iterator[Store]:
-    """A store by path or address, closed afterwards; only the pool makes a new one."""
+    """A store by path or address, closed afterwards; only the pool creates a new one."""
     from limner.annotate.store import open_store
 
     with open_store(where, create=create) as store:
@@ -32,13 +32,13 @@ def opened(where: str, *, create: bool = False) -> Iterator[Store]:
 
 
 def shown(where: str) -> str:
-    """A store as it may be shown, without a password."""
+    """The address of a store without its password."""
     from limner.annotate.store import without_password
 
     return without_password(where)
 
 
-# --- looking at it ----------------------------------------------------------------------------------------------
+# --- status and review ------------------------------------------------------------------------------------------
 
 
 def status(store: Where, as_json: Json = False) -> None:
@@ -65,7 +65,7 @@ def status(store: Where, as_json: Json = False) -> None:
 
 
 def _took(seconds: float) -> str:
-    """The median time of an answer, where a client sent any."""
+    """The median time of an answer, if times were recorded."""
     return "-" if math.isnan(seconds) else f"{seconds:.1f}"
 
 
@@ -94,7 +94,7 @@ def review(
     assignment: Annotated[int | None, typer.Argument(metavar="NUMBER", help="The task to decide on.")] = None,
     accept: Annotated[bool, flag("--accept", "Its answers count.")] = False,
     reject: Annotated[
-        bool, flag("--reject", "Its answers no longer count, and the task goes to somebody else.")
+        bool, flag("--reject", "Its answers no longer count, and the task goes to someone else.")
     ] = False,
     reason: Annotated[str | None, word("The reason; it is stored.", metavar="TEXT")] = None,
     exclude_below: Annotated[
@@ -151,7 +151,7 @@ def _excluded(store: Store, words: list[str], reason: str | None) -> list[str]:
     return words
 
 
-# --- making judgements ------------------------------------------------------------------------------------------
+# --- judgements -------------------------------------------------------------------------------------------------
 
 Method = Annotated[str, word("majority, or dawid-skene (estimates the error rates of annotators too).")]
 
@@ -180,10 +180,12 @@ def merge(
     ] = None,
     method: Method = "majority",
     save: Annotated[Path | None, word("Write the judgements: .qrels, or a folder (ECCV form).", metavar="FILE")] = None,
-    save_verified: Annotated[Path | None, word("Write only what people judged, likewise.", metavar="FILE")] = None,
+    save_verified: Annotated[
+        Path | None, word("Write only the pairs that people judged, in the same formats.", metavar="FILE")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Merge the answers with the original pairs and others; count new pairs, and the precision of the old ones.
+    """Merge the answers with the original pairs and other judgements; report new pairs and precision.
 
     Examples:
       $ limner annotate merge work.db --save better.qrels
@@ -278,12 +280,12 @@ def bias(
 def export(
     store: Where,
     file: Annotated[Path, typer.Argument(metavar="FILE", help=".csv, .jsonl, .qrels, .txt (crowd), or a folder.")],
-    form: Annotated[str | None, word("csv, jsonl, qrels, eccv or crowd, if the file ending does not tell.")] = None,
+    form: Annotated[str | None, word("csv, jsonl, qrels, eccv or crowd; by default from the file ending.")] = None,
     method: Method = "majority",
-    everything: Annotated[bool, flag("--all", "Also excluded answers.")] = False,
+    everything: Annotated[bool, flag("--all", "Include excluded answers.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the answers (csv, jsonl, crowd) or the labels (qrels, the form of ECCV Caption).
+    """Write the answers (csv, jsonl, crowd) or the labels (qrels, ECCV Caption's format).
 
     Examples:
       $ limner annotate export work.db answers.csv

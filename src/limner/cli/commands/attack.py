@@ -1,4 +1,4 @@
-"""limner attack: does the system notice when a query is changed to contradict itself?"""
+"""limner attack: does a system notice when a query is changed to contradict the original?"""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def attack(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Change one claim of every query so that its meaning is contradicted, search again, and compare.
+    """Change one claim of every query to contradict the original, search again, and compare.
 
     Without --system the edits are only made and written. Blindness is the share of queries with the relevant image in
-    first place before and after. 'Told blind' is how often a text-only model detects the changed query.
+    first place before and after. 'text-only' is how often a model of texts alone detects the changed query.
 
     Examples:
       $ limner attack scenes --system histograms
@@ -75,7 +75,7 @@ def attack(
 def _asking(
     system: str, whole: Collection, split: str | None, *, trust: bool
 ) -> tuple[Collection, Asker, Sequence[str]]:
-    """What to ask about, how (the system on the images of the held-out part), and captions of other images."""
+    """The queries, the function that scores them (the system on the held-out images), and captions of other images."""
     import limner
     from limner.cli.training import opened_on
     from limner.systems.held_out import outside
@@ -83,7 +83,7 @@ def _asking(
     opened = opened_on(system, whole, split, trust=trust)
     held, model = opened.collection, opened.model
     if model is None:
-        raise LimnerError(f"{system} has scores of its own texts only: give a system that encodes changed texts")
+        raise LimnerError(f"{system} only has scores of its own texts: give a system that can encode changed texts")
     for note in opened.notes:
         tell(note)
     images: Any = getattr(opened.scores, "query_vectors", None)
@@ -117,7 +117,7 @@ def _asked(
         done = [rerank(kind, made, before, truth, ask) for kind, made in edits.items()]
         blind = {each.kind: blind_baseline(each.edits, others) for each in done} if others else {}
     text = "\n\n".join([table(done, blind), *_ignored(done)])
-    records = [{**each.record(), "told blind": blind.get(each.kind), "words": each.words()} for each in done]
+    records = [{**each.record(), "text-only": blind.get(each.kind), "words": each.words()} for each in done]
     return text, {"attacks": records}
 
 

@@ -1,4 +1,4 @@
-"""limner board: a leaderboard that says which places can be told apart."""
+"""limner board: a leaderboard that shows which ranks are statistically distinguishable."""
 
 from __future__ import annotations
 
@@ -24,38 +24,36 @@ def board(
             help="Reports (.json), MTEB results (.json or a folder), tables (.csv, .tsv), runs, published:eccv-d2.",
         ),
     ],
-    qrels: Annotated[Path | None, word("What is relevant, for runs: a qrels file.", metavar="FILE")] = None,
+    qrels: Annotated[Path | None, word("Relevance judgements for runs: a qrels file.", metavar="FILE")] = None,
     groups: Annotated[
         Path | None, word("For runs: the group of each query, 'query group' per line, or json.", metavar="FILE")
     ] = None,
     unretrieved: Annotated[
         str, word("Candidates missing from a truncated run: refuse, or never (found).", metavar="HOW")
     ] = "refuse",
-    measures: Annotated[str | None, word("Only these, such as 'R@1 nDCG@10(linear)'.", metavar="LIST")] = None,
+    measures: Annotated[str | None, word("Only these measures, such as 'R@1 nDCG@10(linear)'.", metavar="LIST")] = None,
     view: Annotated[str | None, word("Only this view, such as pairs or eccv.")] = None,
     direction: Annotated[str | None, word("Only this direction: i2t or t2i.", metavar="WAY")] = None,
     queries: Annotated[
         list[str] | None,
-        word("Queries behind numbers without them: 5000, or NAME=5000 by collection or view.", metavar="[NAME=]N"),
+        word("Number of queries, for results that lack it: 5000, or by collection or view.", metavar="[NAME=]N"),
     ] = None,
     clusters: Annotated[
         list[str] | None,
-        word("How many of these are independent, such as images that share captions.", metavar="[NAME=]N"),
+        word("Number of independent clusters of queries, such as images with several captions.", metavar="[NAME=]N"),
     ] = None,
-    unit: Annotated[str | None, word("Of tables: percent or fraction.", metavar="UNIT")] = None,
-    level: Annotated[float, word("Confidence of all rank sets of a table together.", metavar="P")] = 0.95,
-    samples: Annotated[int, word("Draws for the critical value.", metavar="N", min=100)] = 10_000,
+    unit: Annotated[str | None, word("Unit of tables: percent or fraction.", metavar="UNIT")] = None,
+    level: Annotated[float, word("Joint confidence of all rank sets of a table.", metavar="P")] = 0.95,
+    samples: Annotated[int, word("Number of bootstrap draws for the critical value.", metavar="N", min=100)] = 10_000,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     save: Annotated[list[Path] | None, word("Write it: .json .csv .md .txt .html. Repeatable.", metavar="FILE")] = None,
-    save_mteb: Annotated[
-        Path | None, word("Write the reports as MTEB results into this folder.", metavar="FOLDER")
-    ] = None,
+    save_mteb: Annotated[Path | None, word("Write reports as MTEB results into it.", metavar="FOLDER")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rank systems, with the ranks that each may really have.
+    """Rank systems, with a confidence set for the rank of each.
 
-    Reports are compared query by query, by image where captions share one. Of tables and MTEB results only means are
-    known: say how many queries they have, or nothing can be told apart.
+    Reports are compared query by query, clustered by image if several captions share one. Tables and MTEB results
+    contain only means: give their number of queries, or no ranks can be distinguished.
 
     Examples:
       $ limner board a.json b.json c.json --measures R@1 --save board.html
@@ -91,7 +89,7 @@ def board(
 
 
 def counts(words: list[str] | None, what: str) -> dict[str, int] | int | None:
-    """Reads N, or NAME=N words.
+    """Parses values of the form N or NAME=N.
 
     >>> counts(["5000"], "--queries"), counts(["a=5", "b=7"], "--queries")
     (5000, {'a': 5, 'b': 7})

@@ -24,12 +24,14 @@ def compare(
     ],
     test: Annotated[str, word("auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
     family: Annotated[
-        str, word("P-values are corrected over the whole table, or over the pairs of systems of each line.")
+        str, word("Family of the p-value correction: the whole table, or the pairs of systems in each line.")
     ] = "table",
     allow_different: Annotated[
         bool, flag("--allow-different", "Compare reports with different settings, and note it.")
     ] = False,
-    samples: Annotated[int, word("Random swaps of the randomisation test.", metavar="N", min=1)] = 100_000,
+    samples: Annotated[
+        int, word("Number of random permutations of the randomisation test.", metavar="N", min=1)
+    ] = 100_000,
     seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
     level: Annotated[float, word("Significance level, after Holm's correction.", metavar="P", min=0, max=1)] = 0.05,
     agreement: Annotated[bool, flag("--agreement", "Do the measures put the systems in the same order?")] = False,
@@ -43,7 +45,7 @@ def compare(
         str | None,
         word("Answers to 'limner annotate plan': differences under the complete truth.", metavar="STORE"),
     ] = None,
-    mode: Annotated[str, word("Of estimated intervals: fixed (looked at once) or anytime.", metavar="HOW")] = "fixed",
+    mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
     save: Annotated[
         list[Path] | None, word("Write it: .json .csv .md .tex .txt .pdf .svg .png. Repeatable.", metavar="FILE")
     ] = None,
@@ -51,8 +53,8 @@ def compare(
 ) -> None:
     """Compare systems query by query: differences with intervals, p-values and significance marks.
 
-    A star marks a significant difference of two systems; with more, letters name the systems that one is better than.
-    Tests are by image if several captions belong to one image.
+    A star marks a significant difference between two systems; with more systems, letters show which ones a system
+    beats. Tests are clustered by image if several captions belong to one image.
 
     Examples:
       $ limner compare ours.json baseline.json
@@ -111,7 +113,7 @@ def _worse(compared: Comparison) -> list[str]:
 
 
 def agreement_text(compared: Comparison) -> str:
-    """Kendall's tau-b between the rankings of the systems under each two measures, as a triangle."""
+    """Kendall's tau-b between the rankings of the systems under each pair of measures, as a triangle."""
     names, taus = compared.agreement
     head = ["", *(str(number + 1) for number in range(len(names)))]
     rows = [
@@ -135,14 +137,14 @@ def placements(report: Report) -> list[Placement]:
     if not found:
         names = ", ".join(published.measures())
         raise LimnerError(
-            f"{report.system!r} has no number that was published ({names}): evaluate it on COCO's 5,000 test images "
+            f"{report.system!r} has no published measure ({names}): evaluate it on COCO's 5,000 test images "
             "with --protocol coco-5k --protocol coco-1k --protocol cxc --protocol eccv"
         )
     return found
 
 
 def _published_values(report: Report, direction: Direction) -> dict[str, float]:
-    """The report's numbers as they are published: in percent, and for "mean" the mean of both directions."""
+    """The report's numbers in the published form: in percent, and for "mean" the mean of both directions."""
     from limner.evaluation import published
 
     held = {

@@ -1,4 +1,4 @@
-"""limner data: list, describe, download instructions, convert."""
+"""limner data: list, describe and convert collections, and show download instructions."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ FORMS = {
     "qrels": ".qrels",
     "webdataset": ".tar",
     "folder": "",
+    "beir": "",
 }
 
 
@@ -46,9 +47,7 @@ def list_(as_json: Json = False) -> None:
 
     rows = [{"name": d.name, "description": d.description, "needs_path": d.needs_path} for d in datasets()]
     lines = [(d.name + (":PATH" if d.needs_path else ""), d.description) for d in datasets()]
-    more = (
-        "\n\nA path alone is enough where the files tell what they are; a loader of your own is module:function:PATH."
-    )
+    more = "\n\nA path alone is enough if the format can be detected; a custom loader is module:function:PATH."
     answer(table(lines) + more, {"datasets": rows}, as_json=as_json)
 
 
@@ -63,7 +62,7 @@ def describe(
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there are warnings.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Count what a collection holds, show an example, and list every warning.
+    """Count the items of a collection, show an example, and list all warnings.
 
     Examples:
       $ limner data describe scenes -O images=100
@@ -106,18 +105,19 @@ def fetch_instructions(
 @app.command()
 def convert(
     spec: Spec,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Output file; a name without ending means a folder.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Output file; a name without an ending means a folder.")],
     to: Annotated[
-        str | None, word(f"Format, if the file ending does not tell: {', '.join(FORMS)}.", metavar="FORM")
+        str | None, word(f"Format; by default from the file ending: {', '.join(FORMS)}.", metavar="FORM")
     ] = None,
     split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
     as_json: Json = False,
 ) -> None:
-    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, or a folder of images with captions.
+    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, a folder of images, or BEIR.
 
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet
+      $ limner data convert flickr8k:DIR flickr8k-beir --to beir --split test
       $ limner data convert scenes world --to folder -O images=100
       $ limner data convert scenes pairs.qrels --split test
     """
@@ -127,7 +127,7 @@ def convert(
     whole = load(spec, option)
     chosen = whole if split is None else part(whole, split)
     with progress(f"writing {target}"):
-        lost = write(chosen, target)
+        lost = write(chosen, target, form="beir" if to == "beir" else None)
     for sentence in lost:
         tell(f"warning: {sentence}")
     data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}
@@ -135,7 +135,7 @@ def convert(
 
 
 def _target(out: Path, to: str | None) -> Path:
-    """The path with the ending that its form asks for."""
+    """The path with the file ending of its format."""
     from limner.core.errors import LimnerError, UnknownName
 
     if to is None:
@@ -150,7 +150,7 @@ def _target(out: Path, to: str | None) -> Path:
 
 
 def _loaded(spec: str, words: list[str] | None, check: Progress | None) -> Collection:
-    """Loads without showing warnings, which `describe` lists itself; with `check`, opens every picture."""
+    """Loads without showing warnings, which `describe` lists itself; with `check`, opens every image."""
     import limner
 
     checking: dict[str, Any] = {} if check is None else {"check_images": lambda rows: _counted(list(rows), check)}

@@ -1,4 +1,4 @@
-"""limner demo: a tour in one minute."""
+"""limner demo: a one-minute tour."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def demo(
     show: Annotated[bool, flag("--open", "Open the report in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a synthetic world, train two systems, evaluate them, and write the report.
+    """Generate a synthetic data set, train two systems, evaluate them, and write the report.
 
-    Everything is made on this machine; nothing is downloaded.
+    Everything runs on this machine; nothing is downloaded.
 
     Examples:
       $ limner demo

@@ -117,10 +117,10 @@ def judge(
 
 
 def _told(name: str, data: Mapping[str, object]) -> str:
-    counted = f"{data['before']:,} before, {data['failed']:,} pairs without an answer"
+    counted = f"{data['before']:,} existing, {data['failed']:,} pairs without an answer"
     lines = [f"{data['new']:,} new answers of {name}, {counted}", *_spent(data)]
     if data["failed"]:
-        lines.append(f"the last without an answer: {data['why']}; the same command asks for these again")
+        lines.append(f"the last failure: {data['why']}; run the same command to retry")
     return "\n".join([*lines, f"Next: limner annotate plan ... --judge 'stored={name}'"])
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import Lines, answer, shown
+from limner.cli.console import answer, progress
 from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
 from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
@@ -22,45 +20,17 @@ if TYPE_CHECKING:
 ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt")
 
 
-@contextmanager
-def pace(what: str, unit: str) -> Iterator[Progress]:
-    """Shows progress and throughput; without a terminal, every few seconds."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        with Lines(what, unit) as lines:
-            yield lines
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-    )
-    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task, began = bar.add_task(shown(what), total=None, rate=""), time.perf_counter()
-
-        def told(done: int, total: int) -> None:
-            rate = done / max(time.perf_counter() - began, 1e-9)
-            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} {unit}/s")
-
-        yield told
-
-
 def encode(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="ITEMS", help="A folder of pictures, a text file (one per line), csv, jsonl, or a COLLECTION."
+            metavar="ITEMS", help="A folder of images, a text file (one text per line), csv, jsonl, or a COLLECTION."
         ),
     ],
     out: Annotated[Path, word(f"Where to write the vectors: {' '.join(ENDINGS)}.", "-o", "--out", metavar="FILE")],
     encoder: Annotated[str, word("An encoder of limner.encoders.ENCODERS, a saved model, or module:thing.")],
     side: Annotated[
-        str | None, word("Of a COLLECTION: images or texts.", "--side", metavar="SIDE", show_default="none")
+        str | None, word("For a COLLECTION: images or texts.", "--side", metavar="SIDE", show_default="none")
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -77,7 +47,8 @@ def encode(
         word("Column name in a table: --column caption=alt. Repeatable.", "--column", metavar="ROLE=NAME"),
     ] = None,
     cache: Annotated[
-        Path | None, word("Cache folder for vectors; a killed run can resume.", metavar="DIR", show_default="none")
+        Path | None,
+        word("Cache folder for vectors; an interrupted run can resume.", metavar="DIR", show_default="none"),
     ] = None,
     features: Features = None,
     trust: Trust = False,
@@ -101,7 +72,7 @@ def encode(
 
     work = made if cache is None else Cached(made, cache)
     began = time.perf_counter()
-    with pace(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
+    with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
         vectors = _encoded(work, items, told)
     seconds = time.perf_counter() - began
     vectors.save(out)
@@ -114,7 +85,7 @@ def encode(
 
 
 def _columns(words: list[str] | None) -> dict[str, str]:
-    """Reads ROLE=NAME words; the roles are those of `limner.datasets.tables`."""
+    """Parses ROLE=NAME values; the roles are those of `limner.datasets.tables`."""
     pairs = [word.partition("=") for word in words or []]
     for role, _, name in pairs:
         if not role or not name:
@@ -123,7 +94,7 @@ def _columns(words: list[str] | None) -> dict[str, str]:
 
 
 def _items(source: str, side: str | None, options: dict[str, object], columns: dict[str, str]) -> Items:
-    """One side of a collection, with the ids that 'limner evaluate' knows; or a plain list of items."""
+    """The images or texts of a collection, with the ids that 'limner evaluate' uses; or a plain list of items."""
     from limner.core.embeddings import Embeddings
 
     if side not in (None, "images", "texts"):
@@ -141,12 +112,12 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
         raise LimnerError(f"no file or folder {source}: for a collection, add --side images or --side texts")
     given = read(source)
     if isinstance(given, Embeddings):
-        raise LimnerError(f"{source} holds vectors already: expected pictures or texts")
+        raise LimnerError(f"{source} already contains vectors: expected images or texts")
     return given
 
 
 def _pairs(source: str) -> bool:
-    """Whether a table has images and texts: its texts then have the ids of the collection."""
+    """Whether a table has images and texts; then its texts get the ids of the collection."""
     from limner.datasets.tables import ENDINGS as TABLES
     from limner.datasets.tables import holds_pairs
 
@@ -163,7 +134,7 @@ def named_encoder(name: str, options: dict[str, object], *, trust: bool) -> obje
         from limner.systems import load
 
         if options:
-            raise LimnerError(f"{name} is a saved model: it knows its options; leave out -O")
+            raise LimnerError(f"{name} is a saved model with its own options: leave out -O")
         return load(name, trust=trust)
     return named(name, **options)
 

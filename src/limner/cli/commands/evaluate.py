@@ -44,7 +44,9 @@ COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: s
 
 Beside = Annotated[
     list[Path] | None,
-    word("Extra judgements for the COLLECTION, a qrels file; each is a view. Repeatable.", metavar="FILE"),
+    word(
+        "Extra judgements for the COLLECTION, a qrels file, evaluated as a separate view. Repeatable.", metavar="FILE"
+    ),
 ]
 Groups = Annotated[
     Path | None, word("For a qrels file: the group of each query, 'query group' per line, or json.", metavar="FILE")
@@ -58,7 +60,9 @@ Encoders = Annotated[
     list[str] | None,
     word("Or an encoder, 'clip(model=DIR)': encode, evaluate, report; several are compared.", metavar="NAME"),
 ]
-PerImage = Annotated[int | None, word("Texts per image, all in order; instead of a COLLECTION.", metavar="N", min=1)]
+PerImage = Annotated[
+    int | None, word("Number of texts per image, in order; instead of a COLLECTION.", metavar="N", min=1)
+]
 Ways = Annotated[
     list[str] | None,
     word("Direction of a run, if images and texts share ids: i2t, t2i. One per --run.", metavar="WAY"),
@@ -69,7 +73,10 @@ EstimateFrom = Annotated[
     word("Answers to 'limner annotate plan': estimates for complete judgements.", metavar="STORE"),
 ]
 Unretrieved = Annotated[str, word("Candidates missing from a truncated list: refuse, or never (found).", metavar="HOW")]
-By = Annotated[list[str] | None, word("Also by a field of the queries, such as language. Repeatable.", metavar="FIELD")]
+By = Annotated[
+    list[str] | None,
+    word("Break results down by a field of the queries, such as language. Repeatable.", metavar="FIELD"),
+]
 Rename = Annotated[
     list[str] | None,
     word("Rename a direction or view in tables: --rename 'i2t=caption retrieval'.", metavar="NAME=TEXT"),
@@ -88,7 +95,7 @@ def evaluate(
     run: Runs = None,
     system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
     encoder: Encoders = None,
-    cache: Annotated[Path | None, word("Of --encoder: folder of the vectors.", metavar="DIR")] = None,
+    cache: Annotated[Path | None, word("With --encoder: cache folder for vectors.", metavar="DIR")] = None,
     features: Features = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
@@ -162,14 +169,14 @@ def evaluate(
 
 
 def _ways(given: Way, encoders: list[str], *, alone: bool) -> list[Way]:
-    """The systems to evaluate: one, or several encoders, which some options do not allow."""
+    """The systems to evaluate: one system, or several encoders, which some options do not support."""
     if len(encoders) > 1 and alone:
         raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
     return [replace(given, encoder=each) for each in encoders] or [given]
 
 
 def _files(files: list[Path], way: Way, many: int) -> list[Path]:
-    """Where a report goes: of several encoders, each into a file of its own."""
+    """The output file of a report; with several encoders, a separate file for each."""
     if many == 1:
         return files
     label = re.sub(r"[^\w.-]+", "-", str(way.encoder)).strip("-.")
@@ -200,7 +207,7 @@ def _refuse_unknown(measures: str | None) -> None:
 
 @contextmanager
 def labels_of(store: str | None) -> Iterator[Store | None]:
-    """The store that estimates come from, if one was named."""
+    """The store of labels for estimates, if one was given."""
     if store is None:
         yield None
         return
@@ -218,7 +225,7 @@ def _given(
     loaded: Callable[[], Collection],
     directions: Sequence[str],
 ) -> tuple[Any, Collection | Judgements, list[str], Any]:
-    """The system, the truth, notes for the reader, and what gives scores and collection of another split."""
+    """The system, the judgements, notes, and a function for the scores and collection of another split."""
     kind = way.kind
     if (spec is None) == (per_image is None):
         raise typer.BadParameter("give a COLLECTION, or --per-image N for embeddings in order; exactly one of them")
@@ -252,7 +259,7 @@ def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
 
 
 def _names(words: list[str] | None) -> dict[str, str]:
-    """Reads NAME=TEXT words."""
+    """Parses NAME=TEXT values."""
     pairs = [word.partition("=") for word in words or []]
     for name, _, text in pairs:
         if not name or not text:
@@ -267,8 +274,8 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
     if split not in whole.splits and split not in ("all", "val"):
         there = ", ".join(whole.splits) or "none"
         raise LimnerError(
-            f"--tune {split}: {whole.name!r} has no split {split!r} (its splits: {there}); add a column 'split' to its "
-            "table, name another split, or give the options yourself, as in --correct 'csls(k=10)'"
+            f"--tune {split}: {whole.name!r} has no split {split!r} (its splits: {there}); add a column 'split' "
+            f"to its table, choose another split, or set the options explicitly, as in --correct 'csls(k=10)'"
         )
     if way.kind in ("system", "encoder"):
         return _run_system(way, whole, split)[:2]
@@ -300,7 +307,7 @@ def _groups(file: Path | None, truth: Any) -> dict[str, str] | None:
     if file is None:
         return None
     if not isinstance(truth, Judgements):
-        raise typer.BadParameter("--groups is for a qrels file: the texts of a collection are grouped by image already")
+        raise typer.BadParameter("--groups is for a qrels file: the texts of a collection are already grouped by image")
     return read_groups(file)
 
 
@@ -319,7 +326,7 @@ def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tupl
 
 
 def _name(way: Way, correct: str | None) -> str:
-    """Default name of a system in a report: its own name, or its file, and its correction."""
+    """The default name of a system in a report: its name or file, plus its correction."""
     stem = way.encoder or way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
     return f"{stem} + {correct}" if correct else stem
 
@@ -345,7 +352,7 @@ def _save(report: Report, truth: Any, files: list[Path]) -> None:
 
 
 def summary(report: Report) -> dict[str, Any]:
-    """The report without its values per query, which `--save FILE.json` keeps."""
+    """The report without its per-query values, which `--save FILE.json` contains."""
     from limner.evaluation.plain import plain
 
     return {

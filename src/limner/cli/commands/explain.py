@@ -34,7 +34,7 @@ def explain(
     features: Features = None,
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
     direction: Annotated[
-        str | None, word("t2i (text queries) or i2t.", metavar="WAY", show_default="t2i, or that of the run")
+        str | None, word("t2i (text queries) or i2t.", metavar="WAY", show_default="t2i, or the direction of the run")
     ] = None,
     objects: Annotated[Path | None, word(OBJECTS, metavar="FILE")] = None,
     labels: Annotated[
@@ -42,7 +42,7 @@ def explain(
     ] = None,
     only: Annotated[str | None, word("Show failures of this class.", metavar="CLASS")] = None,
     limit: Annotated[int, word("Number of failures to print.", metavar="N", min=0)] = 3,
-    informed: Annotated[bool, flag("--informed", "Compare only what the query mentions.")] = False,
+    informed: Annotated[bool, flag("--informed", "Compare only concepts that the query mentions.")] = False,
     save: Annotated[list[Path] | None, word("Write the report with failures: .html.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
@@ -86,7 +86,7 @@ def _refuse_words(direction: str | None, only: str | None) -> None:
 def opened_system(
     way: Way, whole: Collection, split: str | None, direction: str | None
 ) -> tuple[Mapping[str, object], Collection]:
-    """The system by direction, and what it is measured on. A single run has the requested direction."""
+    """The system by direction, and the evaluated collection. A single run has the requested direction."""
     if way.kind == "system":
         source, held, notes = trained(str(way.system), whole, split, features=way.features, trust=way.trust)
         for note in notes:
@@ -115,7 +115,9 @@ def _with_objects(collection: Collection, file: Path | None) -> Collection:
     found = read_visual_genome(file) if file.suffix.lower() == ".json" else read_csv(file)
     listed = [found.get(image, []) for image in collection.images.ids]
     if not any(listed):
-        raise LimnerError(f"{file} names none of the images of {collection.name!r}, e.g. {collection.images.ids[0]!r}")
+        raise LimnerError(
+            f"{file} contains none of the images of {collection.name!r}, e.g. {collection.images.ids[0]!r}"
+        )
     return replace(collection, images=collection.images.with_fields(objects=listed, relations=[()] * len(listed)))
 
 
@@ -147,7 +149,7 @@ def _explained(
 
 
 def _of_people(labels: str, done: Explanations) -> dict[str, frozenset[str]]:
-    """Labels from a csv, or from the reasons that people gave in a store of answers."""
+    """Labels from a csv, or from people's reasons in a store of answers."""
     if labels.lower().endswith(".csv"):
         from limner.explain.labels import read_labels
 
@@ -189,7 +191,7 @@ def _said(
     if query is not None:
         pairs = [pair for pair in pairs if pair[0].query == query]
         if not pairs:
-            raise LimnerError(f"{query!r} is not a failed query: its first answer is right, or it does not exist")
+            raise LimnerError(f"{query!r} is not a failed query: its first answer is relevant, or it does not exist")
     elif only is not None:
         pairs = [pair for pair in pairs if only in named.get(pair[0].query, ())]
     shown = pairs if query else pairs[:limit]

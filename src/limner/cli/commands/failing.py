@@ -32,12 +32,12 @@ def failures(
     features: Features = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
-    direction: Annotated[str, word("t2i (a text asks) or i2t.")] = "t2i",
+    direction: Annotated[str, word("t2i (text queries) or i2t.")] = "t2i",
     keywords: Annotated[
-        int, word("Words that a query and its image's other captions share, at least.", metavar="N", min=0)
+        int, word("Minimum number of words shared by a query and its image's other captions.", metavar="N", min=0)
     ] = 2,
     limit: Annotated[int | None, word("Maximum number of failures, drawn at random.", metavar="N", min=1)] = None,
-    people: Annotated[int, word("People who judge each failure.", metavar="N", min=1)] = 1,
+    people: Annotated[int, word("Number of people who judge each failure.", metavar="N", min=1)] = 1,
     name: Name = "failures",
     seed: Annotated[int, word("Another seed, other failures.", metavar="N", min=0)] = 0,
     split: Split = None,
@@ -45,9 +45,9 @@ def failures(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Let people say what is wrong with a system's wrong first answers: object, colour, number, action, size, details.
+    """Ask people what is wrong with a system's wrong first answers: object, colour, number, action, size, details.
 
-    Failures whose query says nothing that the image's other captions say are left out (--keywords).
+    Failures whose query shares too few words with the image's other captions are left out (--keywords).
 
     Examples:
       $ limner annotate failures work.db scenes --system histograms --limit 100 --people 3
@@ -81,7 +81,7 @@ def failures(
 
 
 def classes(store: Where, name: Name = "failures", as_json: Json = False) -> None:
-    """Show what people said of failures: share of each class, ratings, classes per failure, rules.
+    """Show the results of a failure study: share of each class, ratings, classes per failure, rules.
 
     Examples:
       $ limner annotate classes work.db

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from limner.match.assignment import Method
 
 Out = Annotated[
-    Path, word("Where to write the fused run (TREC, or lists when it ends in .json).", "-o", "--out", metavar="FILE")
+    Path, word("Output file of the fused run (TREC, or JSON lists if it ends in .json).", "-o", "--out", metavar="FILE")
 ]
 
 
@@ -53,13 +53,13 @@ def fuse(
 def assign(
     scores: Annotated[Path, typer.Argument(metavar="SCORES", help="A similarity matrix, queries by candidates: npy.")],
     out: Out,
-    rounds: Annotated[int, word("Ranks to fill: one assignment each.", metavar="N", min=1)] = 5,
+    rounds: Annotated[int, word("Number of ranks to fill, with one assignment each.", metavar="N", min=1)] = 5,
     method: Annotated[str, word("auto, sparse or dense.", metavar="HOW")] = "auto",
     query_ids: Annotated[Path | None, word("Ids of the rows, one per line.", metavar="FILE")] = None,
     candidate_ids: Annotated[Path | None, word("Ids of the columns, one per line.", metavar="FILE")] = None,
     as_json: Json = False,
 ) -> None:
-    """Match queries and candidates one to one, in rounds, so that the total score is highest.
+    """Match queries and candidates one to one, in rounds, so that the total score is maximal.
 
     Examples:
       $ limner assign similarity.npy --rounds 5 --out bijective.run

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from limner.search import Index
 
 AT_ONCE = 4_096
-"""Items that are encoded and written at once, fewer if that would take more than some seconds."""
+"""Number of items encoded and written at once; fewer if that would take more than a few seconds."""
 ANN_ABOVE = 1_000_000
 """Rows above which an approximate index is built automatically."""
 
 Calibrate = Annotated[
     str | None,
     word(
-        "Judged queries for 'limner search --precision': a collection with texts and right images.",
+        "Judged queries for 'limner search --precision': a collection with texts and their relevant images.",
         metavar="COLLECTION",
     ),
 ]
@@ -44,7 +44,7 @@ def index(
         str | None, typer.Argument(metavar="COLLECTION", help="scenes, captions.csv, ...: see 'limner data list'.")
     ] = None,
     items: Annotated[
-        str | None, word("Or a list of texts or pictures: txt, csv, jsonl, a folder.", metavar="FILE")
+        str | None, word("Or a list of texts or images: txt, csv, jsonl, a folder.", metavar="FILE")
     ] = None,
     embeddings: Annotated[Path | None, word("Their vectors: npy, npz, safetensors, parquet.", metavar="FILE")] = None,
     ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
@@ -52,7 +52,7 @@ def index(
         str | None, word("Or their encoder: a saved model, a name of 'limner systems', module:thing.")
     ] = None,
     features: Features = None,
-    side: Annotated[str, word("Which side of the collection: images or texts.", metavar="SIDE")] = "images",
+    side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection.")] = "all",
     option: Loading = None,
     similarity: Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine")] = None,
@@ -68,7 +68,7 @@ def index(
     cluster: Address = None,
     compact: Annotated[
         bool,
-        flag("--compact", "Merge small pieces, rebuild an approximate index; drop versions older than a week."),
+        flag("--compact", "Merge small fragments, rebuild an approximate index; drop versions older than a week."),
     ] = False,
     trust: Trust = False,
     as_json: Json = False,
@@ -134,15 +134,17 @@ class _Source:
             raise typer.BadParameter(f"--side {side}: expected images or texts")
         if ids and not embeddings:
             raise typer.BadParameter("--ids are for --embeddings")
+        from limner.search import with_captions
+
         self.embeddings, self.ids = embeddings, ids
         self.whole = load(collection, option) if collection else None
         self.items = _listed(items) if items else None
         if self.whole is not None:
             chosen: Collection = part(self.whole, split)
-            self.items = chosen.images if side == "images" else chosen.texts
+            self.items = with_captions(chosen, side)
 
     def vectors(self) -> Embeddings:
-        """The given vectors, named by the items where their file holds no ids."""
+        """The given vectors; if their file has no ids, they get the ids of the items."""
         from limner.core.embeddings import Embeddings
 
         read = Embeddings.load(str(self.embeddings), ids=self.ids)
@@ -154,7 +156,7 @@ class _Source:
                 f"{self.embeddings} has {len(read):,} rows and no ids for {len(self.items):,} {self.items.kind}s: "
                 "expected one row each, in their order; or name the rows with --ids FILE"
             )
-        tell(f"warning: {self.embeddings} holds no ids: its rows are taken in the order of the {self.items.kind}s")
+        tell(f"warning: {self.embeddings} has no ids: its rows are used in the order of the {self.items.kind}s")
         return Embeddings(self.items.ids, read.matrix)
 
 
@@ -164,7 +166,7 @@ def _listed(path: str) -> Items:
 
     found = read(path)
     if not isinstance(found, Items):
-        raise LimnerError(f"--items {path} holds vectors: give them with --embeddings")
+        raise LimnerError(f"--items {path} contains vectors: give them with --embeddings")
     return found
 
 
@@ -178,7 +180,7 @@ def _added(
     features: str | None,
     trust: bool,
 ) -> int:
-    """Adds what the source holds, in pieces; returns how many items."""
+    """Adds the items of the source in chunks; returns their number."""
     from limner import search
 
     made = _there(path)
@@ -229,7 +231,7 @@ def _system(
 def _pieces(
     source: _Source, model: Any, made: Index | None, existing: str
 ) -> Iterator[tuple[Embeddings, Items | None]]:
-    """The given vectors, or the items encoded piece by piece."""
+    """The given vectors, or the items encoded in chunks."""
     if source.embeddings is not None or source.items is None:
         yield source.vectors(), source.items
     else:
@@ -237,14 +239,14 @@ def _pieces(
 
 
 def _left(items: Items, made: Index | None, existing: str) -> Items:
-    """The items that are still to be encoded; an id that would be refused is refused before the work."""
+    """The items that still have to be encoded; invalid ids are refused before encoding."""
     if made is None or existing == "replace":
         return items
     there = made.holds(items.ids)
     if existing == "refuse" and any(there):
         raise LimnerError(
             f"{sum(there):,} of {len(items):,} ids are in the index already, such as {items.ids[there.index(True)]!r}: "
-            "replace them with --replace, or leave them with --resume"
+            "replace them with --replace, or skip them with --resume"
         )
     return items[[row for row, held in enumerate(there) if not held]]
 
@@ -279,7 +281,7 @@ def _approximate(made: Index, ann: str | None, exact: bool) -> None:
 
 
 def described(made: Index) -> dict[str, object]:
-    """What an index is, as plain values."""
+    """The description of an index as plain values."""
     from limner.search.approximate import Ann
 
     ann = Ann.noted(made.store)

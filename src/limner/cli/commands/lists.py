@@ -1,4 +1,4 @@
-"""limner measures, protocols, systems, encoders, ...: lists of what is available."""
+"""limner measures, protocols, systems, encoders, ...: list what is available."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measures(
     lines = [(r["measure"], r["formula"], f"[{r['source']}]" if r["source"] else "") for r in rows]
     usual = " ".join(map(str, DEFAULT))
     more = f'\n\nOptions go in parentheses: "R@1(graded)", "MAP(min_grade=2)". Without --measures: {usual}'
-    more += "\nOne of your own: module:NAME, where NAME is a MeasureKind (documentation: Add a measure)"
+    more += "\nA custom measure: module:NAME, where NAME is a MeasureKind (documentation: Add a measure)"
     answer(table(lines) + more, {"measures": rows, "default": usual.split()}, as_json=as_json)
 
 
@@ -64,10 +64,10 @@ class Listing:
     """A registry that the command line lists.
 
     Args:
-        one: What it holds, one of it.
-        place: Where the registry is, as "module:name".
+        one: Singular name of its entries.
+        place: Location of the registry, as "module:name".
         about: The help text.
-        examples: How it is used.
+        examples: Example commands.
     """
 
     one: str
@@ -129,7 +129,7 @@ KINDS = {
 
 
 def _lister(plural: str) -> Callable[..., None]:
-    """The command that lists a registry, or describes one entry."""
+    """Creates the command that lists a registry, or describes one entry."""
     kind = KINDS[plural]
 
     def command(

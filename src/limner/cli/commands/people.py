@@ -25,7 +25,7 @@ def people(
     ] = None,
     password: Annotated[
         str | None,
-        word("Ask for a new password, or read it from standard input; ends the sessions.", metavar="NAME"),
+        word("Set a new password, from a prompt or standard input; ends all sessions.", metavar="NAME"),
     ] = None,
     close: Annotated[
         list[str] | None, word("Close an account; its answers are kept. Repeatable.", metavar="NAME")

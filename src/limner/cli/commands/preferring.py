@@ -1,4 +1,4 @@
-"""limner annotate study, votes, preferences: which of two rankings people prefer, and which measure agrees."""
+"""limner annotate study, votes, preferences: which rankings people prefer, and which measures agree."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def study(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     judgements: Annotated[
-        str | None, word("What is right: judgements of the collection by name, or a file.", metavar="NAME|FILE")
+        str | None, word("Relevance judgements: a name of the collection's judgements, or a file.", metavar="NAME|FILE")
     ] = None,
     system: Annotated[list[str] | None, word(f"Compare systems instead: {SYSTEM} Repeatable.")] = None,
     features: Features = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
-    queries: Annotated[int, word("Queries, drawn at random.", metavar="N", min=1)] = 40,
+    queries: Annotated[int, word("Number of random queries.", metavar="N", min=1)] = 40,
     min_relevant: Annotated[int, word("Minimum number of relevant candidates of a query.", metavar="N", min=5)] = 5,
     max_relevant: Annotated[
         int, word("Maximum number of relevant candidates of a query, and length of a list.", metavar="N", min=1)
     ] = 8,
-    people: Annotated[int, word("Number of people who compare each two lists.", metavar="N", min=1)] = 8,
+    people: Annotated[int, word("Number of people who compare each pair of lists.", metavar="N", min=1)] = 8,
     ties: Annotated[bool, flag("--ties", "People may say that neither is better.")] = False,
     direction: Annotated[str, word("t2i or i2t.")] = "t2i",
     name: Name = "preference",
@@ -53,10 +53,11 @@ def study(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Make a preference study: every two of the rankings A to E of each query, or every two of several systems.
+    """Create a preference study: all pairs of the rankings A to E of each query, or all pairs of several systems.
 
     A: only the first is wrong; B: only the first is right; C: the first five are wrong; D: only the fifth is right;
-    E: all are wrong (Chun et al. 2022, appendix D.1). Queries have 5 to 8 right answers, and as many places are shown.
+    E: all are wrong (Chun et al. 2022, appendix D.1). Queries have 5 to 8 relevant candidates, and lists have the same
+    length.
 
     Examples:
       $ limner annotate study votes.db scenes --judgements complete
@@ -107,7 +108,7 @@ def _of_systems(systems: Any, truth: Judgements, *, direction: str, length: int,
 
 
 def _truth(held: Collection, wanted: str | None, direction: str) -> Judgements:
-    """What is right, query -> candidate: judgements of the collection by name, or a file's."""
+    """The judgements, query -> candidate: by name from the collection, or from a file."""
     from limner.annotate.forms import read_judgements
 
     name = wanted or held.judgements.name
@@ -120,11 +121,11 @@ def _truth(held: Collection, wanted: str | None, direction: str) -> Judgements:
 def votes(
     store: Where,
     file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="query, left, right, choice, annotator.")],
-    put: Annotated[bool, flag("--import", "Read the file into the store, instead of writing it.")] = False,
+    put: Annotated[bool, flag("--import", "Import the file into the store instead of writing it.")] = False,
     name: Name = "preference",
     as_json: Json = False,
 ) -> None:
-    """Write the votes of a study to a csv; or read votes that were given elsewhere, all of them or none.
+    """Write the votes of a study to a csv; or import votes that were given elsewhere, all or none.
 
     Examples:
       $ limner annotate votes votes.db votes.csv
@@ -140,11 +141,11 @@ def votes(
 
 def preferences(
     store: Where,
-    measures: Annotated[str, word("Measures that are set beside the votes.", metavar="NAMES")] = "R@1 R@5 mAP@R",
+    measures: Annotated[str, word("Measures to compare with the votes.", metavar="NAMES")] = "R@1 R@5 mAP@R",
     name: Name = "preference",
     as_json: Json = False,
 ) -> None:
-    """Show what a study found: Bradley-Terry scores, counts, and which measure agrees with the votes.
+    """Show the results of a study: Bradley-Terry scores, counts, and which measures agree with the votes.
 
     Examples:
       $ limner annotate preferences votes.db

@@ -1,4 +1,4 @@
-"""limner probe: does a system read its captions? Hard negatives, beside baselines that see no image."""
+"""limner probe: does a system read its captions? Hard negatives, compared with baselines that see no image."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ def probe(
         str,
         typer.Argument(
             metavar="PROBE",
-            help="A file or folder in the form of SugarCrepe(++), ARO, VALSE, NegBench or Winoground; or scenes.",
+            help="A file or folder in the format of SugarCrepe(++), ARO, VALSE, NegBench or Winoground; or scenes.",
         ),
     ],
     image_folder: Annotated[Path | None, word("The folder of the images.", metavar="DIR")] = None,
     system: Annotated[str | None, word(f"The system: {SYSTEM}")] = None,
     images: Annotated[Path | None, word("Or embeddings of the images, with ids.", metavar="FILE")] = None,
-    texts: Annotated[Path | None, word("Embeddings of the captions, in order of --save-texts.", metavar="FILE")] = None,
+    texts: Annotated[
+        Path | None, word("Embeddings of the captions, in the order of --save-texts.", metavar="FILE")
+    ] = None,
     scores: Annotated[Path | None, word("Or a matrix of scores, images by captions: npy.", metavar="FILE")] = None,
     corpus: Annotated[
         str | None, word("A COLLECTION whose captions train the language model.", metavar="COLLECTION")
     ] = None,
-    cases: Annotated[int, word("Of scenes: how many cases.", metavar="N", min=1)] = 200,
-    seed: Annotated[int, word("Of scenes: seed.", metavar="N", min=0)] = 0,
+    cases: Annotated[int, word("With scenes: number of cases.", metavar="N", min=1)] = 200,
+    seed: Annotated[int, word("With scenes: random seed.", metavar="N", min=0)] = 0,
     name: Annotated[str | None, word("Name of the system in the table.")] = None,
     save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
     save_texts: Annotated[
@@ -45,8 +47,8 @@ def probe(
 ) -> None:
     """Measure a system on hard negatives: pair accuracy, and text, image and group score.
 
-    Every table has two baselines that see no image, a language model of captions and length: a subset that they solve
-    says nothing about a system. Without a system, only these are shown.
+    Every table has two baselines that see no image, a language model of captions and caption length: a subset that they
+    solve does not test whether a system uses images. Without a system, only the baselines are shown.
 
     Examples:
       $ limner probe sugar-crepe/data --image-folder val2017 --system 'clip(model=DIR)'
@@ -76,7 +78,7 @@ def _probe(source: str, folder: Path | None, cases: int, seed: int) -> Probe:
 
     if source == "scenes" and not Path(source).exists():
         if folder is not None:
-            raise typer.BadParameter("--image-folder with scenes: its pictures are drawn; leave it out")
+            raise typer.BadParameter("--image-folder with scenes: its images are generated; leave it out")
         return scenes_probe(cases, seed=seed)
     return read_probe(source, images=folder)
 

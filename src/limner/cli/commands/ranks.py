@@ -19,11 +19,11 @@ def ranks(
         list[Path] | None, typer.Argument(metavar="[REPORT]", help="Reports of 'limner evaluate --save FILE.json'.")
     ] = None,
     published: Annotated[
-        str | None, word("Instead: the 25 models of ECCV Caption, mean, i2t or t2i.", metavar="WAY")
+        str | None, word("Use the 25 published models of ECCV Caption instead: mean, i2t or t2i.", metavar="WAY")
     ] = None,
-    system: Annotated[list[str] | None, word("Only this one, ranked among those named. Repeatable.")] = None,
+    system: Annotated[list[str] | None, word("Only this system, ranked among the selected ones. Repeatable.")] = None,
     measure: Annotated[
-        list[str] | None, word("Only this one, as the table names it. Repeatable.", metavar="'VIEW WAY MEASURE'")
+        list[str] | None, word("Only this measure, named as in the table. Repeatable.", metavar="'VIEW WAY MEASURE'")
     ] = None,
     save: Annotated[Path | None, word("Write the chart: .svg.", metavar="FILE")] = None,
     as_json: Json = False,
@@ -40,7 +40,7 @@ def ranks(
     from limner.evaluation.report import load_reports
 
     if bool(reports) == (published is not None):
-        raise typer.BadParameter("give reports, or --published: one of them")
+        raise typer.BadParameter("give either reports or --published")
     refuse_ending([save] if save else None, (".svg",), "chart")
     way: Direction = published  # type: ignore[assignment]  # another word is refused there
     found = of_table(scores(way)) if published is not None else of_reports(load_reports(reports or []))

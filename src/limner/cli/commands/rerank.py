@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.encode import pace
-from limner.cli.console import answer
+from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for, read_json
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 def rerank(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Ranking of the first stage: a TREC run or JSON lists.")],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection of the ids in the run.")],
-    out: Annotated[Path, word("Where to write the run (TREC, or .json).", "-o", "--out", metavar="FILE")],
+    out: Annotated[Path, word("Output file of the run (TREC, or .json).", "-o", "--out", metavar="FILE")],
     scorer: Annotated[
         str,
         word("A name of 'limner scorers', a saved CRank, a CrossEncoder's folder, or module:thing.", metavar="HOW"),
@@ -44,7 +43,7 @@ def rerank(
         bool, typer.Option("--keep-rest", metavar="", help="Append the other candidates of the first stage.")
     ] = False,
     cache: Annotated[
-        Path | None, word("Cache folder for scores; a killed run can resume.", metavar="DIR", show_default="none")
+        Path | None, word("Cache folder for scores; an interrupted run can resume.", metavar="DIR", show_default="none")
     ] = None,
     submission: Annotated[
         Path | None, word("Also write Kaggle's submission: id and five captions.", metavar="FILE", show_default="none")
@@ -54,7 +53,7 @@ def rerank(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Re-rank the best candidates of each image with a scorer of pairs: of image, or file name, and caption.
+    """Re-rank the best candidates of each image with a pair scorer, which reads image or file name, and caption.
 
     Examples:
       $ limner rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
@@ -70,7 +69,7 @@ def rerank(
     judge = _scorer(scorer, trust=trust)
     chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
     queries = _queries(judge, chosen, features)
-    with pace(f"re-ranking {len(proposed):,} lists", "pairs") as told:
+    with progress(f"re-ranking {len(proposed):,} lists", "pairs") as told:
         found = cascade(
             proposed,
             judge,
@@ -150,7 +149,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _queries(judge: object, collection: Collection, features: Path | None) -> list[Any]:
-    """The input of the scorer for an image: its own choice, or the words of the file name."""
+    """The scorer's queries for the images: from the scorer itself, or the words of the file names."""
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))
     if features is not None:

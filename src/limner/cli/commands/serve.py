@@ -1,4 +1,4 @@
-"""limner serve: pages for searching, looking at failures and judging."""
+"""limner serve: web pages for search, failures and annotation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 STORE = "Store of the answers: a file, or postgresql://user@host/name."
 Certificate = Annotated[Path | None, word("For https, with --key.", metavar="FILE")]
 Key = Annotated[Path | None, word("For https.", metavar="FILE")]
-Url = Annotated[str | None, word("Public address, e.g. https://judge.example.org; links are made from it.")]
+Url = Annotated[str | None, word("Public URL, e.g. https://judge.example.org, used in links.")]
 Indexes = Annotated[
     list[str] | None,
-    word("Search an index of 'limner index', whole: DIR or NAME=DIR. Repeatable.", metavar="[NAME=]DIR"),
+    word("Also serve an index of 'limner index': DIR or NAME=DIR. Repeatable.", metavar="[NAME=]DIR"),
 ]
 Corrections = Annotated[
     list[str] | None,
-    word("A correction of your own to offer: module:class. Repeatable.", metavar="HOW", show_default="none"),
+    word("A custom correction: module:class. Repeatable.", metavar="HOW", show_default="none"),
 ]
 Proxy = Annotated[
     list[str] | None,
@@ -37,17 +37,15 @@ Proxy = Annotated[
 
 def serve(
     collections: Annotated[
-        list[str] | None, typer.Argument(metavar="COLLECTION", help="As 'limner data list' has them.")
+        list[str] | None, typer.Argument(metavar="COLLECTION", help="Collections, as in 'limner data list'.")
     ] = None,
     system: Annotated[
         list[str] | None,
-        word(
-            "A system to train, the file of a model, or module:thing. Repeatable.", show_default="histograms, colours"
-        ),
+        word("A system to train, a saved model, or module:thing. Repeatable.", show_default="histograms, colours"),
     ] = None,
     scores: Annotated[
         list[str] | None,
-        word("Or similarities of your own, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
+        word("Or a similarity matrix, images by texts: NAME=FILE.npy. Repeatable.", metavar="NAME=FILE"),
     ] = None,
     features: Features = None,
     index: Indexes = None,
@@ -108,16 +106,16 @@ def serve(
 
 
 def _named(words: list[str] | None) -> dict[str, str]:
-    """[NAME=]DIR words; without a name an index has the name of its folder."""
+    """Parses [NAME=]DIR values; by default an index has the name of its folder."""
     parts = [each.partition("=") for each in words or []]
     named = [(name, path) if equals else (Path(name.rstrip("/")).stem, name) for name, equals, path in parts]
     if len(dict(named)) < len(named):
-        raise typer.BadParameter("two indexes have the same name: give each one, --index NAME=DIR")
+        raise typer.BadParameter("two indexes have the same name: name them with --index NAME=DIR")
     return dict(named)
 
 
 def _files(words: list[str] | None) -> dict[str, Path]:
-    """Values NAME=FILE; a missing file is refused before the server starts."""
+    """Parses NAME=FILE values; a missing file is refused before the server starts."""
     found = {}
     for each in words or []:
         name, equals, file = each.partition("=")
@@ -132,7 +130,7 @@ def _files(words: list[str] | None) -> dict[str, Path]:
 def _say(address: Address, *, as_json: bool) -> None:
     lines = [f"serving at {address.url} (Ctrl-C stops); answers go to {address.store}"]
     if address.invitation is not None:
-        lines.append(f"make the first admin's account, within a day: {address.invitation}")
+        lines.append(f"create the first admin's account within a day: {address.invitation}")
     if as_json:
         answer("", vars(address), as_json=True)
     else:

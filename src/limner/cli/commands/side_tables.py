@@ -1,4 +1,4 @@
-"""limner annotate tables: the side tables of ECCV Caption, from a store of answers."""
+"""limner annotate tables: the appendix tables of ECCV Caption, from a store of answers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ COMMANDS: dict[str, Any] = {}  # a subcommand of annotate
 @renamed(most="limit")
 def tables(
     store: Where,
-    depth: Annotated[int, word("Places that were pooled.", metavar="K", min=1)] = 5,
+    depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,
     further: Annotated[
-        list[Path] | None, word("Judgements that may refuse original pairs too. Repeatable.", "--with", metavar="FILE")
+        list[Path] | None,
+        word("Other judgements that may reject original pairs. Repeatable.", "--with", metavar="FILE"),
     ] = None,
-    limit: Annotated[int, word("How many refuted original pairs to list.", metavar="N", min=0)] = 20,
+    limit: Annotated[int, word("Maximum number of rejected original pairs to list.", metavar="N", min=0)] = 20,
     as_json: Json = False,
 ) -> None:
     """Show people by workload, answers by system and rank, reasons by system, and original pairs called "100% no".
@@ -89,6 +90,6 @@ def _percent(share: float) -> str:
 
 def _refuted(found: list[Refuted], total: int) -> str:
     rows = [(r.caption, r.image, f"{r.refusals} of {r.answers}", r.text) for r in found]
-    head = f"{total:,} original pairs that somebody called 100% no"
+    head = f"{total:,} original pairs that someone called 100% no"
     more = "\nTo exclude one: limner annotate review STORE --exclude caption=ID --reason TEXT" if rows else ""
     return f"{head}\n{table([('caption', 'image', 'answers', 'text'), *rows])}{more}" if rows else head

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.encode import named_encoder, pace
+from limner.cli.commands.encode import named_encoder
 from limner.cli.commands.evaluate import COLLECTION, summary
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, refuse_report_ending, saved, word
@@ -26,21 +26,24 @@ def text_only(
         word("Option of the encoder: -E model=DIR. Repeatable.", "--encoder-option", "-E", metavar="NAME=VALUE"),
     ] = None,
     query: Annotated[
-        str, word("Caption of each image to use as the query, from 0; or 'each' for all in turn.", metavar="N")
+        str,
+        word("Which caption of each image is the query, from 0; or 'each' for all, one after the other.", metavar="N"),
     ] = "0",
     corpus: Annotated[
         str, word("Representation of an image: mean (of vectors), joined (captions) or summary.", metavar="HOW")
     ] = "mean",
     summariser: Annotated[
-        str | None, word("Of a summary: extractive, transformers, or module:thing.", show_default="extractive")
+        str | None, word("With summary: extractive, transformers, or module:thing.", show_default="extractive")
     ] = None,
     summariser_option: Annotated[
-        list[str] | None, word("Option of it, such as model=t5-small. Repeatable.", metavar="NAME=VALUE")
+        list[str] | None, word("Option of the summariser, such as model=t5-small. Repeatable.", metavar="NAME=VALUE")
     ] = None,
     regions: Annotated[
         Path | None, word("Region descriptions instead of captions: Visual Genome's json.", metavar="FILE")
     ] = None,
-    image_data: Annotated[Path | None, word("Its image_data.json, where images go by COCO id.", metavar="FILE")] = None,
+    image_data: Annotated[
+        Path | None, word("Visual Genome's image_data.json, to identify images by COCO id.", metavar="FILE")
+    ] = None,
     measures: Annotated[str | None, word("Such as 'R@1 MRR@10 MedR'.", metavar="LIST")] = None,
     cache: Annotated[Path | None, word("Cache folder for vectors.", metavar="DIR", show_default="none")] = None,
     split: Split = None,
@@ -126,12 +129,12 @@ def _measured(
     from limner.explain.textonly import MEASURES, length_note
     from limner.explain.textonly import text_only as scored
 
-    with pace(f"encoding, caption {number} asks", "texts") as told:
+    with progress(f"encoding, caption {number} is the query", "texts") as told:
         scores, right = scored(
             collection, lambda texts: encoded(work, texts, progress=told).matrix, query=number, **how
         )
     regions = " of region descriptions" if how["regions"] is not None else ""
-    name = f"{encoder}, caption {number} asks, {how['corpus']} corpus{regions}"
+    name = f"{encoder}, caption {number} is the query, {how['corpus']} corpus{regions}"
     with progress("evaluating"):
         report = limner.evaluate(scores, right, measures=measures or MEASURES, name=name)
     return replace(report, collection=collection.name, notes=(*report.notes, *length_note(collection, number)))

@@ -65,7 +65,7 @@ def train(
     model = _trained(system, whole, config, chosen, trust=trust)
     seconds = time.perf_counter() - began
     if not hasattr(model, "save"):
-        raise LimnerError(f"what {system!r} trains has no save(path), so it cannot be saved; use it from Python")
+        raise LimnerError(f"the model of {system!r} has no save(path), so it cannot be saved; use it from Python")
     model.save(out)
     seen = whole.train if "train" in whole.splits else whole
     told = {"system": system, "model": str(out), "images": len(seen.images), "texts": len(seen.texts)}

@@ -1,4 +1,4 @@
-"""limner uncertainty: is a model less sure of queries with more right answers?"""
+"""limner uncertainty: is a model less certain about queries with more relevant candidates?"""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ DIRECTIONS = ("i2t", "t2i")
 
 def uncertainty(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    model: Annotated[Path, word("A saved model that predicts how sure it is: pcme.", metavar="DIR")],
+    model: Annotated[Path, word("A saved model that predicts its uncertainty: pcme.", metavar="DIR")],
     judgements: Annotated[
-        str | None, word("Judgements of the collection, by name.", show_default="those with most right answers")
+        str | None, word("Judgements of the collection, by name.", show_default="those with the most relevant pairs")
     ] = None,
-    direction: Annotated[str, word("i2t (images ask) or t2i.")] = "i2t",
-    bins: Annotated[int, word("Groups of the table.", metavar="N", min=1)] = 10,
+    direction: Annotated[str, word("i2t (image queries) or t2i.")] = "i2t",
+    bins: Annotated[int, word("Number of groups in the table.", metavar="N", min=1)] = 10,
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Compare the uncertainty of a model with the number of right answers, query by query (figure 3b of ECCV Caption).
+    """Compare the uncertainty of a model with the number of relevant candidates per query (figure 3b of ECCV Caption).
 
     Examples:
       $ limner uncertainty scenes --model pcme/
@@ -42,7 +42,7 @@ def uncertainty(
     held = part(load(collection, option), split)
     sure: Any = load_model(model, trust=trust)
     if not hasattr(sure, "uncertainty"):
-        raise LimnerError(f"{model}: this kind of model predicts no uncertainty; train 'pcme'")
+        raise LimnerError(f"{model}: this kind of model does not predict uncertainty; train 'pcme'")
     items = held.images if direction == "i2t" else held.texts
     richest = max(held.all_judgements.items(), key=lambda each: len(each[1]))[0]
     name = judgements or richest

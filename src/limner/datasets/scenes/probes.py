@@ -49,9 +49,7 @@ def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
 def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str, tuple[Meaning, Meaning]]:
     """Two kinds, two colours, a background, and the two meanings."""
     background = dice.choose(BACKGROUNDS)
-    fit = [
-        kind for kind in KINDS.values() if background in kind.backgrounds and "ground" in kind.places and _fits(kind)
-    ]
+    fit = [kind for kind in standing_kinds() if background in kind.backgrounds]
     kinds, colours = dice.shuffled(fit)[:2], dice.shuffled(COLOURS)[:2]
     first, second = (Entity(kind.name) for kind in kinds)
     if subset == "places":
@@ -65,9 +63,10 @@ def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str,
     return kinds, colours, background, told
 
 
-def _fits(kind: ObjectKind) -> bool:
-    width, height = extent(kind, "medium")
-    return "ground" in kind.places and width <= _WIDEST and height <= _TALLEST
+def standing_kinds() -> list[ObjectKind]:
+    """The kinds that stand on the ground and leave room for another one."""
+    sizes = {kind: extent(kind, "medium") for kind in KINDS.values() if "ground" in kind.places}
+    return [kind for kind, (width, height) in sizes.items() if width <= _WIDEST and height <= _TALLEST]
 
 
 def _drawn(dice: Dice, subset: str, seed: int, number: int) -> tuple[list[Scene], tuple[str, str]]:
@@ -75,13 +74,13 @@ def _drawn(dice: Dice, subset: str, seed: int, number: int) -> tuple[list[Scene]
     orders = ([0, 1], [1, 0]) if subset == "places" else ([0, 1], [0, 1])
     paints = (colours, colours) if subset == "places" else (colours, colours[::-1])
     scenes = [
-        _scene(background, [kinds[k] for k in order], [paint[k] for k in order], seed, 2 * number + side)
+        side_by_side(background, [kinds[k] for k in order], [paint[k] for k in order], seed, 2 * number + side)
         for side, (order, paint) in enumerate(zip(orders, paints, strict=True))
     ]
     return scenes, (_sentence(told[0]), _sentence(told[1]))
 
 
-def _scene(background: str, kinds: list[ObjectKind], colours: list[str], seed: int, index: int) -> Scene:
+def side_by_side(background: str, kinds: list[ObjectKind], colours: list[str], seed: int, index: int) -> Scene:
     """Two objects side by side on the ground."""
     objects = []
     for at, (kind, colour) in enumerate(zip(kinds, colours, strict=True)):

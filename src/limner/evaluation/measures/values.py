@@ -154,8 +154,11 @@ def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArr
 
 
 def average_precision(p: Placements, measure: Parameters) -> FloatArray:
-    """Average precision up to the cut-off."""
-    return _average_precision(p, np.full(len(p.queries), NEVER if measure.k is None else measure.k))
+    """Average precision up to the cut-off; "capped" divides by min(k, R) instead of R."""
+    values = _average_precision(p, np.full(len(p.queries), NEVER if measure.k is None else measure.k))
+    if measure.k is None or not measure.option("capped"):
+        return values
+    return np.asarray(values * p.relevant / np.minimum(p.relevant, measure.k))
 
 
 def average_precision_at_r(p: Placements, measure: Parameters) -> FloatArray:

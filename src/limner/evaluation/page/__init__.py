@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from limner.core.collection import Collection
-from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals, views
+from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals, slices, views
 from limner.evaluation.page import examples as queries
 from limner.evaluation.page.failures import Failures, section
 from limner.evaluation.page.method import method
@@ -21,6 +21,7 @@ from limner.evaluation.report import Report
 
 if TYPE_CHECKING:
     from limner.evaluation.comparison import Comparison
+    from limner.evaluation.slices import Slices
 
 __all__ = ["render"]
 
@@ -29,6 +30,7 @@ SECTIONS = (
     ("numbers", "All numbers"),
     ("estimated", "Under the complete truth"),
     ("systems", "Against other systems"),
+    ("slices", "Slices of the queries"),
     ("curves", "Recall curves"),
     ("ranks", "Ranks of right answers"),
     ("labels", "What the labels miss"),
@@ -49,6 +51,8 @@ def render(
     comparison: Comparison | None = None,
     examples: int = 12,
     failures: Failures | None = None,
+    sliced: Slices | None = None,
+    baseline: Report | None = None,
 ) -> str:
     """Renders a report as one self-contained HTML page.
 
@@ -59,6 +63,8 @@ def render(
         comparison: An existing comparison; by default one is computed if there are others.
         examples: Number of queries to show with their results, best and worst together; 0 for none.
         failures: The output of `limner.explain.showing.shown_failures`: failures by class, with boxes and explanations.
+        sliced: The output of `limner.evaluation.slices`: parts of the queries beside the rest.
+        baseline: Report of a baseline on the same queries, shown beside the headline.
 
     Returns:
         The page as text.
@@ -67,9 +73,12 @@ def render(
     compared = rivals.comparison_of(report, others, comparison)
     content = {
         **_measured(report, others, compared, truth),
+        "cards": headline.cards(report, truth, baseline),
         **_seen(report, truth, gallery, examples),
         **method(report),
         "failures": section(failures, collection, gallery),
+        "sliced": sliced,
+        "slices": slices.slice_tables(sliced),
     }
     content["findings"] = _findings(report, compared, content)
     content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
@@ -82,7 +91,6 @@ def _measured(report: Report, others: Sequence[Report], compared: Comparison | N
     """The sections that need only numbers."""
     return {
         "lead": headline.lead(report),
-        "cards": headline.cards(report, truth),
         "views": views.explained(report),
         "tables": headline.tables(report),
         "estimates": estimates.estimate_panels(report),
@@ -115,6 +123,7 @@ def _findings(report: Report, compared: Comparison | None, content: dict[str, An
     """The highlights, as (section, sentence)."""
     first = content["gaps"][0].name if content["gaps"] else ""
     found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
+    found += [("slices", slices.slices_finding(content["sliced"]))]
     found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
     found += [("hubs", panel.finding) for panel in content["hubs"]]
     return [(section, sentence) for section, sentence in found if sentence]
@@ -125,6 +134,7 @@ def _present(name: str, content: dict[str, object]) -> bool:
     needs = {
         "estimated": "estimates",
         "systems": "contests",
+        "slices": "slices",
         "labels": "gaps",
         "examples": "examples",
         "hubs": "hubs",

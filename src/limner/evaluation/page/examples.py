@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 
 from limner.core.arrays import IntArray
 from limner.evaluation.measures import Measure
@@ -178,17 +180,27 @@ def _value(judge: Result, query: str) -> str:
 
 @dataclass(frozen=True)
 class QueryTable:
-    """The hardest queries of a direction as a table: one column per view."""
+    """All queries of a direction as a table, the hardest first: one column per view.
+
+    Args:
+        title: The direction.
+        name: Its short name.
+        heads: The columns.
+        rows: The first queries: id, caption, columns, and their image.
+        about: How many there are.
+        further: The other queries as JSON: id, caption, columns, and the name of an image that the page holds anyway.
+    """
 
     title: str
     name: str
     heads: Sequence[str]
-    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]], Shown | None]]  # id, caption, columns, image
+    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]], Shown | None]]
     about: str
+    further: Markup | None = None
 
 
 def query_tables(report: Report, truth: Truth, gallery: Gallery, *, most: int = 500) -> list[QueryTable]:
-    """One table per direction, the hardest queries first."""
+    """One table per direction, the hardest queries first; what comes after `most` rows is data for the script."""
     return [_query_table(report, truth, gallery, d, most) for d in directions_of(report)]
 
 
@@ -198,15 +210,37 @@ def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str,
     judges = [telling([r for r in results if r.view == view])[0] for view in views]
     view = deciding_view(truth, results)
     decisive = telling([r for r in results if r.view == view])
-    queries = [decisive[0].queries[int(row)] for row in order(decisive)[:most]]
-    total = len(decisive[0].queries)
-    about = f"All {count(total, 'query', 'queries')}" if total <= most else f"The {most:,} hardest of {total:,} queries"
+    queries = [decisive[0].queries[int(row)] for row in order(decisive)]
     rows = [
         (q, _caption(gallery, direction, q), [_sortable(judge, q) for judge in judges],
-         gallery.query(direction, q) if direction == "i2t" and place < THUMBNAILS else None)
-        for place, q in enumerate(queries)
+         _seen(truth, gallery, direction, q) if place < THUMBNAILS else None)
+        for place, q in enumerate(queries[:most])
     ]  # fmt: skip
-    return QueryTable(direction_title(direction), direction, [_head(judge) for judge in judges], rows, about)
+    about = f"All {count(len(queries), 'query', 'queries')}"
+    heads = [_head(judge) for judge in judges]
+    further = _further(truth, gallery, direction, queries[most:], judges)
+    return QueryTable(direction_title(direction), direction, heads, rows, about, further)
+
+
+def _seen(truth: Truth, gallery: Gallery, direction: str, query: str) -> Shown | None:
+    """The image of a query: its own, or the one that a caption was written for."""
+    if direction == "i2t":
+        return gallery.query(direction, query)
+    return next((gallery.candidate(direction, image) for image in truth.labelled(direction, query)), None)
+
+
+def _further(
+    truth: Truth, gallery: Gallery, direction: str, queries: Sequence[str], judges: Sequence[Result]
+) -> Markup | None:
+    """The rows that a script shows, as JSON that cannot end its element."""
+    rows = []
+    for query in queries:
+        image = query if direction == "i2t" else next(iter(truth.labelled(direction, query)), "")
+        held = gallery.pictures.get(image)
+        cells = [_sortable(judge, query)[0] for judge in judges]
+        rows.append([query, _caption(gallery, direction, query), cells, held.name if held else ""])
+    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(text) if rows else None  # every "<" is escaped above
 
 
 def _head(judge: Result) -> str:

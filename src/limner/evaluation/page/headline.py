@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from limner.core.errors import LimnerError
 from limner.evaluation.estimated import VIEW, Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.truth import Truth
-from limner.evaluation.page.views import chance
+from limner.evaluation.page.views import chance, constant
 from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
+from limner.evaluation.pairing import comparable, paired, paired_test
 from limner.evaluation.report import Report
-from limner.evaluation.results import Result
+from limner.evaluation.results import Result, main_result
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Card:
         more: Further numbers of the first view.
         view: The name of the first view.
         chance: The main measure of a random ranking under the first view; "" if unknown.
+        constant: The main measure of the best single answer to every query; "" if unknown.
+        baseline: Name, number and interval of a baseline, and whether the difference is significant.
     """
 
     title: str
@@ -55,6 +59,8 @@ class Card:
     more: Sequence[tuple[str, str]]
     view: str = ""
     chance: str = ""
+    constant: str = ""
+    baseline: tuple[str, str, str, str] | None = None
 
 
 def directions_of(report: Report) -> list[str]:
@@ -62,28 +68,47 @@ def directions_of(report: Report) -> list[str]:
     return [d for d in dict.fromkeys(r.direction for r in report.results) if d != "both"]
 
 
-def main_result(results: Sequence[Result]) -> Result:
-    """The headline number: hits at the smallest k, else the first measure."""
-    hits = [r for r in results if r.measure.kind.hit and not r.measure.options]
-    return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
-
-
-def cards(report: Report, truth: Truth) -> list[Card]:
+def cards(report: Report, truth: Truth, baseline: Report | None = None) -> list[Card]:
     """One card per direction."""
-    return [_card(report, truth, d, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
+    return [
+        _card(report, truth, d, [r for r in report.results if r.direction == d], baseline)
+        for d in directions_of(report)
+    ]
 
 
-def _card(report: Report, truth: Truth, direction: str, results: list[Result]) -> Card:
+def _card(report: Report, truth: Truth, direction: str, results: list[Result], baseline: Report | None) -> Card:
     main = main_result([r for r in results if r.view == results[0].view])
     same = [r for r in results if alike(r.measure, main.measure)]
     views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in same]
     estimates = [e for e in report.estimates if e.direction == direction and e.measure == main.measure]
     views += [(f"{VIEW}, {count(e.labels, 'label', 'labels')}", "", _estimate_cell(e)) for e in estimates]
-    random = chance(report, truth, main)
+    random, same_answer = chance(report, truth, main), constant(report, truth, main)
     return Card(
         direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main),
-        main.view, "" if random is None else number(main.measure, random),
+        main.view, _or_nothing(main, random), _or_nothing(main, same_answer),
+        None if baseline is None else _baseline(main, baseline),
     )  # fmt: skip
+
+
+def _or_nothing(main: Result, value: float | None) -> str:
+    return "" if value is None else number(main.measure, value)
+
+
+def _baseline(main: Result, baseline: Report) -> tuple[str, str, str, str]:
+    """The baseline's number, and whether it differs from ours by a paired test of this one number."""
+    found = next((r for r in baseline.results if r.key == main.key), None)
+    if found is None:
+        raise LimnerError(
+            f"the baseline {baseline.system!r} has no {' '.join(main.key)}: evaluate it with the same measures"
+        )
+    other = paired(main, found)
+    name, value, within = baseline.system, number(main.measure, found.value), span(found)
+    if not comparable(main, other):
+        return name, value, within, ""
+    test = paired_test(main, other, samples=10_000)
+    apart = main.measure.show_change(main.value - found.value)
+    p = "< 0.0001" if test.p_value < 0.0001 else f"= {test.p_value:.4f}"
+    return name, value, within, f"The difference is {apart}, p {p} ({test.method})."
 
 
 def alike(a: Measure, b: Measure) -> bool:

@@ -60,6 +60,20 @@ def chance(report: Report, truth: Truth, result: Result) -> float | None:
     return float(hit_chances(counts, top.n_candidates, result.measure.k or 1).mean()) if counts else None
 
 
+def constant(report: Report, truth: Truth, result: Result) -> float | None:
+    """R@1 of the best answer that is the same for every query; None where it is not known, or for another measure."""
+    name = truth.judgements_of(result.view)
+    judged = None if name is None or chance(report, truth, result) is None else truth.judged(name, result.direction)
+    if judged is None or result.measure.k != 1:
+        return None
+    pairs, asked = judged.relevant, set(result.queries)
+    counted = np.zeros(len(pairs.candidates), dtype=np.int64)
+    for row, query in enumerate(pairs.queries):
+        if query in asked:
+            counted[pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]] += 1
+    return float(counted.max()) / len(result.queries) if len(counted) and len(result.queries) else None
+
+
 def hit_chances(relevant: Sequence[int], candidates: int, k: int) -> FloatArray:
     """For each query, the probability that a random order of the candidates has a relevant one among the first k.
 

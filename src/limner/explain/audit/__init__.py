@@ -1,9 +1,9 @@
-"""audit: what is wrong with a collection before anything is measured on it.
+"""audit: finds defects in a collection before anything is measured on it.
 
 Duplicates, leakage between splits, repeated captions, labels that belong to other items, images that do not open,
-captions in another language, and measures that random answers do well on. Every finding has a severity and examples.
-What can be repaired is repaired: judgements with the pairs that follow from duplicates, and a list of items to leave
-out.
+captions in another language, and measures on which random answers score well. Every finding has a severity and
+examples. An audit also returns repaired judgements, with the pairs that follow from duplicates, and a list of items to
+leave out.
 """
 
 from limner.explain.audit.auditing import Audit, audit

@@ -1,4 +1,4 @@
-"""audit: runs all checks on a collection; `Audit` holds the findings, the repaired judgements and what to leave out."""
+"""audit: runs all checks on a collection; `Audit` holds the findings, repaired judgements and items to leave out."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding
 EXAMPLES = 3
 LEAST_SIDE = 32
 CLOSE = 0.98
-"""Cosine from which two embeddings of images are close."""
+"""Image embeddings with at least this cosine similarity count as close."""
 MOST_SCORED = 20_000
-"""Images up to which all pairs of images and captions are scored for wrong labels."""
+"""Labels are checked by scores only for collections of at most this many images."""
 
 
 @dataclass(frozen=True, eq=False)
 class Audit(Tabular):
-    """What was found in a collection. Prints as a table.
+    """The findings for a collection. Prints as a table.
 
     Args:
         collection: Its name.
-        findings: In order of severity and kind.
+        findings: Sorted by severity and kind.
         repaired: The judgements with the pairs that duplicates and repeated captions add.
-        added: How many pairs that are.
+        added: How many pairs were added.
         leave_out: Images and texts to leave out, by id, each with the reason.
-        notes: What was not checked, and why.
+        notes: Which checks were skipped, and why.
     """
 
     collection: str
@@ -72,7 +72,7 @@ class Audit(Tabular):
         return by_column(self.rows())
 
     def describe(self) -> dict[str, Any]:
-        """Plain values that hold the whole audit."""
+        """The whole audit as plain values."""
         return {
             "collection": self.collection,
             "counts": dict(Counter(finding.kind for finding in self.findings)),
@@ -82,10 +82,16 @@ class Audit(Tabular):
             "notes": list(self.notes),
         }
 
-    def save(self, path: str | Path) -> Path:
-        """Writes the findings: .json, .csv or .txt."""
+    def save(self, path: str | Path, *, collection: Collection | None = None) -> Path:
+        """Writes the findings: .json, .csv, .txt or .html.
+
+        Args:
+            path: The file.
+            collection: The collection that was audited; a page then shows its images and captions, not only ids.
+        """
         target = Path(path)
         written = {
+            ".html": lambda: _page(self, collection),
             ".json": lambda: json.dumps({"limner": "audit", **self.describe()}),
             ".csv": lambda: to_csv(self.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}]),
             ".txt": lambda: str(self),
@@ -96,7 +102,7 @@ class Audit(Tabular):
         return target
 
     def __str__(self) -> str:
-        head = f"{self.collection}: " + (_counted(self.findings) or "nothing found")
+        head = f"{self.collection}: " + (counted(self.findings) or "nothing found")
         rows = [("severity", "kind", "found", "what to do", "examples")]
         for kind in dict.fromkeys(finding.kind for finding in self.findings):
             found = self.of(kind)
@@ -108,7 +114,14 @@ class Audit(Tabular):
         return "\n\n".join([*parts, *(f"note: {note}" for note in self.notes)])
 
 
-def _counted(findings: Iterable[Finding]) -> str:
+def _page(audit: Audit, collection: Collection | None) -> str:
+    from limner.explain.audit.page import render_audit
+
+    return render_audit(audit, collection)
+
+
+def counted(findings: Iterable[Finding]) -> str:
+    """How many findings of each severity there are, in words; "" for none."""
     many = Counter(finding.severity for finding in findings)
     return ", ".join(f"{many[s]:,} {s}{'s' if many[s] != 1 and s != INFO else ''}" for s in SEVERITIES if many[s])
 
@@ -122,12 +135,12 @@ def audit(
     look: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
-    """Looks for defects of a collection.
+    """Looks for defects in a collection.
 
     Args:
         collection: The collection to check, with all its splits.
         scores: Images by texts, of a system that was not trained on these pairs: finds wrong and shifted labels.
-        vectors: One embedding per image: finds images that are close without being copies.
+        vectors: One embedding per image: finds images that are similar without being copies.
         least_side: Images with a shorter side than this many pixels are tiny.
         look: Whether images are opened; False for the texts and labels alone.
         progress: Called with images done and in all.
@@ -177,7 +190,7 @@ def _looked(
 
 
 def _leaks(collection: Collection, pairs: pictures.Pairs) -> list[Finding]:
-    """Copies in two splits, and images that two splits name; the one of the training split last."""
+    """Copies in two splits, and images listed in two splits; the one in the training split comes last."""
     ids = collection.images.ids
     split = {image: name for name, members in collection.splits.items() for image in members}
     twice = Counter(image for members in collection.splits.values() for image in members)
@@ -208,7 +221,7 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], 
     if np.shape(scores) != shape:
         raise LimnerError(f"scores: got shape {np.shape(scores)}, expected {shape}, images by texts")
     if shape[0] > MOST_SCORED:
-        return [], [f"labels of more than {MOST_SCORED:,} images were not looked at: audit a split"]
+        return [], [f"labels were not checked, since there are more than {MOST_SCORED:,} images: audit a split"]
     found = labels.fit(collection, np.asarray(scores, dtype=np.float64))
     runs, taken = labels.shifted(collection, found)
     lone, said = labels.wrong(collection, found, taken)
@@ -216,7 +229,7 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], 
 
 
 def _repaired(collection: Collection, same: pictures.Pairs) -> tuple[Judgements, int]:
-    """The judgements with what must be relevant too: captions of a copy, and images of a repeated caption."""
+    """The judgements plus implied pairs: captions of a copied image, and images of a repeated caption."""
     owners = captions.images_of(collection)
     ids, texts = collection.images.ids, collection.texts
     pairs = {(ids[image], texts.ids[row]) for row, images in enumerate(owners) for image in images}
@@ -242,7 +255,7 @@ def _repaired(collection: Collection, same: pictures.Pairs) -> tuple[Judgements,
 
 
 def _leave_out(findings: Iterable[Finding]) -> dict[str, str]:
-    """One item of each finding that says so, the last one: of leaked copies that of the training split."""
+    """The last item of each finding that asks for removal; for leaked copies, the one in the training split."""
     found: dict[str, str] = {}
     for finding in sorted(findings, key=lambda f: f.kind != "leakage"):
         if KINDS[finding.kind].leave_out and not any(item in found for item in finding.items):

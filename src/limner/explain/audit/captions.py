@@ -12,7 +12,7 @@ from limner.language.identify import main_language, other_language
 
 _WORD = re.compile(r"\w+")
 _LEAST_NAME = 5
-"""Names of files shorter than this may be words."""
+"""File names shorter than this may be ordinary words."""
 
 
 def plain(text: str) -> str:
@@ -34,7 +34,7 @@ def images_of(collection: Collection) -> list[list[int]]:
 
 
 def repeated(collection: Collection) -> Iterator[Finding]:
-    """Captions that more than one image has, and captions that one image has twice."""
+    """Captions shared by several images, and captions that occur twice for one image."""
     owners, ids = images_of(collection), collection.texts.ids
     rows: dict[str, list[int]] = {}
     for row, text in enumerate(collection.texts.values):
@@ -64,7 +64,7 @@ def empty(collection: Collection) -> Iterator[Finding]:
 
 
 def self_matches(collection: Collection) -> Iterator[Finding]:
-    """Captions that hold the name of the file of their image, so that a system need not look."""
+    """Captions that contain the file name of their image, so that a system need not look at the image."""
     owners = images_of(collection)
     for row, text in enumerate(collection.texts.values):
         said = text.casefold()
@@ -76,7 +76,7 @@ def self_matches(collection: Collection) -> Iterator[Finding]:
 
 
 def other_languages(collection: Collection) -> Iterator[Finding]:
-    """Captions that are clearly not in the language of their field `language`, or of most captions."""
+    """Captions that are clearly not in the language given by their field `language`, or in that of most captions."""
     texts = collection.texts
     given = texts.fields.get("language")
     main = "" if given is not None else main_language(texts.values)

@@ -1,4 +1,4 @@
-"""Findings of an audit: kinds, severities, and the items that they are about."""
+"""Findings of an audit: their kinds, severities, and the items concerned."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class FindingKind:
     Args:
         name: Its name.
         severity: `ERROR` (numbers are wrong), `WARNING` (numbers may mislead) or `INFO`.
-        about: What it is.
+        about: What the defect is.
         mend: What to do about it.
-        leave_out: Whether its last item is to be left out.
+        leave_out: Whether its last item should be left out.
     """
 
     name: str
@@ -34,10 +34,13 @@ KINDS: dict[str, FindingKind] = {
         FindingKind("tiny-image", WARNING, "image with a very short side", "replace or leave out", leave_out=True),
         FindingKind("duplicate-image", ERROR, "two images with the same pixels", "keep one", leave_out=True),
         FindingKind(
-            "near-duplicate-image", WARNING, "two images that look the same everywhere", "keep one", leave_out=True
+            "near-duplicate-image", WARNING, "two images that look the same in every region", "keep one", leave_out=True
         ),
         FindingKind(
-            "close-vectors", INFO, "two images with nearly the same embedding", "look at them; they may show the same"
+            "close-vectors",
+            INFO,
+            "two images with nearly the same embedding",
+            "look at them; they may show the same scene",
         ),
         FindingKind(
             "leakage", ERROR, "the same image in two splits", "remove it from the training split", leave_out=True
@@ -47,16 +50,20 @@ KINDS: dict[str, FindingKind] = {
         ),
         FindingKind("caption-twice", WARNING, "the same caption twice for one image", "keep one", leave_out=True),
         FindingKind("empty-caption", ERROR, "caption without a word", "write or leave out", leave_out=True),
-        FindingKind("self-match", ERROR, "caption that holds the name of its image file", "rewrite", leave_out=True),
+        FindingKind("self-match", ERROR, "caption that contains the name of its image file", "rewrite", leave_out=True),
         FindingKind("other-language", WARNING, "caption in another language", "translate or leave out", leave_out=True),
         FindingKind(
             "shifted-labels", ERROR, "run of images whose captions belong to a neighbour", "realign", leave_out=True
         ),
         FindingKind(
-            "wrong-labels", WARNING, "image whose captions fit like those of a random one", "look at it", leave_out=True
+            "wrong-labels",
+            WARNING,
+            "image whose captions fit no better than those of a random image",
+            "look at it",
+            leave_out=True,
         ),
         FindingKind("won-by-chance", WARNING, "measure that random answers score well on", "use a larger pool"),
-        FindingKind("missing-matches", INFO, "pairs that must match and are not judged", "use the repaired judgements"),
+        FindingKind("missing-matches", INFO, "pairs that must match but are not judged", "use the repaired judgements"),
     )
 }
 """All kinds of findings by name."""
@@ -68,8 +75,8 @@ class Finding:
 
     Args:
         kind: A name of `KINDS`.
-        items: The ids it is about: of images, of texts, or a measure.
-        detail: What was seen, in a few words.
+        items: Ids of the images or texts concerned, or the name of a measure.
+        detail: What was found, in a few words.
     """
 
     kind: str

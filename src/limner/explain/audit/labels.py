@@ -1,8 +1,9 @@
-"""Labels that belong to other items, by the scores of a system; and measures that random answers do well on.
+"""Labels that belong to other items, found by a system's scores; and measures on which random answers score well.
 
 For every image: how much higher do its own captions score than those of other images, in standard deviations of each
-caption's scores? A run of images whose neighbour at the same distance fits far better is shifted. An image whose own
-captions score like those of a random image has wrong labels. The better the system, the more is found.
+caption's scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
+An image has wrong labels if its own captions score no better than those of a random image. The better the system, the
+more is found.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from limner.explain.audit.findings import Finding
 
 SHIFTS = (-3, -2, -1, 1, 2, 3)
 RUN = 4
-"""Images in a row that a shift needs."""
+"""A shift must affect at least this many consecutive images."""
 LEAST = 50
-"""Images that wrong labels are looked for among."""
+"""Wrong labels are looked for only with at least this many images."""
 QUANTILES = (0.25, 0.5, 0.75, 0.9)
 PRECISION = 0.9
 CHANCE = 0.2
-"""A measure on which random answers reach this share is won by chance."""
+"""A measure is flagged if random answers reach this value."""
 CUTS = (1, 5, 10)
 
 
@@ -35,7 +36,7 @@ class Fit:
     """How well images fit captions.
 
     Args:
-        table: (images, images): the mean score of the captions of one image (column) for another (row), standardised.
+        table: (images, images): mean standardised score of each row image with the captions of each column image.
         own: The diagonal: each image with its own captions; NaN without captions.
     """
 
@@ -52,7 +53,7 @@ def fit(collection: Collection, scores: FloatArray) -> Fit:
     """
     spread = scores.std(axis=0)
     standard = (scores - scores.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    standard = standard - standard.mean(axis=1, keepdims=True)  # images that fit everything fit nothing
+    standard = standard - standard.mean(axis=1, keepdims=True)  # some images score high with all captions
     n = len(collection.images)
     sums, many = np.zeros((n, n)), np.zeros(n)
     for column, owners in enumerate(images_of(collection)):
@@ -65,7 +66,7 @@ def fit(collection: Collection, scores: FloatArray) -> Fit:
 
 
 def shifted(collection: Collection, found: Fit) -> tuple[list[Finding], set[int]]:
-    """Runs of images whose captions fit a neighbour at one distance; and all rows in them."""
+    """Runs of images whose captions fit the image a constant number of rows away; and all rows in them."""
     ids, taken, findings = collection.images.ids, set[int](), []
     for shift in SHIFTS:
         at = np.arange(len(ids)) + shift
@@ -82,7 +83,7 @@ def shifted(collection: Collection, found: Fit) -> tuple[list[Finding], set[int]
 
 
 def _runs(gain: FloatArray) -> Iterator[list[int]]:
-    """Stretches of rows that gain, with single exceptions inside, whose sum is far above what chance gives."""
+    """Runs of rows with a gain, allowing single exceptions, whose mean gain is far above chance."""
     start, rows = 0, len(gain)
     while start < rows:
         if not gain[start] > 0:
@@ -102,23 +103,25 @@ def _runs(gain: FloatArray) -> Iterator[list[int]]:
 
 
 def wrong(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[Finding], str]:
-    """Images whose own captions fit like those of a random image; and how many of such images are found.
+    """Images whose own captions fit no better than those of a random image; and the share of such images found.
 
-    The scores of other images' captions say how wrong labels score. From that and from how many own scores lie below
-    their quantiles, the share of wrong labels is estimated (as Storey 2002 does with p-values), and with it the highest
-    cut at which nine of ten images below are wrong.
+    The scores of other images' captions show how wrong labels score. The share of wrong labels is estimated from how
+    many own scores lie below the quantiles of these scores (as Storey 2002 does with p-values); it gives the highest
+    threshold below which nine of ten images have wrong labels.
     """
     rows = np.array([row for row in range(len(found.own)) if np.isfinite(found.own[row]) and row not in taken])
     if len(rows) < LEAST:
-        return [], f"wrong labels were not looked for: that takes {LEAST} images with captions"
+        return [], f"wrong labels were not looked for: at least {LEAST} images with captions are needed"
     bad, reach = _suspects(found, rows)
     ids = collection.images.ids
-    findings = [Finding("wrong-labels", (ids[row],), f"fits its own captions by {found.own[row]:.2f}") for row in bad]
+    findings = [
+        Finding("wrong-labels", (ids[row],), f"mean score of its own captions {found.own[row]:.2f}") for row in bad
+    ]
     return findings, f"wrong labels: about {100 * reach:.0f}% of them are found with these scores" if len(bad) else ""
 
 
 def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
-    """The rows below the cut, and the share of wrong labels that lie there."""
+    """The rows below the threshold, and the share of wrong labels found there."""
     own = np.sort(found.own[rows])
     others = found.table[np.ix_(rows, rows)][~np.eye(len(rows), dtype=bool)]
     others = np.sort(others[np.isfinite(others)])
@@ -134,7 +137,7 @@ def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
 
 
 def by_chance(collection: Collection) -> Iterator[Finding]:
-    """Measures on which random answers score well, because there are few candidates or many right ones."""
+    """Measures on which random answers score well, because there are few candidates or many relevant ones."""
     for direction in ("i2t", "t2i"):
         judged = collection.judged(collection.judgements.name, direction)
         pool, counts = len(judged.candidates), judged.counts[judged.counts > 0]

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 GRID, HASHED, LOW = 12, 32, 8
 NEAR_BITS = 12
-"""Bits in which two hashes of the same image may differ."""
+"""Hashes of the same image may differ in at most this many bits."""
 NEAR_LEVELS = 18.0
-"""Levels of 255 by which a region of the same image may differ."""
+"""Regions of the same image may differ by at most this many of 255 levels."""
 
 Pairs = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
 class Prints:
-    """What is kept of every image.
+    """The fingerprint of every image.
 
     Args:
         exact: A hash of its pixels, or of its bytes; "" if it does not open.
         hashes: The perceptual hash.
         regions: Mean colours of the regions, brightness and contrast scaled.
-        sides: The shorter side; 0 if it does not open.
+        sides: Length of the shorter side; 0 if it does not open.
         problems: Why it does not open, by row.
     """
 
@@ -119,7 +119,7 @@ def tiny(images: Items, seen: Prints, least: int) -> Iterator[Finding]:
 
 
 def same(images: Items, seen: Prints) -> Pairs:
-    """Pairs of images with the same pixels or the same bytes; each copy with the first."""
+    """Pairs of images with the same pixels or the same bytes; each copy is paired with the first."""
     first: dict[str, int] = {}
     pairs: dict[tuple[int, int], None] = {}
     for row, value in enumerate(images.values):
@@ -140,7 +140,7 @@ def _bytes(value: object) -> str:
 
 
 def near(seen: Prints, taken: Pairs) -> Pairs:
-    """Pairs of images that look the same everywhere, less those that are the same."""
+    """Pairs of images that look the same in every region, except exact copies."""
     opened = np.array([row for row, key in enumerate(seen.exact) if key], dtype=np.int64)
     done, found = set(taken), []
     for block in np.array_split(opened, max(1, len(opened) // 512)):

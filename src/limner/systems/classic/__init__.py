@@ -1,4 +1,4 @@
-"""The classical systems of the ranking paper: nearest neighbour and KCCA with kernels of images and of texts.
+"""The classical systems of the ranking paper: nearest neighbour and KCCA with image and text kernels.
 
 Hodosh, Young & Hockenmaier 2013, Framing image description as a ranking task.
 """

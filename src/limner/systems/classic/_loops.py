@@ -1,6 +1,6 @@
-"""Compiled loops of the kernels and of the choice of settings. All release the interpreter lock.
+"""Compiled loops for kernels and for the choice of settings. All release the interpreter lock.
 
-Rows are compared four at a time over strips of columns that stay in the L1 cache, in inner loops without calls and
+Rows are compared four at a time over strips of columns that stay in the L1 cache, in inner loops without calls or
 branches, so that they vectorise.
 """
 
@@ -21,7 +21,7 @@ STRIP = 2048
 
 @_jit
 def intersections(a, b, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """out[i, j] = sum_v min(a[i, v], b[j, v]) of 32-bit integers: the sum does not depend on the order."""
+    """out[i, j] = sum_v min(a[i, v], b[j, v]) for 32-bit integers, so that the sum does not depend on the order."""
     rows, others, width = a.shape[0], b.shape[0], a.shape[1]
     out[:] = 0
     for low in range(0, width, STRIP):
@@ -69,11 +69,11 @@ def places(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-
     """The rank of each query's best positive among all candidates by cosine, from 1; ties share the mean rank.
 
     Args:
-        products: Dot products, queries by candidates. The query norm does not affect the order, and is not needed.
-        lengths: Lengths of the candidates.
+        products: Dot products, queries by candidates. The query norm does not affect the order, so it is not needed.
+        lengths: Norms of the candidates.
         indptr: Positives of query q are `indptr[q]:indptr[q + 1]`.
         columns: The column of each positive.
-        out: One place per query.
+        out: One rank per query.
     """
     values = np.empty(products.shape[1], np.float64)
     for q in range(products.shape[0]):

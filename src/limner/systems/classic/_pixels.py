@@ -22,7 +22,7 @@ _arctangent: Any = _jit(arctangent)
 
 @_jit
 def across(source, kernel, start, step, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Filters along rows at every `step`-th column from `start` on; the last pixel is repeated beyond the edge."""
+    """Filters along rows at every `step`-th column from `start`; edge pixels are repeated beyond the border."""
     height, width = source.shape
     taps, radius = kernel.shape[0], kernel.shape[0] // 2
     padded = np.empty(width + 2 * radius, np.float32)
@@ -46,7 +46,7 @@ def across(source, kernel, start, step, out):  # type: ignore[no-untyped-def]  #
 
 @_jit
 def down(source, kernel, start, step, out):  # type: ignore[no-untyped-def]
-    """Filters along columns at every `step`-th row from `start` on; whole rows at once."""
+    """Filters along columns at every `step`-th row from `start`; whole rows at once."""
     height, width = source.shape
     radius = kernel.shape[0] // 2
     for i in range(out.shape[0]):
@@ -61,7 +61,7 @@ def down(source, kernel, start, step, out):  # type: ignore[no-untyped-def]
 
 @_jit
 def _turn(dy, dx):  # type: ignore[no-untyped-def]
-    """The direction of a gradient in full turns, from 0 to 1; not for one of length 0."""
+    """The direction of a gradient in full turns, from 0 to 1; undefined for a zero gradient."""
     across, down = abs(dx), abs(dy)
     turn = _arctangent(down / across) if down <= across else 0.25 - _arctangent(across / down)
     turn = 0.5 - turn if dx < 0 else turn
@@ -70,7 +70,7 @@ def _turn(dy, dx):  # type: ignore[no-untyped-def]
 
 @_jit
 def orientations(grey, maps):  # type: ignore[no-untyped-def]
-    """Strength of the gradient, shared between the two nearest of `len(maps)` directions of the full circle."""
+    """Gradient magnitude, split between the two nearest of `len(maps)` directions of the full circle."""
     kinds, height, width = maps.shape
     for y in range(height):
         above, below = max(y - 1, 0), min(y + 1, height - 1)
@@ -92,12 +92,12 @@ def sift(maps, size, step, weights, least, out):  # type: ignore[no-untyped-def]
     """Descriptors on a grid: 4 x 4 bins of the filtered maps, normalised, clipped at 0.2, normalised again, times 512.
 
     Args:
-        maps: Directions by rows by columns, already spread over a bin by a triangle.
-        size: Pixels from one bin to the next.
-        step: Pixels from one descriptor to the next.
+        maps: Directions by rows by columns, already smoothed over a bin with a triangular filter.
+        size: Distance between bins in pixels.
+        step: Distance between descriptors in pixels.
         weights: Weights of the bins, (4, 4).
-        least: Descriptors with a smaller norm have no contrast, and become 0.
-        out: (rows of the grid, columns of the grid, 16 * directions), whole numbers.
+        least: Descriptors with a smaller norm count as without contrast and become 0.
+        out: (rows of the grid, columns of the grid, 16 * directions), integers.
     """
     kinds = maps.shape[0]
     values = np.empty(16 * kinds, np.float32)
@@ -134,7 +134,7 @@ def _scaled(values, squares, least, out):  # type: ignore[no-untyped-def]
 
 @_jit
 def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[no-untyped-def]
-    """Oriented energies of every point as whole numbers; see `descriptors.texture`.
+    """Oriented energies of every point as integers; see `descriptors.texture`.
 
     Args:
         slopes: First derivatives, (scales, 2, points): along x and y.
@@ -165,16 +165,16 @@ def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[
 
 @_jit
 def count_words(words, rows, columns, height, width, grid, counts):  # type: ignore[no-untyped-def]
-    """Counts words by the cell of a grid x grid division that each point lies in.
+    """Counts visual words in each cell of a grid x grid division of the image.
 
     Args:
         words: One word per point.
-        rows: The point's place from the top, in pixels.
-        columns: The point's place from the left.
+        rows: The point's distance from the top, in pixels.
+        columns: The point's distance from the left.
         height: Height of the image.
         width: Width of the image.
         grid: Cells along each side.
-        counts: Output, added to: (cells, words).
+        counts: Output, to which the counts are added: (cells, words).
     """
     for i in range(words.shape[0]):
         cell = int(rows[i] * grid / height) * grid + int(columns[i] * grid / width)

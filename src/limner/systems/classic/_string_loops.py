@@ -1,6 +1,6 @@
 """The hot loops of the text kernels: word sequences of a sentence, and sums over all pairs of sentences.
 
-Sentences lie end to end in one array of word numbers: sentence s is `words[starts[s]:starts[s + 1]]`, and document d is
+Sentences are concatenated in one array of word ids: sentence s is `words[starts[s]:starts[s + 1]]`, and document d is
 sentences `documents[d]` to `documents[d + 1] - 1`. Compiled on first use and cached on disk; rows run on all cores.
 """
 
@@ -47,10 +47,10 @@ def count_sequences(starts, before, length):  # type: ignore[no-untyped-def]
 
 @_jit
 def sequences(words, starts, before, weights, base, length, offsets, keys, values):  # type: ignore[no-untyped-def]
-    """The sequences of 1 to 3 words of each sentence: a key that tells them apart, and the product of their weights.
+    """The sequences of 1 to 3 words of each sentence: a unique key for each, and the product of its weights.
 
-    A sequence counts once for every span (i, k) that begins with its first word, ends with its last and has the others
-    between in order: a middle word said twice in one span counts once, which is what `before` is for.
+    A sequence counts once for every span (i, k) that starts with its first word, ends with its last and contains the
+    others in order between them. A middle word that occurs twice in one span counts once; `before` is used for this.
     """
     for s in range(len(starts) - 1):
         low, high, at = starts[s], starts[s + 1], offsets[s]
@@ -72,7 +72,7 @@ def sequences(words, starts, before, weights, base, length, offsets, keys, value
 
 @_jit
 def different(words, starts, documents):  # type: ignore[no-untyped-def]
-    """The different words of each document: for every word its number among them, the words, where each begins."""
+    """The distinct words of each document: each word's index among them, the words, and where each document starts."""
     local, found = np.zeros(len(words), dtype=np.int32), np.zeros(len(words), dtype=np.int32)
     edges = np.zeros(len(documents), dtype=np.int64)
     many = 0
@@ -92,7 +92,7 @@ def different(words, starts, documents):  # type: ignore[no-untyped-def]
 
 @_jit
 def _matches(d, e, one, other, table, out):  # type: ignore[no-untyped-def]
-    """The match of every different word of one document with every one of another, weights included."""
+    """The match of every distinct word of one document with every distinct word of another, weights included."""
     words, edges, weights = one[4], one[5], one[6]
     words_, edges_, weights_ = other[4], other[5], other[6]
     known = len(table)
@@ -112,8 +112,8 @@ def _documents(d, e, one, other, table, length, matches, match, sums):  # type: 
 
     With S[j, j'] the match of word j of one sentence with word j' of the other, weights included, sequences of three
     are sum_jj' S[j, j'] L[j, j'] R[j, j']: L sums S over all words before both (from the previous occurrence of the
-    same word), R over all behind. Sums over rectangles come from one table of running sums, `sums`, so that a pair of
-    sentences costs a few operations for each pair of words.
+    same word), R over all after both. Sums over rectangles come from one table of cumulative sums, `sums`, so that a
+    pair of sentences costs a few operations per pair of words.
     """
     starts, documents, before, local, plain = one[0], one[1], one[2], one[3], one[7]
     starts_, documents_, before_, local_, plain_ = other[0], other[1], other[2], other[3], other[7]
@@ -176,7 +176,7 @@ def lexical_selves(one, table, length, longest, out):  # type: ignore[no-untyped
 
 @_jit
 def _tag_rank(a, b, one, other, scales):  # type: ignore[no-untyped-def]
-    """The tag rank kernel of two sentences, whose words lie in rising order.
+    """The tag rank kernel of two sentences whose words are sorted.
 
     chi2(x, y) = sum x + sum y - sum over common words of 4 x y / (x + y), since (x - y)^2 / (x + y) is x where y is 0.
     """
@@ -226,9 +226,9 @@ def tag_rank_selves(one, scales, out):  # type: ignore[no-untyped-def]
 
 @_jit
 def expect(sources, source_starts, targets, target_starts, share, jumps, model, new, new_jumps):  # type: ignore[no-untyped-def]
-    """One round of expectation of IBM model 1 (`model` 1) or 2: expected counts of translations and of positions.
+    """One expectation step of IBM model 1 (`model` 1) or 2: expected counts of translations and positions.
 
-    Pair s aligns target words with source words or with the empty word, number 0 of `share` and position 0 of `jumps`
+    Pair s aligns target words with source words or with the empty word, index 0 of `share` and position 0 of `jumps`
     (length of source, length of target, position in target, position in source).
     """
     for s in range(len(source_starts) - 1):

@@ -1,4 +1,4 @@
-"""Words that describe the same thing: captions of one image, aligned like translations."""
+"""Similar words by alignment: captions of one image are aligned like translations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from limner.systems.classic.sentences import Documents
 from limner.systems.classic.similarity import WordTable, cosines
 
 LEAST = {"n": (5, 0.5), "v": (25, 0.25)}
-"""A noun is a word tagged so 5 times or more, and in half of its occurrences; a verb 25 times, and in a quarter."""
+"""A noun is tagged as one at least 5 times and in half of its occurrences; a verb 25 times and in a quarter."""
 
 Pairs = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
-"""Sentences to translate from, and what each becomes."""
+"""Source sentences, and the target sentence of each."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Alignment:
 
     Args:
         rounds: Rounds of model 1, then of model 2.
-        threshold: Smaller kappa is set to 0.
-        nouns: (times, share): what makes a word a noun.
-        verbs: (times, share): what makes a word a verb.
+        threshold: Smaller values of kappa are set to 0.
+        nouns: (minimum count, minimum share of occurrences) tagged as a noun.
+        verbs: (minimum count, minimum share of occurrences) tagged as a verb.
 
     >>> captions = [["a dog", "a puppy", "the dog"], ["a dog", "a puppy"], ["a cat", "a kitten", "the cat"]]
     >>> table = Alignment(nouns=(1, 0.5), verbs=(1, 0.25)).fit(captions, Reader())
@@ -61,7 +61,9 @@ class Alignment:
         chosen = {tag: _often(counts, total, tag, *self._bounds(tag)) for tag in "nv"}
         words = list(dict.fromkeys(word for tag in "nv" for word in chosen[tag]))
         if not words:
-            raise LimnerError("no noun or verb is frequent enough to be aligned: give more captions, or lower bounds")
+            raise LimnerError(
+                "no noun or verb is frequent enough to be aligned: give more captions, or lower the minimum counts"
+            )
         vectors = np.zeros((len(words), len(words)))
         row = {word: at for at, word in enumerate(words)}
         for tag, vocabulary in chosen.items():
@@ -78,7 +80,7 @@ class Alignment:
 
 
 def _often(counts: Counter[tuple[str, str]], total: Counter[str], tag: str, times: int, share: float) -> dict[str, int]:
-    """Numbers for the words that are tagged so often enough."""
+    """Ids of the words that are tagged this way often enough."""
     words = [
         word for (word, as_), count in counts.items() if as_ == tag and count >= times and count >= share * total[word]
     ]
@@ -101,15 +103,15 @@ def _pairs(tagged: Sequence[Sequence[Sequence[tuple[str, str]]]], tag: str, voca
 
 
 def translations(pairs: Pairs, many: int, *, rounds: tuple[int, int] = (5, 5)) -> FloatArray:
-    """Translation probabilities P(target | source), by expectation and maximisation of IBM models 1 and 2.
+    """Translation probabilities P(target | source), by expectation maximisation of IBM models 1 and 2.
 
-    Model 1 takes every alignment as equally likely, `P(f | e) = sum over pairs of the expected count of (e, f)`,
-    normalised; model 2 learns `a(i | j, m, n)` too, where in a sentence of m words the word aligned with word j of n
-    stands. Both allow the empty word (Brown et al. 1993).
+    Model 1 treats every alignment as equally likely, `P(f | e) = sum over pairs of the expected count of (e, f)`,
+    normalised; model 2 also learns `a(i | j, m, n)`, the position i in a source sentence of m words of the word aligned
+    with word j of n. Both allow the empty word (Brown et al. 1993).
 
     Args:
-        pairs: Sentences as numbers of words, and what each becomes.
-        many: Number of words, of both sides.
+        pairs: Source and target sentences as word ids.
+        many: Vocabulary size of both languages.
         rounds: Rounds of model 1, then of model 2.
 
     >>> translations(([[0], [0, 1]], [[0], [0, 1]]), 2, rounds=(20, 5)).round(1).tolist()
@@ -125,7 +127,7 @@ def translations(pairs: Pairs, many: int, *, rounds: tuple[int, int] = (5, 5)) -
         new, new_jumps = np.zeros_like(share), np.zeros(shape)
         loops.expect(sources, source_starts, targets, target_starts, share, jumps, model, new, new_jumps)
         share = _shares(new)
-        if model == 2:  # model 1 leaves all positions equally likely, which model 2 begins with
+        if model == 2:  # model 2 starts with all positions equally likely, as in model 1
             jumps = _shares(new_jumps)
     return np.asarray(share[1:])
 

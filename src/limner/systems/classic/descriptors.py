@@ -1,6 +1,6 @@
 """Integer descriptors of image points: colour, texture and shape.
 
-Descriptors are whole numbers from 0 to 255, as Lowe's are, so that distances to whole-numbered words are exact. They
+Descriptors are integers from 0 to 255, like Lowe's, so that distances to integer-valued words are exact. They
 use operations that every CPU rounds in the same way (`limner.core.portable`), so that the visual words of an image are
 the same everywhere. Images that are downscaled first depend on Pillow, which may differ by a grey level.
 """
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 
 SIDE = 192
-"""Images with a longer shorter side are downscaled first."""
+"""Images whose shorter side is longer are downscaled first."""
 _MOST_PIXELS = 15 * 65_535  # counts of a sixteenth of an image fit 16 bits
 
-SCALES, TURNS = (1.0, 2.0, 4.0), 8  # of the texture filters: standard deviations in pixels, directions of half a circle
+SCALES, TURNS = (1.0, 2.0, 4.0), 8  # texture filters: standard deviations in pixels, directions of half a circle
 _NOISE, _TEXTURE_STEPS = 0.03, 64.0
-BINS, DIRECTIONS, STEP = (4, 8), 8, 4  # of SIFT: pixels a bin, directions of the circle, pixels between descriptors
-_LEAST = 2.0  # a descriptor of grey values 0 to 255 that is shorter has no contrast
+BINS, DIRECTIONS, STEP = (4, 8), 8, 4  # SIFT: pixels per bin, directions of the circle, pixels between descriptors
+_LEAST = 2.0  # descriptors of grey values 0 to 255 with a smaller norm have no contrast
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Descriptors of points of one image.
+    """Descriptors of points in one image.
 
     Args:
-        values: One row of whole numbers per point.
-        rows: Places from the top, in pixels.
-        columns: Places from the left.
+        values: One row of integers per point.
+        rows: Distances from the top, in pixels.
+        columns: Distances from the left.
         size: (height, width) of the image.
     """
 
@@ -54,7 +54,7 @@ class Points:
 
 
 def pixels(picture: Image, *, side: int = SIDE) -> Pixels:
-    """An image as numbers, rows by columns by red, green and blue; smaller where its shorter side is above `side`."""
+    """An image as an array, rows by columns by RGB; downscaled if its shorter side is longer than `side`."""
     from PIL.Image import Resampling
 
     width, height = picture.size
@@ -66,7 +66,7 @@ def pixels(picture: Image, *, side: int = SIDE) -> Pixels:
 
 
 def lab(colours: Pixels) -> Pixels:
-    """sRGB to CIELAB under the D65 white, as whole numbers: 2.55 L*, a* + 128, b* + 128 (CIE 1976).
+    """sRGB to CIELAB with the D65 white point, as integers: 2.55 L*, a* + 128, b* + 128 (CIE 1976).
 
     >>> lab(np.array([[255, 255, 255], [255, 0, 0], [0, 0, 0]], dtype=np.uint8)).tolist()
     [[255, 128, 128], [136, 208, 195], [0, 128, 128]]
@@ -80,7 +80,7 @@ def lab(colours: Pixels) -> Pixels:
     return np.asarray(np.clip(whole, 0, 255), dtype=np.uint8)
 
 
-_BITS = 16  # of whole numbers that stand for 0 to 1
+_BITS = 16  # bits of the integers that represent 0 to 1
 _XYZ = (
     (0.4124564, 0.3575761, 0.1804375),
     (0.2126729, 0.7151522, 0.0721750),
@@ -99,7 +99,7 @@ _WHITE_XYZ = tuple(map(_shares, _XYZ))
 
 @cache
 def _linear() -> npt.NDArray[np.int64]:
-    """The light of each of 256 levels of sRGB (IEC 61966-2-1), white being 2 ** _BITS."""
+    """The linear intensity of each of 256 sRGB levels (IEC 61966-2-1); white is 2 ** _BITS."""
     levels = [level / 255 for level in range(256)]
     light = [v / 12.92 if v <= 0.04045 else exponential(2.4 * logarithm((v + 0.055) / 1.055)) for v in levels]
     return np.array([round(v * 2**_BITS) for v in light], dtype=np.int64)
@@ -110,7 +110,7 @@ def _bent() -> npt.NDArray[np.int64]:
     """The nonlinearity of CIELAB: a cube root, linear near black. Values are relative to white."""
     share = np.arange(2**_BITS + 1) / 2**_BITS
     root = np.ones(len(share))
-    for _ in range(12):  # Newton's steps: operations that are rounded exactly, which a library's cube root is not
+    for _ in range(12):  # Newton's steps use exactly rounded operations; a library's cube root may not
         root = (2 * root + share / (root * root)) / 3
     bent = np.where(share > 216 / 24389, root, (24389 / 27 * share + 16) / 116)
     return np.asarray(np.rint(bent * 2**_BITS), dtype=np.int64)
@@ -157,7 +157,7 @@ def _half_circle() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 
 def _derivatives(grey: Float32, scale: float, step: int, slopes: Float32, bends: Float32) -> None:
-    """Gaussian derivatives at one scale, made comparable between scales: the n-th one times scale ** n."""
+    """Gaussian derivatives at one scale, normalised across scales: the n-th one times scale ** n."""
     kernels = _gaussians(scale)
     sides = []
     for kernel in kernels:
@@ -208,7 +208,7 @@ def sift(picture: Pixels, *, step: int = STEP) -> Points:
 
 
 def _sift_of(maps: Float32, size: int, step: int) -> tuple[Pixels, Float32, Float32]:
-    """Descriptors with bins of one size, and where their middles are."""
+    """Descriptors with bins of one size, and the positions of their centres."""
     _, height, width = maps.shape
     reach = 3 * size + size // 2
     rows, columns = (max((length - size // 2 - reach - 1) // step + 1, 0) for length in (height, width))
@@ -239,7 +239,7 @@ def _grey(picture: Pixels) -> Float32:
 
 
 def _grid(rows: int, columns: int, top: float, left: float, step: int) -> tuple[Float32, Float32]:
-    """Places of the points of a grid, row by row."""
+    """Positions of the points of a grid, row by row."""
     down = np.repeat(np.arange(rows, dtype=np.float32) * step + top, columns)
     right = np.tile(np.arange(columns, dtype=np.float32) * step + left, rows)
     return down.astype(np.float32), right.astype(np.float32)

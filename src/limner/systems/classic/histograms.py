@@ -1,4 +1,4 @@
-"""Histograms of visual words in the cells of images: computed once, saved in a file, compared by kernels."""
+"""Histograms of visual words per image cell: computed once, saved in a file, compared by kernels."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from limner.scores.running import Progress, counted, threads
 from limner.systems.classic.visualwords import VisualWords
 
 GRID = 4
-"""Cells along each side: those of the finest level of a pyramid of three."""
+"""Cells along each side, at the finest level of a three-level pyramid."""
 _FORMAT = "limner histograms 1"
 
 
 @dataclass(frozen=True, eq=False)
 class WordHistograms:
-    """How often each visual word is in each of the 4 x 4 cells of each image.
+    """Counts of each visual word in each of the 4 x 4 cells of each image.
 
     Args:
         ids: Ids of the images.
-        counts: By feature: (images, 16 cells, words), whole numbers of 16 bits.
+        counts: By feature: (images, 16 cells, words), 16-bit integers.
         vocabulary: The visual words, if known; they are needed to compare new images.
 
     >>> h = WordHistograms(["a"], {"colour": np.eye(16, dtype=np.uint16)[None]})
@@ -80,7 +80,7 @@ class WordHistograms:
         return cls(images.ids, counts, vocabulary)
 
     def level(self, name: str, level: int) -> npt.NDArray[np.float32]:
-        """Shares of one feature's words in the 4 ** level cells of a level: (images, cells, words), summing to 1."""
+        """Frequencies of a feature's words in the 4 ** level cells of a level: (images, cells, words), summing to 1."""
         side = 2**level
         if side > GRID:
             raise LimnerError(f"level {level} of a pyramid: expected 0, 1 or 2")

@@ -1,6 +1,6 @@
-"""Kernel canonical correlation analysis: two kernels of the same items, brought into one space.
+"""Kernel canonical correlation analysis: maps two kernels over the same items into one space.
 
-With centred kernels K_x and K_y of the training pairs, the aim is projections a and b whose images correlate most
+With centred kernels K_x and K_y of the training pairs, it finds the projections a and b with maximal correlation
 (Hardoon, Szedmak & Shawe-Taylor 2004):
 
     max a'K_x K_y b   with   a'(K_x^2 + kappa K_x) a = 1,   b'(K_y^2 + kappa K_y) b = 1,
@@ -12,9 +12,9 @@ With K_x = U D U' and K_y = V E V' this is the singular value decomposition of
     a = U diag(1 / sqrt(d (d + kappa))) P,   b likewise with V, E and Q.
 
 So each kernel is decomposed once (`spectrum`), each kappa takes one more decomposition (`Pair.solve`), and the first n
-columns of a and b serve every n. Multiplying the diagonal of a kernel whose diagonal is constant adds the same number
-to every eigenvalue and leaves U alone: it takes no new decomposition of the kernel either. The sign of each projection,
-which the decomposition leaves open, is fixed.
+columns of a and b are the solution for every n. Multiplying the diagonal of a kernel whose diagonal is constant adds
+the same number to every eigenvalue and leaves U unchanged, so it needs no new decomposition either. The sign of each
+projection, which the decomposition leaves undetermined, is fixed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.interrupts import interruptible
 from limner.core.portable import signs
 
 Matrix = Array
 Method = Literal["exact", "cholesky"]
-_NOTHING = 1e-10  # eigenvalues below this share of the largest are rounding
+_NOTHING = 1e-10  # eigenvalues below this share of the largest are rounding errors
 
 
 def centred(kernel: Matrix) -> Matrix:
@@ -56,11 +57,11 @@ def incomplete_cholesky(
 
     Args:
         kernel: Positive semi-definite.
-        rank: Columns at most; as many as there are items by default.
+        rank: Maximum number of columns; the number of items by default.
         tolerance: Stops when no item has more than this share of the largest diagonal value unexplained.
 
     Returns:
-        R, and the items its columns were taken from, in that order.
+        R, and the items that its columns correspond to, in that order.
 
     >>> factor, items = incomplete_cholesky(np.array([[4.0, 2.0], [2.0, 1.0]]))
     >>> factor.tolist(), items.tolist()
@@ -88,7 +89,7 @@ class Spectrum:
 
     Args:
         vectors: U, items by directions, orthonormal and without the constant direction.
-        values: Eigenvalues, falling; below 0 where the kernel is not positive semi-definite.
+        values: Eigenvalues, in descending order; negative where the kernel is not positive semi-definite.
         means: Column means of the kernel before it was centred.
         diagonal: The diagonal value of the kernel; None if it varies.
     """
@@ -124,7 +125,7 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
         kernel: Items by items, symmetric.
         method: "exact" decomposes the kernel itself, "cholesky" its incomplete Cholesky factor, whose cost grows with
             the square of the rank.
-        rank: Number of leading eigenvectors to keep, or the rank of the Cholesky factor, at most.
+        rank: Maximum number of leading eigenvectors to keep, or maximum rank of the Cholesky factor.
         tolerance: Tolerance of the Cholesky factor; see `incomplete_cholesky`.
 
     >>> spectrum(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).values.round(6).tolist()
@@ -133,7 +134,9 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1] or len(kernel) < 3:
         raise LimnerError(f"a kernel of shape {kernel.shape}: expected items by items, at least 3 of them")
     if not np.isfinite(kernel).all():
-        raise LimnerError(f"a kernel with {int((~np.isfinite(kernel)).sum())} values that are not finite: fix those")
+        raise LimnerError(
+            f"a kernel with {int((~np.isfinite(kernel)).sum())} values that are not finite: expected finite values only"
+        )
     if rank is not None and rank < 1:
         raise LimnerError(f"rank={rank}: expected at least 1, or none for the whole kernel")
     means, diagonal = kernel.mean(axis=0), np.diagonal(kernel)
@@ -151,21 +154,17 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
 
 
 def _exact(kernel: Matrix, rank: int | None) -> tuple[Matrix, Matrix]:
-    """The leading eigenvectors of the centred kernel, except the constant one, which is shifted below all others."""
-    from scipy.linalg import eigh
-
+    """The leading eigenvectors of the centred kernel without the constant one, which is shifted below all others."""
     held = centred(kernel)
     held = (held + held.T) / 2
-    held -= np.trace(held) / len(held)  # makes -trace the eigenvalue of the constant direction, and changes no other
-    values, vectors = eigh(held, driver="evd", overwrite_a=True, check_finite=False)
+    held -= np.trace(held) / len(held)  # makes -trace the eigenvalue of the constant direction only
+    values, vectors = interruptible(lambda: np.linalg.eigh(held))
     return np.ascontiguousarray(vectors[:, :0:-1][:, :rank]), values[:0:-1][:rank]
 
 
 def _from_factor(factor: Matrix) -> tuple[Matrix, Matrix]:
-    from scipy.linalg import eigh
-
     moved = factor - factor.mean(axis=0)
-    values, turned = eigh(moved.T @ moved, driver="evd", check_finite=False)
+    values, turned = interruptible(lambda: np.linalg.eigh(moved.T @ moved))
     kept = values > _NOTHING * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, bool)
     values, turned = values[kept][::-1], turned[:, kept][:, ::-1]
     return np.asarray(moved @ (turned / np.sqrt(values))), values
@@ -176,7 +175,7 @@ class Directions:
     """The projections of one solution, in the coordinates of the two spectra, most correlated first.
 
     Args:
-        correlations: lambda, falling.
+        correlations: lambda, in descending order.
         x: Coordinates of `Pair.x` by projections.
         y: Coordinates of `Pair.y` by projections.
     """
@@ -219,15 +218,16 @@ class KernelPair:
     @cached_property
     def _overlap(self) -> Matrix:
         """U'V, which is the same for all options."""
-        return np.asarray(self.x.vectors.T.astype(self._type) @ self.y.vectors.astype(self._type))
+        one, other = self.x.vectors.T.astype(self._type), self.y.vectors.astype(self._type)
+        return interruptible(lambda: np.asarray(one @ other))
 
     def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
         """All canonical projections for one kappa.
 
         Args:
             kappa: Regularisation; larger is smoother.
-            text_kappa: Regularisation of the texts, where it is not the same.
-            diagonal: d, by which the diagonal of the texts' kernel is multiplied.
+            text_kappa: Regularisation of the texts, if different.
+            diagonal: d, the factor of the diagonal of the text kernel.
         """
         other = kappa if text_kappa is None else text_kappa
         if not kappa > 0 or not other > 0 or not diagonal >= 1:
@@ -241,7 +241,7 @@ class KernelPair:
         )
         middle = self._overlap[:rows, :columns] * s_y
         middle *= s_x[:, None]
-        correlations, left, right = _singular(middle)
+        correlations, left, right = interruptible(lambda: _singular(middle))
         directions = Directions(correlations, left, right)
         directions.x[:] *= w_x[:, None]
         directions.y[:] *= w_y[:, None]
@@ -256,13 +256,11 @@ def _scales(values: Matrix, kappa: float, kind: type[np.floating[Any]]) -> tuple
 
 
 def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    """Singular values and vectors, by the eigenvectors of the smaller of A A' and A'A."""
-    from scipy.linalg import eigh
-
+    """Singular values and vectors, from the eigenvectors of the smaller of A A' and A'A."""
     if middle.shape[0] > middle.shape[1]:
         values, right, left = _singular(middle.T)
         return values, left, right
-    squares, vectors = eigh(middle @ middle.T, driver="evd", overwrite_a=True, check_finite=False)
+    squares, vectors = np.linalg.eigh(middle @ middle.T)
     # Squaring halves the precision: smaller correlations are rounding errors.
     kept = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
     values = np.sqrt(squares[kept][::-1])

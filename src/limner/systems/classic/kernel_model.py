@@ -31,7 +31,7 @@ class KernelModel:
         images: Features of the training images.
         documents: Captions of each training image.
         trained_on: The training items; None if unknown.
-        features_file: The file of features that it was trained on, if it was; new images may be in it too.
+        features_file: The file of features that it was trained on, if any; it may contain new images too.
     """
 
     KIND: ClassVar[str]
@@ -54,12 +54,12 @@ class KernelModel:
         return np.asarray(self.image_kernel(held, self.images))
 
     def text_rows(self, items: Items) -> npt.NDArray[np.float64]:
-        """Similarities of texts, each as one document, with every training document."""
+        """Similarities of texts, each treated as one document, with every training document."""
         return np.asarray(self.text_kernel([[text] for text in items.values], self.documents))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the model by its kernels, training items and what it learned."""
+        """Identifies the model by its kernels, training items and learned parameters."""
         return kernel_state.fingerprint(self.KIND, self._content())
 
     def save(self, path: str | Path) -> Path:
@@ -82,7 +82,7 @@ class KernelModel:
             return cls(**given, trained_on=trained_on, features_file=file)
 
     def _content(self) -> dict[str, object]:
-        """The content of the model as plain values and arrays; a subclass adds what it learned."""
+        """The content of the model as plain values and arrays; a subclass adds its learned parameters."""
         return {
             "name": self.name,
             "image_kernel": kernel_state.kernel_state(self.image_kernel),

@@ -29,12 +29,12 @@ KERNELS: Registry[Any] = Registry(
         )
     },
 )
-"""Fitted kernels that a saved model may name, by name; your own kernels need trust."""
-_HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the latter in limner 0.1, as its models name it
+"""Fitted kernels that a saved model may use, by name; your own kernels need `trust`."""
+_HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the name in models saved by limner 0.1
 
 
 def fingerprint(kind: str, content: Mapping[str, object]) -> str:
-    """A hash of everything in a model but its name; kernels by their original names, for old indexes."""
+    """A hash of everything in a model except its name; kernels keep their original names, for old indexes."""
     tensors: dict[str, Array] = {}
     told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
     told = told.replace(f'"{_HOME}', f'"{_OLD_HOME}')
@@ -50,8 +50,8 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
     """Restores a fitted kernel from its `kernel_state`.
 
     Args:
-        held: The state, as a file has it.
-        trust: Whether the file may name a kernel, or the tagger of one, that is not limner's own.
+        held: The state, as read from a file.
+        trust: Whether the file may name a custom kernel, or a kernel's custom tagger.
     """
     place = str(held["class"])
     if place.startswith(_OLD_HOME):

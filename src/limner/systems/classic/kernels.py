@@ -1,8 +1,8 @@
-"""Kernels between images: histograms of visual words, spatial pyramids of them, and any matrix of features.
+"""Kernels between images: histograms of visual words, spatial pyramids, and any feature matrix.
 
-A kernel is made with its options, `fit` to training images, and then compares images: `kernel(a, b)` gives
-(len(a), len(b)) similarities in float64. `a` and `b` are images (`Items`), or the output of `features`, which is faster
-if images are compared more than once.
+A kernel is created with its options, fitted to training images with `fit`, and then compares images: `kernel(a, b)`
+gives (len(a), len(b)) similarities in float64. `a` and `b` are images (`Items`), or the output of `features`, which is
+faster if images are compared more than once.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.interrupts import interruptible
 from limner.scores.running import Progress, counted, threads
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
 
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.int32]
-_ROWS = 64  # of a block of a kernel, so that its rows stay in the second cache
+_ROWS = 64  # rows of a kernel block, so that they stay in the L2 cache
 
 
 class FittedKernel(Protocol):
     """A kernel fitted to training items."""
 
     def __call__(self, a: object, b: Any = None, /) -> Matrix:
-        """Similarities of all pairs of a and b, or of a with itself without b."""
+        """Similarities of all pairs of a and b, or of a with itself if b is not given."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -64,12 +65,12 @@ def intersections(
 ) -> Matrix:
     """Histogram intersection: K(x, y) = sum_v min(x_v, y_v). Swain & Ballard 1991.
 
-    Positive semi-definite for values of 0 and above (Barla, Odone & Verri 2003). Values are taken in whole steps of
-    about 1e-9 of the largest sum, so that the sum is the same on every CPU, in any order.
+    Positive semi-definite for non-negative values (Barla, Odone & Verri 2003). Values are quantised to steps of about
+    1e-9 of the largest sum, so that the sum is the same on every CPU, in any order.
 
     Args:
         a: One row per histogram.
-        b: The same for the others; a itself by default, which halves the work.
+        b: The histograms to compare with; `a` itself by default, which halves the work.
         workers: Threads; all cores by default.
         progress: Called with (rows done, rows in total).
 
@@ -94,7 +95,7 @@ def _step(rows: Sequence[Matrix]) -> float:
 def chi_squares(
     a: Float32, b: Float32 | None = None, *, workers: int | None = None, progress: Progress | None = None
 ) -> Matrix:
-    """Chi-squared distance: sum_v (x_v - y_v)^2 / (x_v + y_v), for values of 0 and above.
+    """Chi-squared distance: sum_v (x_v - y_v)^2 / (x_v + y_v), for non-negative values.
 
     Arguments as in `intersections`.
 
@@ -111,7 +112,7 @@ def chi_squares(
 def _in_blocks(
     loop: Callable[..., None], first: Rows, b: Rows | None, workers: int | None, progress: Progress | None
 ) -> Matrix:
-    """Calls a compiled loop for blocks of rows, on threads; only the lower half where a is compared with itself."""
+    """Calls a compiled loop for blocks of rows, on threads; only the lower triangle if a is compared with itself."""
     second = first if b is None else b
     whole = np.empty((len(first), len(second)))
 
@@ -135,7 +136,7 @@ def _in_blocks(
 
 
 def raised(kernel: Matrix, power: float) -> Matrix:
-    """A kernel to a power, element by element; an integer power by products, which every CPU rounds in the same way.
+    """A kernel to an element-wise power; integer powers use products, which every CPU rounds in the same way.
 
     >>> raised(np.array([[0.5, 3.0]]), 3.0).tolist()
     [[0.125, 27.0]]
@@ -149,7 +150,7 @@ def pyramid_weights(levels: int) -> tuple[float, ...]:
     """Weights of the levels in the pyramid kernel, coarse to fine.
 
     K = I_L + sum_{l<L} (I_l - I_{l+1}) / 2^(L-l), written as a sum of intersections (Lazebnik, Schmid & Ponce 2006).
-    No weight is negative, so that the kernel is positive semi-definite.
+    No weight is negative, so the kernel is positive semi-definite.
 
     >>> pyramid_weights(3)
     (0.25, 0.25, 0.5)
@@ -168,12 +169,12 @@ class Pyramid:
 
     Args:
         levels: 3 for the pyramid, 1 for plain histograms.
-        power: p, which the mean over features is raised to.
-        words: How many visual words each feature has; a feature left out is not used.
+        power: p, the power to which the mean over features is raised.
+        words: Number of visual words of each feature; a feature left out is not used.
         side: The shorter side of images, in pixels; larger ones are downscaled.
-        images: Images that words are learned from.
-        points: Points of each of those.
-        seed: Draws them.
+        images: Number of images that visual words are learned from.
+        points: Number of points sampled from each.
+        seed: Seed of this sample.
         workers: Threads; all cores by default.
     """
 
@@ -232,8 +233,8 @@ class FittedPyramid:
             return items
         if not self.vocabulary.words:
             raise LimnerError(
-                f"{len(items)} pictures for a kernel of histograms whose visual words are not known: give features=, "
-                "their histograms"
+                f"{len(items)} images for a kernel of histograms whose visual words are not known: give their "
+                f"histograms with features="
             )
         return WordHistograms.of(items, self.vocabulary, workers=self.workers, progress=progress)
 
@@ -280,12 +281,12 @@ class Features:
 
         linear  x . y / (|x| |y|)
         rbf     exp(-gamma |x - y|^2)
-        chi2    exp(-gamma sum_v (x_v - y_v)^2 / (x_v + y_v)), for features of 0 and above (Zhang et al. 2007)
+        chi2    exp(-gamma sum_v (x_v - y_v)^2 / (x_v + y_v)), for non-negative features (Zhang et al. 2007)
 
     Args:
         kind: "linear", "rbf" or "chi2".
         gamma: 1 / the mean distance of training items by default.
-        power: p, which the kernel is raised to.
+        power: p, the power to which the kernel is raised.
     """
 
     kind: str = "rbf"
@@ -297,17 +298,17 @@ class Features:
         if self.kind not in KINDS:
             raise UnknownName("kernel of features", self.kind, KINDS)
         if self.gamma is not None and not self.gamma > 0:
-            raise LimnerError(f"gamma={self.gamma}: expected a number above 0, or None to take it from the data")
+            raise LimnerError(f"gamma={self.gamma}: expected a number above 0, or None to estimate it from the data")
 
     def fit(self, items: Any, /) -> FittedFeatures:
-        """Takes gamma from the distances of the training items."""
+        """Estimates gamma from the distances of the training items."""
         kernel = FittedFeatures(self.kind, self.gamma or 1.0, self.power)
         if self.kind == "linear" or self.gamma is not None:
             return kernel
         rows = kernel.features(items)
         mean = float(kernel.distances(rows[:: max(len(rows) // 2000, 1)]).mean())
         if not mean > 0:
-            raise LimnerError(f"{len(rows)} rows of features are all alike: expected at least two that differ")
+            raise LimnerError(f"{len(rows)} rows of features are all equal: expected at least two that differ")
         return FittedFeatures(self.kind, 1.0 / mean, self.power)
 
 
@@ -328,7 +329,7 @@ class FittedFeatures:
         if isinstance(items, Items):
             raise LimnerError(
                 f"a kernel of features for {len(items)} images without features: give features= (--features at the "
-                "shell), Embeddings or a file that has their ids"
+                "shell), Embeddings or a file with their ids"
             )
         rows = items.matrix if isinstance(items, Embeddings) else np.asarray(items)
         if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.number):
@@ -336,7 +337,9 @@ class FittedFeatures:
                 f"features of shape {rows.shape} and type {rows.dtype}: expected one row of numbers per item"
             )
         if self.kind == "chi2" and rows.size and rows.min() < 0:
-            raise LimnerError(f"chi2 of features down to {rows.min():g}: expected 0 and above; use rbf or linear")
+            raise LimnerError(
+                f"the smallest feature is {rows.min():g}: chi2 needs features of at least 0; use rbf or linear"
+            )
         return np.ascontiguousarray(rows, dtype=np.float32)
 
     def distances(self, a: Float32, b: Float32 | None = None) -> Matrix:
@@ -345,7 +348,7 @@ class FittedFeatures:
             return chi_squares(a, b)
         x = a.astype(np.float64)
         y = x if b is None else b.astype(np.float64)
-        squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * (x @ y.T)
+        squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * interruptible(lambda: x @ y.T)
         return np.asarray(np.maximum(squares, 0.0))
 
     def __call__(self, a: object, b: Any = None, /) -> Matrix:
@@ -354,7 +357,7 @@ class FittedFeatures:
         second = None if b is None else self.features(b)
         if self.kind == "linear":
             x, y = _unit(first), _unit(first if second is None else second)
-            mean = x @ y.T
+            mean = interruptible(lambda: x @ y.T)
         else:
             mean = np.exp(-self.gamma * self.distances(first, second))
         if second is None:

@@ -1,4 +1,4 @@
-"""Trigrams whose words match partially: the string kernel with a table of similarities between words."""
+"""Trigrams with partial word matches: the string kernel with a table of word similarities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from limner.systems.classic.sentences import Documents, DocumentVocabulary, Prog
 from limner.systems.classic.similarity import Similarity, WordTable
 from limner.systems.classic.strings import StringKernel
 
-_ROWS = 64  # rows between two calls of progress
+_ROWS = 64  # rows between two progress updates
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class LexicalKernel:
     Source: Hodosh, Young & Hockenmaier 2013, section 3.5.1; after Bloehdorn et al. 2006.
 
     Args:
-        similarity: What makes the table of kappa from the training captions.
-        strings: Length, weights, lambda_m and the reader, as of the kernel with exact matches.
+        similarity: Computes the table of kappa from the training captions.
+        strings: Length, weights, lambda_m and the reader, as in the kernel with exact matches.
 
     >>> from limner.systems.classic.similarity import Distributional
     >>> captions = [["a dog on grass"], ["a puppy on grass"], ["a car on a road"], ["a boat at sea"]]
@@ -81,7 +81,7 @@ class FittedLexicalKernel:
         return normalised(mirrored(out) if b is None else out, selves[0], selves[-1])
 
     def _held(self, side: Sentences, many: int) -> tuple[Any, ...]:
-        """Sentences in the format of the loops: table words by their rows, all others after them."""
+        """Sentences as word ids for the loops: words of the table by row, all others after them."""
         rows = np.arange(many) + len(self.table.words)
         known = self.vocabulary.number
         rows[[known[word] for word in self.table.words]] = np.arange(len(self.table.words))

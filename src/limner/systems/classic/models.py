@@ -32,7 +32,7 @@ class Projection:
 
     Args:
         means: Means of the columns of the training kernel.
-        weights: Training items by projections, in the precision they were solved in.
+        weights: Training items by projections, in the precision of the solver.
     """
 
     means: Matrix
@@ -49,8 +49,8 @@ class Space:
     """One solution of KCCA, ready for new items.
 
     Args:
-        setting: What it was solved with, and how many projections there are.
-        correlations: Correlations of the projections on the training pairs, falling.
+        setting: The hyperparameters, and the number of projections.
+        correlations: Correlations of the projections on the training pairs, in descending order.
         images: Projects images.
         texts: Projects texts.
     """
@@ -78,9 +78,9 @@ class Space:
 @built_in("kind of model", "kcca")
 @dataclass(frozen=True, eq=False)
 class KccaModel(KernelModel):
-    """A trained system: kernels, the training items they compare with, and projections.
+    """A trained system: kernels, the training items to compare with, and projections.
 
-    The image kernel is the one before the power of a setting.
+    The image kernel is kept before the power of a setting is applied.
 
     Args:
         spaces: Solutions.
@@ -100,12 +100,11 @@ class KccaModel(KernelModel):
     def scores(
         self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
     ) -> Scores:
-        """Cosine of the projections of every image and every text; of a fused model, points by Borda count.
+        """Cosine similarity of the projections of every image and every text; Borda points for a fused model.
 
         Args:
             collection: Images and texts.
-            features: Features of the images, for a model that was trained on features; or their histograms, computed
-                before.
+            features: Features of the images, for a model that was trained on features; or their precomputed histograms.
             progress: Called with (images done, images in total).
         """
         if not self.fused:
@@ -128,15 +127,15 @@ class KccaModel(KernelModel):
         return Embeddings.of_length_one(items.ids, space.texts(self.text_rows(items), n))
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that training did not have; a text kernel of your own may not know."""
+        """The words of a text that did not occur in training; empty if a custom text kernel cannot tell."""
         vocabulary = getattr(self.text_kernel, "vocabulary", None)
         return [] if vocabulary is None else list(vocabulary.unknown(text))
 
     def _only(self, what: str) -> tuple[Space, int]:
         if self.fused:
             raise LimnerError(
-                f"{what} of a model that fuses {len(self.settings['i2t'])} spaces: there is no one space; train with "
-                "fuse=False, or use scores"
+                f"{what} of a model that fuses {len(self.settings['i2t'])} spaces: there is no single joint "
+                f"space; train with fuse=False, or use scores"
             )
         setting = self.settings["i2t"][0]
         return self._space(setting), setting.n
@@ -145,7 +144,7 @@ class KccaModel(KernelModel):
         return next(space for space in self.spaces if space.has(setting))
 
     def fuse(self, image_rows: Matrix, text_rows: Matrix, images: Ids, texts: Ids) -> Scores:
-        """Borda points of every pair from kernel rows: in each direction, of the models chosen for its task."""
+        """Borda points of every pair, from kernel rows: each direction uses the models chosen for its task."""
         held: dict[Setting, Scores] = {}
         for setting in {s for settings in self.settings.values() for s in settings}:
             space = self._space(setting)
@@ -185,7 +184,7 @@ class KccaModel(KernelModel):
 
 @dataclass(frozen=True, eq=False)
 class TwoWayScores(Scores):
-    """Scores whose two directions are not each other's transpose: rankings fused for each task, nearest neighbours.
+    """Scores whose two directions are not transposes, such as rankings fused by task or nearest neighbour.
 
     Args:
         queries: Ids of the queries.

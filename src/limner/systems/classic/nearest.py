@@ -1,4 +1,4 @@
-"""The nearest-neighbour systems: candidates are compared with the other half of the training pair nearest to the query.
+"""The nearest-neighbour systems: candidates are compared with the counterpart of the query's nearest training item.
 
     search:      f(i, s) = K_image(i_t, i),  t = argmax f_text(s, s_t)
     annotation:  f(i, s) = f_text(s_t, s),   t = argmax K_image(i, i_t)
@@ -45,7 +45,7 @@ class NearestModel(KernelModel):
     def scores(
         self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
     ) -> Scores:
-        """Similarity of every candidate to the other half of the training pair nearest to the query.
+        """Similarity of every candidate to the matching item of the training pair nearest to the query.
 
         Args:
             collection: Images and texts.
@@ -60,11 +60,11 @@ class NearestModel(KernelModel):
 
 
 def nearest_scores(query_rows: Array, candidate_rows: Array) -> Array:
-    """Scores of candidates for queries through the training pair nearest to each query, the first of equals.
+    """Scores of candidates through the training pair nearest to each query; the first one if tied.
 
     Args:
-        query_rows: Queries by training items, similarities on the queries' side.
-        candidate_rows: Candidates by training items, similarities on the candidates' side, which must be symmetric.
+        query_rows: Queries by training items, similarities in the modality of the queries.
+        candidate_rows: Candidates by training items, similarities in their modality, which must be symmetric.
 
     >>> nearest_scores(np.array([[0.1, 0.9]]), np.array([[0.3, 0.5], [0.8, 0.2], [0.1, 0.6]])).tolist()
     [[0.5, 0.2, 0.6]]
@@ -94,11 +94,11 @@ def train(
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
         texts: The similarity of texts: "f1", "bow", "trigrams", "tagrank", or a kernel.
-        weights: Weights of words, for one by name: "idf" (by default), "root idf" or "none".
+        weights: Word weights for a named similarity: "idf" (by default), "root idf" or "none".
         features: Precomputed features of all images by id.
         side: The shorter side of images in pixels.
-        points: Points of each of 200 images that visual words are learned from.
-        seed: Draws those.
+        points: Number of points sampled from each of 200 images to learn visual words.
+        seed: Seed of this sample.
         name: Name of the system in reports.
         workers: Threads; all cores by default.
         progress: Called with (work done, work in total), counted in images.

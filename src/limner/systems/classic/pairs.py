@@ -30,7 +30,7 @@ TEXTS: Registry[Callable[..., Any]] = Registry(
         "f1": "limner.systems.classic.strings:OverlapF1",
     },
 )
-"""Text kernels by name; "module:thing" names another, or give the kernel itself."""
+"""Text kernels by name; "module:thing" names a custom one, or pass the kernel itself."""
 IMAGES: Registry[Callable[..., Any]] = Registry(
     "image kernel",
     {
@@ -57,7 +57,7 @@ def trigrams(*, weights: str) -> Any:
 
 
 def documents_of(collection: Collection) -> list[list[str]]:
-    """The captions of each image, in the order of the images; refuses an image that has none."""
+    """The captions of each image, in the order of the images; images without captions are refused."""
     pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
     values = collection.texts.values
     found: list[list[str]] = [[] for _ in range(len(collection.images))]
@@ -66,8 +66,8 @@ def documents_of(collection: Collection) -> list[list[str]]:
     alone = [collection.images.ids[row] for row, held in enumerate(found) if not held]
     if alone:
         raise LimnerError(
-            f"{len(alone)} images of {collection.name!r} have no text, e.g. {alone[0]!r}: expected one or more each; "
-            "leave those images out with collection.restrict"
+            f"{len(alone)} images of {collection.name!r} have no text, e.g. {alone[0]!r}: expected at least one "
+            f"per image; leave those images out with collection.restrict"
         )
     return found
 
@@ -89,7 +89,7 @@ def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root i
     made = TEXTS.find(kernel)
     weighted = "weights" in inspect.signature(made).parameters
     if weights is not None and not weighted:
-        raise LimnerError(f"weights={weights!r} for the text kernel {kernel!r}, which takes none: leave them out")
+        raise LimnerError(f"weights={weights!r} for the text kernel {kernel!r}, which has no weights: leave them out")
     return made(weights=weights or usual) if weighted else made()
 
 
@@ -117,12 +117,12 @@ def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress
 
 
 def features_file(source: FeatureSource) -> str | None:
-    """The file of features that a model remembers, to find those of other images in it."""
+    """The file of features that a model stores, so that features of other images can be looked up in it."""
     return str(Path(source).resolve()) if isinstance(source, (str, Path)) else None
 
 
 def usable(given: FeatureSource, remembered: str | None, items: Items) -> FeatureSource:
-    """The features that are given, else the file that a model was trained on, where it has these images too."""
+    """The given features; otherwise the file that the model was trained on, if it contains these images too."""
     if given is not None or remembered is None or not Path(remembered).is_file():
         return given
     held = read_features(remembered)

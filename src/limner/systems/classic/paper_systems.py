@@ -1,11 +1,11 @@
-"""The thirty systems of the ranking paper's appendix, by name: a method, a text kernel and an image kernel each.
+"""The thirty systems of the ranking paper's appendix, by name; each has a method, a text kernel and an image kernel.
 
 Hodosh, Young & Hockenmaier 2013, appendix B. Names are the paper's, in plain letters: `Tri5-A-BNC+ic-idf` is the
 trigram kernel over five captions with alignment (A) and distributional similarities from an external corpus (the
 paper's was the British National Corpus, BNC) and from the image captions (ic), weighted by the root of idf; the paper
 calls it Tri5Sem, and NN5-idf-F1 it calls NN. Twenty-five of the thirty follow from the paper's text: its table 6 has
-sixteen variants of Tri5. The rows of its tables 11 and 12 themselves are lost in the text that we have; the five that
-are missing are taken to be the ones the text discusses with whole histograms of images in place of pyramids.
+sixteen variants of Tri5. The rows of its tables 11 and 12 are missing in our copy of the text; the other five are
+assumed to be the systems that the text discusses with whole-image histograms instead of pyramids.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Text:
     Args:
         kind: "f1", "bow", "tagrank" or "trigrams".
         weights: "none", "idf" or "root idf".
-        captions: How many captions of each training image are used; all by default.
+        captions: Number of captions used per training image; all by default.
         similarities: Word similarities: from "lin", "alignment", "captions" and "corpus".
     """
 
@@ -49,11 +49,11 @@ class Text:
     similarities: tuple[str, ...] = ()
 
     def kernel(self, *, reader: Reader | None = None, corpus: Corpus = None) -> TextKernel:
-        """The kernel, to be fitted.
+        """The kernel, not yet fitted.
 
         Args:
             reader: How a caption becomes words.
-            corpus: Sentences of an external corpus, or a file with one in each line.
+            corpus: Sentences of an external corpus, or a file with one sentence per line.
         """
         from limner.systems.classic.lexical import LexicalKernel
         from limner.systems.classic.strings import OverlapF1, StringKernel
@@ -69,14 +69,14 @@ class Text:
         return LexicalKernel(self._similarity(corpus), strings) if self.similarities else strings
 
     def _similarity(self, corpus: Corpus) -> Similarity:
-        """The mean of the distributional kernels, and the larger of it and the kernel of alignment."""
+        """The mean of the distributional kernels, or the maximum of this mean and the alignment kernel."""
         from limner.systems.classic.alignment import Alignment
         from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean
 
         if "corpus" in self.similarities and corpus is None:
             raise LimnerError(
-                "this system compares words by the company they keep in an outside corpus, and there is none: give "
-                "corpus=, a file with one sentence in each line or the sentences (the paper's was the British "
+                "this system compares words by their co-occurrence in an external corpus, which was not given: "
+                "give corpus=, the sentences or a file with one sentence per line (the paper's was the British "
                 "National Corpus)"
             )
         if "lin" in self.similarities:
@@ -93,7 +93,7 @@ class System:
     """One system of the paper.
 
     Args:
-        name: As `SYSTEMS` has it.
+        name: Its key in `SYSTEMS`.
         method: "kcca" or "nearest".
         text: The text kernel.
         images: "pyramid" or "histogram".
@@ -117,11 +117,11 @@ class System:
 
         Args:
             collection: The training collection: images, each with one or more texts.
-            dev: Where KCCA chooses its settings; with it, fifteen models are fused for each task, as in the paper.
+            dev: Split on which KCCA settings are chosen; with it, fifteen models are fused per task, as in the paper.
             reader: How a caption becomes words.
-            corpus: Sentences of an external corpus, or a file with one in each line, for systems with BNC in their
+            corpus: Sentences of an external corpus, or a file with one sentence per line, for systems with BNC in their
                 name.
-            options: Options of `limner.systems.classic.training.train`, in place of the paper's, or of
+            options: Options of `limner.systems.classic.training.train`, which override the paper's, or of
                 `limner.systems.classic.nearest.train`.
         """
         from limner.systems.classic import nearest, training
@@ -166,7 +166,7 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(_systems())
 ALIASES: Mapping[str, str] = MappingProxyType(
     {"NN": "NN5-idf-F1", "Tri5Sem": "Tri5-A-BNC+ic-idf", "Tri5Lin": "Tri5-Lin"}
 )
-"""Aliases that the paper uses in its text."""
+"""Short names that the paper uses in its text."""
 
 
 def system(name: str) -> System:
@@ -199,15 +199,15 @@ def train(
     """A system of the ranking paper by its name, with the paper's settings (Hodosh, Young & Hockenmaier 2013).
 
     Args:
-        collection: What to learn from: images, each with one or more texts.
-        dev: Where KCCA chooses its settings; with it, fifteen models are fused for each task, as in the paper.
-        variant: The system: one of the thirty names of `SYSTEMS`, or NN, Tri5Sem, Tri5Lin as the paper's text has it.
-        corpus: A file with one sentence in each line, for systems with BNC in their name, Tri5Sem among them.
+        collection: The training collection: images, each with one or more texts.
+        dev: Split on which KCCA settings are chosen; with it, fifteen models are fused per task, as in the paper.
+        variant: The system: one of the thirty names of `SYSTEMS`, or NN, Tri5Sem, Tri5Lin as in the paper's text.
+        corpus: A file with one sentence per line, for systems with BNC in their name, including Tri5Sem.
         features: Features of all images by id, in place of pixels; `Embeddings`, `Histograms`, or a file of either.
         rank: Maximum rank of each kernel for KCCA (leading eigenvectors); whole kernels by default.
         precision: Precision of KCCA: "double" or "single"; single from 2,000 training images on by default.
         side: The shorter side of images in pixels.
-        seed: Draws the points that visual words are learned from.
+        seed: Seed of the points that visual words are learned from.
         workers: Threads; all cores by default.
         progress: Called with (work done, work in total), counted in images.
     """
@@ -216,6 +216,9 @@ def train(
     solving: dict[str, Any] = {"rank": rank, "precision": precision}
     learned = {name: value for name, value in solving.items() if value is not None}
     if asked.method == "nearest" and learned:
-        raise LimnerError(f"{' and '.join(learned)} with {asked.name}: nearest neighbours decompose nothing; leave out")
+        raise LimnerError(
+            f"{' and '.join(learned)} with {asked.name}: nearest neighbours do not decompose kernels; leave these "
+            f"options out"
+        )
     given = None if corpus is None else Path(corpus)
     return asked.train(collection, dev=dev, corpus=given, progress=progress, **options, **learned)

@@ -1,13 +1,14 @@
 """Choosing the settings of KCCA on a dev split: every kappa, diagonal and power, and for each of them every n.
 
-One solution gives all projections; going through them once, from the most correlated on, gives the dot products, and so
-the ranks, for every n on the way.
+One solution gives all projections. Adding them one by one, most correlated first, gives the dot products, and so the
+ranks, for every n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.interrupts import interruptible
 from limner.core.portable import whole
 from limner.scores.running import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
@@ -22,8 +24,8 @@ from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 KAPPAS = (0.1, 0.5, 1.0, 5.0)
 DIAGONALS = (1.0, 5.0, 15.0)
 POWERS = (2.0, 3.0)
-"""What is tried for the ranking paper's systems (Hodosh et al. 2013, section 4.1.3): its kappas and powers; of its
-factors of the diagonal, "in the range of (1, 15)", the ends and one between."""
+"""The grid for the ranking paper's systems (Hodosh et al. 2013, section 4.1.3): its kappas and powers. Its diagonal
+factors are "in the range of (1, 15)"; both ends and one value between them are tried."""
 DEPTHS = (1, 5, 10)
 TASKS = ("i2t", "t2i")
 """Annotation (image queries) and search (text queries)."""
@@ -46,9 +48,9 @@ class Setting:
 
     Args:
         kappa: Regularisation.
-        n: How many projections are used.
-        diagonal: d, which the diagonal of the texts' kernel is multiplied by.
-        power: p, which the images' kernel is raised to.
+        n: Number of projections.
+        diagonal: d, the factor of the diagonal of the text kernel.
+        power: p, the power of the image kernel.
         text_kappa: Regularisation of the texts; kappa by default, as in the paper.
     """
 
@@ -76,7 +78,7 @@ class Trial:
     Args:
         setting: The setting.
         recalls: By task: R@1, R@5, R@10.
-        median: By task: the median rank of the best true item.
+        median: By task: the median rank of the first relevant item.
     """
 
     setting: Setting
@@ -103,13 +105,13 @@ class Dev:
 
     @classmethod
     def of(cls, collection: Collection) -> Dev:
-        """The usual pairs of a collection."""
+        """The relevant pairs of a collection."""
         texts = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         views = {"i2t": texts, "t2i": texts.T}
         return cls({t: v.indptr for t, v in views.items()}, {t: v.columns for t, v in views.items()})
 
     def ranks(self, task: str, products: Matrix, lengths: Matrix) -> npt.NDArray[np.float64]:
-        """The rank of the best true candidate of each query that has one, by cosine."""
+        """The rank of the first relevant candidate of each query that has one, by cosine similarity."""
         from limner.systems.classic import _loops
 
         found = np.empty(len(products))
@@ -138,16 +140,16 @@ def trials(
         image_rows: Kernel rows of the dev images: similarities with every training image.
         text_rows: Kernel rows of the dev texts.
         kappas: Regularisations.
-        text_kappas: Those of the texts, each with each kappa; the same as kappa by default.
-        ns: Numbers of projections; `sizes` up to as many as there are by default.
-        diagonals: Factors of the diagonal of the texts' kernel.
-        power: Only noted: the power that the images' kernel was raised to.
+        text_kappas: Regularisations of the texts, combined with every kappa; the same as kappa by default.
+        ns: Numbers of projections; by default `sizes` up to all projections.
+        diagonals: Factors of the diagonal of the text kernel.
+        power: The power of the image kernel; only recorded.
         progress: Called with (solutions done, solutions in total).
 
     Yields:
-        A solution, and how its settings do.
+        A solution, and the results of its settings.
     """
-    images, texts = pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)
+    images, texts = interruptible(lambda: (pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)))
     plan = [
         Setting(kappa, 0, diagonal, power, other)
         for diagonal in diagonals
@@ -156,7 +158,7 @@ def trials(
     ]
     for done, setting in enumerate(plan, start=1):
         found = pair.solve(setting.kappa, text_kappa=setting.text_kappa, diagonal=setting.diagonal)
-        yield found, _measured(found, dev, images, texts, ns, setting)
+        yield found, interruptible(partial(_measured, found, dev, images, texts, ns, setting))
         if progress is not None:
             progress(done, len(plan))
 
@@ -164,7 +166,7 @@ def trials(
 def _measured(
     found: Directions, dev: Dev, images: Matrix, texts: Matrix, ns: Sequence[int] | None, setting: Setting
 ) -> list[Trial]:
-    """One trial for each n: dot products and lengths grow as projections are added."""
+    """One trial for each n: dot products and norms are accumulated as projections are added."""
     kind = found.x.dtype
     x = _steady(images[:, : len(found.x)].astype(kind) @ found.x)
     y = _steady(texts[:, : len(found.y)].astype(kind) @ found.y)
@@ -187,7 +189,7 @@ def _measured(
 def _steady(projections: Matrix) -> Matrix:
     """Projections rounded to integers, so that every product and sum below is exact.
 
-    So the ranks, and with them the setting that is chosen, are the same on every CPU, and equal texts tie.
+    So the ranks, and with them the chosen setting, are the same on every CPU, and identical texts tie.
     """
     if projections.dtype != np.float64:
         return projections
@@ -200,7 +202,7 @@ def _within(ns: Sequence[int] | None, most: int) -> list[int]:
 
 
 def _length(squares: Matrix) -> Matrix:
-    """Euclidean lengths; an item at the origin is maximally far from all others."""
+    """Euclidean norms; an item at the origin gets an infinite norm, so its cosine similarity is 0."""
     return np.asarray(np.sqrt(np.where(squares > 0, squares, np.inf)))
 
 
@@ -215,7 +217,7 @@ def best(found: Sequence[Trial]) -> Setting:
 
 
 def fifteen(found: Sequence[Trial], task: str, *, each: int = 5) -> tuple[Setting, ...]:
-    """Different settings to be fused: `each` with the best R@1, as many others with the best R@5, and with R@10.
+    """Different settings to fuse: the `each` best by R@1, then the `each` best of the others by R@5, then by R@10.
 
     Hodosh, Young & Hockenmaier 2013, section 4.1.3.
 
@@ -234,7 +236,7 @@ def fifteen(found: Sequence[Trial], task: str, *, each: int = 5) -> tuple[Settin
 
 
 def table(found: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Trials as plain rows, for a file or a table."""
+    """Trials as plain dicts, for a file or a table."""
     return [
         {
             **vars(t.setting),

@@ -1,4 +1,4 @@
-"""Captions as numbers: a vocabulary with idf weights, and documents of sentences laid end to end for compiled loops."""
+"""Captions as word ids: a vocabulary with idf weights, and documents as concatenated sentences for compiled loops."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Documents = Sequence[Sequence[str]]
 Progress = Callable[[int, int], None]
 
 WEIGHTS = ("none", "idf", "root idf")
-_ROWS = 512  # rows of a table taken at once
+_ROWS = 512  # rows of a table processed at once
 
 
 class TextKernel(Protocol):
     """A kernel between documents, before fitting."""
 
     def fit(self, documents: Documents) -> FittedTextKernel:
-        """Learns what the kernel needs (weights, similarities) from training images' captions."""
+        """Learns weights and similarities from the captions of training images."""
         ...
 
 
@@ -46,11 +46,11 @@ class FittedTextKernel(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Documents as numbers of words.
+    """Documents as word ids.
 
     Args:
-        words: Numbers of all words, sentence after sentence.
-        starts: Where each sentence begins, and where the last one ends.
+        words: Ids of all words, sentence after sentence.
+        starts: Start of each sentence, and the end of the last one.
         documents: The first sentence of each document, and the number of sentences.
     """
 
@@ -68,13 +68,13 @@ class Sentences:
 
     @cached_property
     def max_length(self) -> int:
-        """The most words of a sentence."""
+        """The number of words in the longest sentence."""
         return int(np.diff(self.starts).max(initial=0))
 
 
 @dataclass(frozen=True, eq=False)
 class DocumentVocabulary:
-    """The words of training documents, in how many documents each occurs, and how captions are read.
+    """The words of training documents, their document frequencies, and how captions are tokenised.
 
     Args:
         words: The words, in order of first appearance.
@@ -102,15 +102,15 @@ class DocumentVocabulary:
 
     @cached_property
     def number(self) -> Mapping[str, int]:
-        """The number of every word."""
+        """The id of every word."""
         return {word: at for at, word in enumerate(self.words)}
 
     def weights(self, kind: str, many: int) -> FloatArray:
-        """The weights of the first `many` words; those beyond the vocabulary were seen in no training document.
+        """The weights of the first `many` words; those beyond the vocabulary do not occur in training documents.
 
         `idf(w) = log(|D| / (|D(w)| + 1))`, D(w) the training images in whose captions w occurs; "root idf" is its
-        square root (Hodosh, Young & Hockenmaier 2013, sections 3.1 and 3.4.1). A word of every image has a negative
-        idf, which has no root: it counts as 0.
+        square root (Hodosh, Young & Hockenmaier 2013, sections 3.1 and 3.4.1). A word that occurs for every image has a
+        negative idf without a square root: it counts as 0.
 
         >>> words = DocumentVocabulary.fit([["a dog"], ["a cat"], ["dogs and cats"], ["a boat"]], Reader())
         >>> words.words, words.weights("idf", 4).round(2).tolist()
@@ -125,7 +125,7 @@ class DocumentVocabulary:
         return np.sqrt(idf) if kind == "root idf" else idf
 
     def unknown(self, text: str) -> list[str]:
-        """The words of a text that the training documents do not have, each once; what is not read is not unknown.
+        """Words of a text that do not occur in the training documents, each once; skipped words do not count.
 
         >>> DocumentVocabulary.fit([["a dog"], ["a cat"]], Reader()).unknown("The xyzzy dogs")
         ['xyzzy']
@@ -133,10 +133,10 @@ class DocumentVocabulary:
         return [word for word in dict.fromkeys(text.split()) if set(self.reader(word)) - set(self.number)]
 
     def number_all(self, *sides: Documents, captions: int | None = None) -> tuple[list[Sentences], int]:
-        """Documents as numbers, and how many words there are with those that training did not have.
+        """Documents as word ids, and the vocabulary size including words that do not occur in training.
 
         Args:
-            sides: Documents, numbered alike.
+            sides: Sets of documents that share word ids.
             captions: Captions to keep of each document; all by default.
         """
         known = dict(self.number)
@@ -171,7 +171,7 @@ def _numbered(documents: Documents, known: dict[str, int], reader: Reader, capti
 
 
 def refuse_bad(documents: Documents) -> None:
-    """A string where a list of captions belongs would be read letter by letter."""
+    """Refuses a string in place of a list of captions: it would be read letter by letter."""
     if isinstance(documents, str):
         raise LimnerError(f"got the text {documents[:40]!r}, expected documents: a list of captions for each image")
     for at, captions in enumerate(documents):

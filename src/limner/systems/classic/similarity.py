@@ -2,7 +2,7 @@
 
 Each similarity maps a word to a vector and compares words by the cosine of their vectors, so that tables are kernels
 (Hodosh, Young & Hockenmaier 2013, section 3.5.1). Small values are set to 0 where the paper does so, and `Maximum`
-takes the larger of two kernels; neither need leave the table positive semi-definite, as the paper says itself.
+takes the larger of two kernels; after either, the table may not be positive semi-definite, as the paper notes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Table = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class WordTable:
-    """kappa between any two of some words. Any other word is similar only to itself.
+    """kappa between any two words of a table. Any other word is similar only to itself.
 
     Args:
         words: The words.
@@ -56,14 +56,16 @@ class WordTable:
     def nearest(self, word: str, count: int = 5) -> list[tuple[str, float]]:
         """The words most similar to a word, with kappa."""
         if word not in self.words:
-            raise LimnerError(f"this similarity does not know {word!r}: it knows {len(self.words):,} words of training")
+            raise LimnerError(
+                f"this similarity does not know {word!r}: it knows {len(self.words):,} words of the training captions"
+            )
         row = self.values[self.words.index(word)]
         order = [at for at in np.argsort(-row, kind="stable") if self.words[at] != word]
         return [(self.words[at], float(row[at])) for at in order[:count]]
 
 
 class Similarity(Protocol):
-    """What makes a table of kappa from training images' captions."""
+    """Computes a table of kappa from the captions of training images."""
 
     def fit(self, documents: Documents, reader: Reader) -> WordTable:
         """Learns from captions, as the reader reads them."""
@@ -74,8 +76,9 @@ class Similarity(Protocol):
 class Lin:
     """Lin's similarity between a word and the hypernyms of its first noun sense.
 
-    `w_i = 2 log P(s_i) / (log P(s) + log P(s_i))` for every hypernym s_i of the word's synset s, itself among them;
-    P(s) the share of the training captions' words, of those with a noun sense, that are instances of s or below it.
+    `w_i = 2 log P(s_i) / (log P(s) + log P(s_i))` for every hypernym s_i of the word's synset s, including s itself;
+    P(s) is the share, among the words of the training captions with a noun sense, of those that are instances of s or
+    its hyponyms.
 
     Source: Lin 1998; Bloehdorn et al. 2006; Hodosh, Young & Hockenmaier 2013, section 3.5.2.
 
@@ -103,7 +106,7 @@ class Lin:
         for row, (word, names) in enumerate(above.items()):
             own = logs[first[word]]
             for name in names:
-                # A synset of all words has P = 1, so it carries no information.
+                # A synset that covers all words has P = 1, so it carries no information.
                 share = 2.0 * logs[name] / (own + logs[name]) if own + logs[name] else float(name == first[word])
                 rows.append(row)
                 columns.append(column[name])
@@ -117,14 +120,14 @@ class Lin:
 class Distributional:
     """Distributional similarity: words that occur in the same sentences are similar.
 
-    `w_i = max(0, log2(P(w, w_i) / (P(w) P(w_i))))`, P the share of sentences that have a word, or both.
+    `w_i = max(0, log2(P(w, w_i) / (P(w) P(w_i))))`, with P the share of sentences that contain a word, or both words.
 
     Source: Church & Hanks 1990; Hodosh, Young & Hockenmaier 2013, section 3.5.3.
 
     Args:
-        corpus: Sentences of an external corpus, or a file with one in each line; the training captions by default.
+        corpus: Sentences of an external corpus, or a file with one sentence per line; the training captions by default.
         min_count: Words seen less often, in the training captions or in the corpus, are not compared.
-        threshold: Smaller kappa is set to 0.
+        threshold: Smaller values of kappa are set to 0.
 
     >>> table = Distributional(min_count=1).fit([["a dog barks", "a puppy barks"], ["a car stops"]], Reader())
     >>> table.of("dog", "puppy") > table.of("dog", "car")
@@ -144,7 +147,8 @@ class Distributional:
         words = [word for word in often if word in contexts]
         if not words:
             raise LimnerError(
-                f"no word is seen {self.min_count} times in the training captions and in the corpus: lower min_count"
+                f"no word occurs {self.min_count} times both in the training captions and in the corpus: lower "
+                f"min_count"
             )
         return WordTable(tuple(words), _cut(cosines(_mutual(sentences, words, list(contexts))), self.threshold))
 
@@ -183,14 +187,14 @@ def _joined(parts: Sequence[Similarity], documents: Documents, reader: Reader) -
 
 
 def lines(corpus: tuple[str, ...] | Path) -> Iterable[str]:
-    """The sentences of a corpus, from memory or from a file with one in each line."""
+    """The sentences of a corpus, from memory or from a file with one sentence per line."""
     if not isinstance(corpus, Path):
         return corpus
     return read_text(corpus, what="corpus").splitlines()
 
 
 def _uncached(reader: Reader, line: str) -> list[str]:
-    """A corpus may be large: what is read once is not kept."""
+    """Reads without a cache, since a corpus may be large."""
     return [lemma for lemma, _ in reader.read(line)]
 
 
@@ -220,7 +224,7 @@ def _incidence(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> Any:
 
 
 def cosines(vectors: Any) -> Table:
-    """The cosine of every row with every other; an empty row is similar only to itself."""
+    """The cosine similarity of every pair of rows; an empty row is similar only to itself."""
     lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1), dtype=np.float64).reshape(-1))
     product: FloatArray = (vectors @ vectors.T).toarray() / np.maximum(np.outer(lengths, lengths), 1e-300)
     np.fill_diagonal(product, 1.0)

@@ -1,7 +1,7 @@
 """Bag of words and trigrams: string kernels as exact sparse feature maps, and the F1 of two bags of words.
 
-A document is one sparse row: how often it has each word sequence, times the weights. So the kernel of 30,000 sentences
-with each other, summed over the sentences of each image, is one sparse product.
+A document is one sparse row: the count of each word sequence, times its weight. So the kernel of 30,000 sentences,
+summed over the sentences of each image, is one sparse product.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from limner.systems.classic.sentences import (
     normalised,
 )
 
-_ROWS = 500  # rows of a table made at once: to keep the sparse product of a block small
+_ROWS = 500  # rows of a table computed at once, to keep the sparse product of a block small
 
 
 @dataclass(frozen=True)
 class StringKernel:
-    """The string kernel over sequences of up to three words, gaps free, and with it the bag of words.
+    """The string kernel over sequences of up to three words with free gaps; the bag of words is a special case.
 
     `K(s, s') = sum_w m_sw m_s'w lambda_m^(2 l(w)) prod_i idf(w_i)`, w a sequence of l(w) words, m_sw the number of
-    spans of s that begin with the first word of w, end with its last and have the others between them in order.
+    spans of s that start with the first word of w, end with its last and contain the others in order between them.
     Documents sum it over all pairs of their sentences; then `K(x, y) / sqrt(K(x, x) K(y, y))`. With `length=1` it is
     the cosine of counts of words: the bag of words of the merged captions.
 
     Source: Hodosh, Young & Hockenmaier 2013, sections 3.4.1 and 3.4.3; after Lodhi et al. 2002.
 
     Args:
-        length: Words of the longest sequence: 1 is BoW, 3 is Tri.
-        weights: "none", "idf", or "root idf", of which each side of the product has its own: with "root idf" a
-            sequence counts with the product of its words' idf, with "idf" with that product squared.
+        length: Maximum number of words in a sequence: 1 is BoW, 3 is Tri.
+        weights: "none", "idf", or "root idf". Both sides of the product are weighted, so with "root idf" a sequence
+            counts with the product of its words' idf, and with "idf" with the square of that product.
         match: lambda_m.
-        captions: Number of captions to keep of each document (1 for BoW1); None for all.
+        captions: Number of captions to use per document (1 for BoW1); None for all.
         reader: How a caption becomes words.
 
     >>> kernel = StringKernel(length=2).fit([["a dog runs"], ["a cat sleeps"]])
@@ -108,7 +108,7 @@ class FittedStringKernel:
 
 
 def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> list[Any]:
-    """One sparse row per document, over the sequences that any side has."""
+    """One sparse row per document, over the sequences that occur in any set of documents."""
     from scipy.sparse import csr_array
 
     found = [_sequences(side, weights, length) for side in sides]
@@ -127,7 +127,9 @@ def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[Any, 
     """Key, weight and document of every sequence of every sentence."""
     base = len(weights) + 1
     if base**length >= 2**63:
-        raise LimnerError(f"{base - 1:,} words: sequences of {length} of them have no numbers of 64 bits; shorten them")
+        raise LimnerError(
+            f"{base - 1:,} words: the ids of sequences of {length} words do not fit into 64 bits; use shorter sequences"
+        )
     counts = loops.count_sequences(side.starts, side.before, length)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     keys, values = np.empty(offsets[-1], dtype=np.int64), np.empty(offsets[-1])
@@ -137,7 +139,7 @@ def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[Any, 
 
 
 def _product(a: Any, b: Any, same: bool, progress: Progress | None) -> FloatArray:
-    """`a @ b.T` as a full table, a block of rows at a time; only one triangle is computed where both are the same."""
+    """`a @ b.T` as a full table, a block of rows at a time; only one triangle is computed if both are the same."""
     table = np.zeros((a.shape[0], b.shape[0]))
     for low in range(0, len(table), _ROWS):
         block = slice(low, low + _ROWS)
@@ -150,16 +152,16 @@ def _product(a: Any, b: Any, same: bool, progress: Progress | None) -> FloatArra
 
 @dataclass(frozen=True)
 class OverlapF1:
-    """F1 of two idf-weighted bags of words: the text similarity of the nearest neighbour system.
+    """F1 of two idf-weighted bags of words: the text similarity of the nearest-neighbour system.
 
-    `2 sum_w idf(w) min(c(w), c'(w)) / (sum_w idf(w) c(w) + sum_w idf(w) c'(w))`, c(w) the times word w occurs in a
+    `2 sum_w idf(w) min(c(w), c'(w)) / (sum_w idf(w) c(w) + sum_w idf(w) c'(w))`, c(w) the count of word w in a
     document: the harmonic mean of precision and recall. A similarity, not a kernel.
 
     Source: Hodosh, Young & Hockenmaier 2013, section 3.1 (NN5-idf-F1).
 
     Args:
         weights: "idf", "root idf" or "none".
-        captions: Captions to keep of each document; all, as one document, by default.
+        captions: Number of captions to use per document; by default all, joined into one document.
         reader: How a caption becomes words.
 
     >>> nearest = OverlapF1(weights="none").fit([["a dog runs"], ["a cat"]])

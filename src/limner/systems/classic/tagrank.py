@@ -15,7 +15,7 @@ from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import Documents, DocumentVocabulary, Progress, Sentences, mirrored, normalised
 
-_ROWS = 64  # rows between two calls of progress
+_ROWS = 64  # rows between two progress updates
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class TagRank:
     """Two chi-square kernels, over absolute and relative ranks of words.
 
     `K(s, s') = exp(-chi2(r, r') / Omega) / 2 + exp(-chi2(a, a') / Omega') / 2`, with `a(i) = 1 / log2(1 + p_i)`, p_i
-    the mean place (from 1) of word i in the sentence, `r(i) = 1 - sum_{k <= p_i} n_ik / sum_k n_ik`, n_ik how often
-    training sentences have word i in place k, `chi2(x, y) = sum_i (x_i - y_i)^2 / (x_i + y_i)`, and Omega, Omega' the
-    means of chi2 over all pairs of training sentences. Documents average it over all pairs of their sentences; then
-    `K(x, y) / sqrt(K(x, x) K(y, y))`. A word that training never had has r = 0.
+    the mean position (from 1) of word i in the sentence, `r(i) = 1 - sum_{k <= p_i} n_ik / sum_k n_ik`, n_ik how often
+    training sentences have word i at position k, `chi2(x, y) = sum_i (x_i - y_i)^2 / (x_i + y_i)`, and Omega, Omega'
+    the means of chi2 over all pairs of training sentences. Documents average it over all pairs of their sentences; then
+    `K(x, y) / sqrt(K(x, x) K(y, y))`. A word that does not occur in training has r = 0.
 
     Source: Hwang & Grauman 2012; Hodosh, Young & Hockenmaier 2013, section 3.4.2.
 
     Args:
-        captions: Captions to keep of each document; all by default.
+        captions: Number of captions to use per document; all by default.
         reader: How a caption becomes words.
 
     >>> kernel = TagRank().fit([["a dog runs on grass"], ["grass and a dog"], ["a cat"]])
@@ -55,11 +55,11 @@ class TagRank:
 
 @dataclass(frozen=True, eq=False)
 class FittedTagRank:
-    """The tag rank kernel with what it learnt.
+    """The fitted tag rank kernel.
 
     Args:
         kernel: Its options.
-        vocabulary: The words of training.
+        vocabulary: The words of the training captions.
         counts: How often each word occurred at each position (column 0 is empty).
         scales: 1 / Omega' of absolute ranks, 1 / Omega of relative ones.
     """
@@ -86,7 +86,7 @@ class FittedTagRank:
         return normalised(mirrored(table) if b is None else table, selves[0], selves[-1])
 
     def _ranked(self, side: Sentences, places: FloatArray) -> tuple[object, ...]:
-        """Sentences as the loops take them: different words in rising order, both ranks of each, sums of ranks."""
+        """Sentences in the format of the loops: distinct words sorted, both ranks of each, sums of ranks."""
         sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
         keys = np.unique(np.stack([sentence, side.words]), axis=1, return_index=True)
         (rows, words), first = keys[0], keys[1]
@@ -139,7 +139,7 @@ def _scales(ranked: tuple[Any, ...]) -> FloatArray:
     """1 / (mean chi2 over pairs of different sentences), of absolute and of relative ranks.
 
     The sum of chi2 is 2 N sum_w x minus, for every word, `4 x y / (x + y)` over all ordered pairs of sentences that
-    have it; ranks take few values, so pairs are counted value by value. Pairs of one sentence with itself sum to 0.
+    contain it; ranks take few values, so pairs are counted value by value. A sentence paired with itself adds 0.
     """
     words, starts, _, absolute, relative, _ = ranked
     many = len(starts) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -46,8 +46,8 @@ from limner.systems.trained_on import TrainedOn
 PAPER: Mapping[str, Any] = MappingProxyType(
     {"kappas": KAPPAS, "text_kappas": None, "diagonals": DIAGONALS, "powers": POWERS, "points": PAPER_POINTS}
 )
-"""Options of `train` for the ranking paper's systems: its grid, and visual words from as many points."""
-_SINGLE_FROM = 2000  # training images from which on single precision is used, by default
+"""Options of `train` for the ranking paper's systems: its grid, and its number of points for visual words."""
+_SINGLE_FROM = 2000  # with at least this many training images, single precision is the default
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,11 @@ class KccaGrid:
 
     Args:
         kappas: Regularisations.
-        text_kappas: Those of the texts, each with each kappa; the same as kappa by default, as in the paper.
-        diagonals: Factors of the diagonal of the texts' kernel.
-        powers: Powers of the images' kernel.
-        ns: Numbers of projections; 46 of them, evenly on a logarithmic scale, by default.
+        text_kappas: Regularisations of the texts, combined with every kappa; the same as kappa by default, as in the
+            paper.
+        diagonals: Factors of the diagonal of the text kernel.
+        powers: Powers of the image kernel.
+        ns: Numbers of projections; by default 46 values, evenly spaced on a logarithmic scale.
     """
 
     kappas: Sequence[float] = KAPPAS
@@ -80,7 +81,7 @@ class KccaGrid:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Kernels of the training items with each other, and of the dev items with them, images before any power.
+    """Kernels between training items, and between dev and training items; the image kernel before any power.
 
     Args:
         images: Training images with each other.
@@ -97,7 +98,7 @@ class Rows:
 
 @dataclass(eq=False)
 class GridSearch:
-    """What a search over a grid has found: all trials, and the solutions that are still among the chosen ones."""
+    """The state of a grid search: all trials, and the solutions of the settings that are currently chosen."""
 
     fuse: bool
     trials: list[Trial] = field(default_factory=list)
@@ -112,14 +113,14 @@ class GridSearch:
         return dict.fromkeys(TASKS, (one,))
 
     def add(self, pair: KernelPair, found: Directions, measured: list[Trial]) -> None:
-        """Adds a solution, and drops those that no chosen setting needs, since each is as large as a kernel."""
+        """Adds a solution, and drops solutions that no chosen setting needs, since each is as large as a kernel."""
         self.trials += measured
         self._held[measured[0].setting.solution] = (pair, found)
         wanted = {s.solution for settings in self.settings.values() for s in settings}
         self._held = {key: held for key, held in self._held.items() if key in wanted}
 
     def spaces(self) -> tuple[Space, ...]:
-        """The solutions of the chosen settings, each with as many projections as any of them needs."""
+        """The solutions of the chosen settings, each with the largest number of projections that a setting needs."""
         chosen = [s for settings in self.settings.values() for s in settings]
         spaces = []
         for key, (pair, found) in self._held.items():
@@ -144,26 +145,39 @@ def search(
     Args:
         rows: Kernels.
         dev: The relevant pairs of the dev split.
-        grid: What is tried.
-        fuse: Whether fifteen settings are kept for each task, or the one best for both.
+        grid: The grid.
+        fuse: Whether to keep fifteen settings per task, or the one that is best for both tasks.
         method: "exact", or "cholesky" for a low rank.
-        rank: Rank of each kernel at most: its leading eigenvectors, or of the Cholesky factors.
+        rank: Maximum rank of each kernel (leading eigenvectors), or of the Cholesky factors.
         precision: "double" or "single"; single from 2,000 training images on by default.
-        progress: Called with (solutions done, solutions in total).
+        progress: Called with (work done, work in total): a decomposed kernel or a solution counts as one.
     """
     if rows.dev_images is None or rows.dev_texts is None:
         raise LimnerError("a search without dev rows: expected kernels of the dev items with the training items")
-    found, done = GridSearch(fuse), 0
-    for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision):
+    found = GridSearch(fuse)
+    told = _counting(progress, 1 + len(grid.powers) + len(grid))
+    for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision, progress=told):
         options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
         for directions, measured in trials(
             pair, dev, raised(rows.dev_images, power), rows.dev_texts, power=power, **options
         ):
             found.add(pair, directions, measured)
-            done += 1
-            if progress is not None:
-                progress(done, len(grid))
+            told(1)
     return found
+
+
+def _counting(progress: Progress | None, total: int) -> Callable[[int], None]:
+    """Counts decompositions of kernels and solutions, which take about as long, and tells the count."""
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(done, total)
+
+    count(0)
+    return count
 
 
 def pairs_of(
@@ -173,12 +187,16 @@ def pairs_of(
     method: Method = "exact",
     rank: int | None = None,
     precision: str | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[tuple[float, KernelPair]]:
-    """The two decomposed kernels for every power; that of the texts is decomposed once."""
+    """The two decomposed kernels for every power; the text kernel is decomposed once."""
     precise = precision or ("single" if len(rows.images) >= _SINGLE_FROM else "double")
     texts: Spectrum = spectrum(rows.texts, method=method, rank=rank)
+    progress(1)
     for power in powers:
-        yield power, KernelPair(spectrum(raised(rows.images, power), method=method, rank=rank), texts, precise)
+        images = spectrum(raised(rows.images, power), method=method, rank=rank)
+        progress(1)
+        yield power, KernelPair(images, texts, precise)
 
 
 @built_in("system", "kcca")
@@ -210,26 +228,27 @@ def train(
 
     Args:
         collection: The training collection: images, each with one or more texts.
-        dev: Where settings are chosen; without it, the first kappa, diagonal and power and the most dimensions are
-            taken.
+        dev: Split on which settings are chosen; without it, the first kappa, diagonal and power and the largest number
+            of dimensions are used.
         images: The image kernel: "pyramid" or "histogram" of visual words, "linear", "rbf" or "chi2" of features, or
             a kernel.
         texts: The text kernel: "bow", "trigrams", "tagrank", or a kernel.
-        weights: Weights of words, for a text kernel by name: "idf", "root idf" (by default) or "none".
+        weights: Word weights for a named text kernel: "idf", "root idf" (by default) or "none".
         features: Precomputed features of all images by id; an `Embeddings`, `Histograms`, or a file of
             either.
         kappas: Regularisations to try.
-        text_kappas: Regularisations of the texts, each with each kappa; None for the same as kappa, as in the paper.
-        diagonals: Factors of the diagonal of the texts' kernel to try.
-        powers: Powers of the images' kernel, to try.
-        dimensions: Numbers of projections to try; 46 of them up to as many as there are by default.
-        fuse: Fuse fifteen settings for each task by Borda count, as the paper does; there is no joint space then.
-        method: "exact", or "cholesky" (partial Gram-Schmidt) for more items than can be decomposed.
-        rank: Rank of each kernel at most: its leading eigenvectors, or of the Cholesky factors; no limit by default.
+        text_kappas: Regularisations of the texts, combined with every kappa; None for the same as kappa, as in the
+            paper.
+        diagonals: Factors of the diagonal of the text kernel to try.
+        powers: Powers of the image kernel to try.
+        dimensions: Numbers of projections to try; by default 46 values up to all projections.
+        fuse: Whether to fuse fifteen settings per task by Borda count, as in the paper; there is no joint space then.
+        method: "exact", or "cholesky" (partial Gram-Schmidt) for collections too large to decompose.
+        rank: Maximum rank of each kernel (leading eigenvectors), or of the Cholesky factors; no limit by default.
         precision: "double" or "single"; single from 2,000 training images on by default.
         side: The shorter side of images in pixels.
-        points: Points of each of 200 images that visual words are learned from.
-        seed: Draws those.
+        points: Number of points sampled from each of 200 images to learn visual words.
+        seed: Seed of this sample.
         name: Name of the system in reports.
         workers: Threads; all cores by default.
         progress: Called with (work done, work in total), counted in images.
@@ -256,15 +275,17 @@ def _learned(
     name: str,
     progress: Progress | None,
 ) -> KccaModel:
-    """Fits the kernels, computes them, and solves for every setting, or for the first where there is no dev split."""
+    """Fits and computes the kernels, and solves for every setting, or only for the first one without a dev split."""
     stages = _stages(progress, collection, dev, features, grid)
+    if (start := stages["words"]) is not None:
+        start(0, 1)  # so that the amount of work is known from the first second on
     documents = documents_of(collection)
     words = kernels[1].fit(documents)
     kernel = fit_images(kernels[0], collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
     rows = Rows(kernel(held), words(documents))
     if dev is None:
-        spaces, settings = _alone(rows, grid, solving)
+        spaces, settings = _alone(rows, grid, solving, _counting(stages["solutions"], 3))
     else:
         seen = image_features(kernel, dev.images, features, progress=stages["dev"])
         rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
@@ -277,21 +298,22 @@ def _learned(
 def _stages(
     progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
-    """The cost of the stages, in images; a solution counts as ten images."""
+    """The cost of the stages, in images; a decomposed kernel or a solution counts as ten images."""
     pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
     if features is not None:
         pictures = dict.fromkeys(pictures, 0)
     words = 0 if features is not None else min(2 * WORD_IMAGES, len(collection.images))
-    return Stages(progress, words=words, **pictures, solutions=0 if dev is None else 10 * len(grid))
+    return Stages(progress, words=words, **pictures, solutions=10 * (1 + len(grid.powers) + len(grid)))
 
 
 def _alone(
-    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any]
+    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any], told: Callable[[int], None]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
     """The first setting of a grid, without a dev split."""
-    power, pair = next(pairs_of(rows, grid.powers, **solving))
+    power, pair = next(pairs_of(rows, grid.powers, progress=told, **solving))
     other = (grid.text_kappas or grid.kappas)[0]
     solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])
+    told(1)
     n = len(solved) if grid.ns is None else min(int(np.max(grid.ns)), len(solved))
     setting = Setting(grid.kappas[0], n, grid.diagonals[0], power, other)
     return (Space.of(pair, solved, setting),), dict.fromkeys(TASKS, (setting,))

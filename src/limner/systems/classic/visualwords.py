@@ -1,7 +1,7 @@
 """Visual words: descriptors quantised to a few hundred words, learned by k-means.
 
-Descriptors and words are whole numbers from 0 to 255 (Vedaldi & Fulkerson 2008 do the same), so that every product and
-sum below is exact in single precision, in any order of summation.
+Descriptors and words are integers from 0 to 255 (as in Vedaldi & Fulkerson 2008), so that every product and sum below
+is exact in single precision, in any order of summation.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from limner.systems.classic.descriptors import DESCRIPTORS, Pixels, Points, lab,
 Whole = npt.NDArray[np.uint8]
 
 WORDS = {"colour": 128, "texture": 256, "sift": 256}
-"""How many words each feature has (Hodosh, Young & Hockenmaier 2013, section 3.3.1)."""
+"""Number of words per feature (Hodosh, Young & Hockenmaier 2013, section 3.3.1)."""
 IMAGES, POINTS = 200, 1000
-"""Words are learned from this many points of each of this many images."""
+"""Words are learned from this many images, with this many points each."""
 _AT_ONCE = 2048
-_COLOUR_STEPS = 64  # of each channel, in the table of the words of all colours
+_COLOUR_STEPS = 64  # bits per channel in the table that maps every colour to its word
 
 
 def nearest_words(points: Whole, words: Whole) -> npt.NDArray[np.int64]:
-    """The nearest word of every point by Euclidean distance, the first of equals.
+    """The nearest word of every point by Euclidean distance; the first one if tied.
 
     >>> nearest_words(np.array([[9, 9], [1, 0]], dtype=np.uint8), np.array([[0, 0], [10, 10]], dtype=np.uint8)).tolist()
     [1, 0]
     """
     centres = words.astype(np.float32)
-    # |x - c|^2 is least where x.c - |c|^2 / 2 is largest: one product, of x and 1 with c and its half square.
+    # |x - c|^2 is minimal where x.c - |c|^2 / 2 is maximal: one product of (x, 1) with (c, -|c|^2 / 2).
     weights = np.concatenate([centres, -np.einsum("ij,ij->i", centres, centres)[:, None] / 2], axis=1).T
     found = np.empty(len(points), np.int64)
     for low in range(0, len(points), _AT_ONCE):
@@ -46,7 +46,7 @@ def nearest_words(points: Whole, words: Whole) -> npt.NDArray[np.int64]:
 
 
 def k_means(points: Whole, k: int, *, seed: int = 0, rounds: int = 30) -> Whole:
-    """k words for whole-numbered points: Lloyd's algorithm from seeds by k-means++, centres rounded.
+    """k words for integer points: Lloyd's algorithm initialised by k-means++, with rounded centres.
 
     A word that loses all its points moves to the point that is farthest from its word. Lloyd 1982; Arthur &
     Vassilvitskii 2007. The same points and seed give the same words everywhere.
@@ -67,7 +67,7 @@ def k_means(points: Whole, k: int, *, seed: int = 0, rounds: int = 30) -> Whole:
 
 
 def _few_different(points: Whole, k: int) -> Whole:
-    """All different points where there are no more than k of them, none otherwise."""
+    """All distinct points if there are at most k of them, otherwise none."""
     for some in (points[: 20 * k], points):  # a few points usually suffice
         different = np.unique(some, axis=0)
         if len(different) > k:
@@ -106,10 +106,10 @@ def _means(points: npt.NDArray[np.int64], found: npt.NDArray[np.int64], words: W
 
 @dataclass(frozen=True, eq=False)
 class VisualWords:
-    """The words of every feature, and how large images are when they are read.
+    """The visual words of every feature, and the size to which images are scaled.
 
     Args:
-        words: By feature ("colour", "texture", "sift"): one row of whole numbers per word.
+        words: By feature ("colour", "texture", "sift"): one row of integers per word.
         side: The shorter side of images, in pixels; larger ones are downscaled.
     """
 
@@ -133,11 +133,11 @@ class VisualWords:
 
         Args:
             images: The images; at most `most` of them are sampled.
-            sizes: Words by feature, `WORDS` by default; a feature that is left out is not used.
+            sizes: Number of words by feature, `WORDS` by default; a feature that is left out is not used.
             side: The shorter side of images, in pixels.
             most: Images to learn from.
             points: Points of each image; all if it has fewer.
-            seed: Draws images, points and the first words.
+            seed: Seed for the choice of images, points and initial words.
             workers: Threads; all cores by default.
             progress: Called with (images done, images in total).
         """
@@ -165,7 +165,7 @@ class VisualWords:
             return cls(dict(zip(sizes, fitted, strict=True)), side)
 
     def count(self, picture: Any, grid: int) -> list[npt.NDArray[np.uint16]]:
-        """How often each word of each feature is in each cell of a grid over one image: (cells, words) a feature."""
+        """Counts of each feature's words in each cell of a grid over one image: (cells, words) per feature."""
         held = pixels(picture, side=self.side)
         return [self._count_one(name, held, grid) for name in self.words]
 
@@ -173,7 +173,7 @@ class VisualWords:
         from limner.systems.classic import _pixels
 
         counts = np.zeros((grid * grid, len(self.words[name])), np.uint16)
-        if name == "colour":  # a table has the word of every colour
+        if name == "colour":  # looked up in a table of all colours
             steps = (picture >> 2).astype(np.int64)
             found = self._table[(steps[..., 0] * _COLOUR_STEPS + steps[..., 1]) * _COLOUR_STEPS + steps[..., 2]].ravel()
             height, width = picture.shape[:2]
@@ -187,7 +187,7 @@ class VisualWords:
 
     @cached_property
     def _table(self) -> npt.NDArray[np.int64]:
-        """The word of every colour, in 64 steps of red, green and blue; the middle of a step stands for it."""
+        """The word of every colour, quantised to 64 steps per channel; each step is represented by its centre."""
         steps = np.indices((_COLOUR_STEPS,) * 3).reshape(3, -1).T
         return nearest_words(lab((steps * 4 + 2).astype(np.uint8)), self.words["colour"])
 
@@ -197,11 +197,11 @@ def _refuse_unknown(sizes: dict[str, int]) -> None:
 
     for name, size in sizes.items():
         if name not in DESCRIPTORS:
-            raise UnknownName("feature of pictures", name, DESCRIPTORS)
+            raise UnknownName("image feature", name, DESCRIPTORS)
         if size < 1:
             raise LimnerError(f"{size} words of the feature {name!r}: expected at least 1")
     if not sizes:
-        raise LimnerError(f"no feature of pictures: expected some of {', '.join(DESCRIPTORS)}")
+        raise LimnerError(f"no image feature: expected some of {', '.join(DESCRIPTORS)}")
 
 
 def _some(values: Whole, points: int, rng: np.random.Generator) -> Whole:

@@ -1,4 +1,4 @@
-"""Towers: models that learn a joint space for images and texts with margin losses.
+"""Towers: models that learn a joint embedding space for images and texts with margin losses.
 
 `limner.train(collection, "towers")` trains two towers; "pvse" and "pcme" are the variants with several vectors per item
 and with a mean and a variance. Needs torch.

@@ -1,4 +1,4 @@
-"""AdamP: Adam whose steps do not lengthen weights that only have a direction (Heo et al. 2021)."""
+"""AdamP: Adam whose steps do not increase the norm of scale-invariant weights (Heo et al. 2021)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 DELTA = 0.1
-"""How near to a right angle a gradient has to be for its weights to count as a direction only."""
+"""Weights count as scale-invariant if the gradient is orthogonal to them up to this threshold."""
 DECAY_SHARE = 0.1
-"""Share of the weight decay that such weights get."""
+"""Factor of the weight decay for such weights."""
 _EPS = 1e-8
 
 
 class AdamP(torch.optim.Optimizer):
-    """Adam with decoupled weight decay; where a gradient is at a right angle to its weights, so is the step.
+    """Adam with decoupled weight decay; if a gradient is orthogonal to its weights, so is the step.
 
-    Weights before a normalisation have no length of their own: their gradients are at right angles to them, and a plain
-    step makes them longer and so later steps smaller. With u the step of Adam and w the weights of a row, or of the
-    whole matrix, such that |cos(g, w)| < delta / sqrt(dim):
+    The norm of weights before a normalisation layer has no effect: their gradients are orthogonal to them, and a plain
+    step increases the norm, which makes later steps smaller. With u the step of Adam and w the weights of a row, or of
+    the whole matrix, such that |cos(g, w)| < delta / sqrt(dim):
 
         u' = u - (w/|w| . u) w/|w|
 
     Args:
-        parameters: What is trained.
-        lr: Step size.
+        parameters: The parameters to train.
+        lr: Learning rate.
         betas: Decay rates of the two moments.
-        weight_decay: Share by which weights shrink, apart from the gradient.
+        weight_decay: Decoupled weight decay.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class AdamP(torch.optim.Optimizer):
 
 
 def projected(weights: Tensor, gradient: Tensor, step: Tensor) -> tuple[Tensor, float]:
-    """The step without its part along weights that have no length of their own, and their share of the weight decay.
+    """The step without its component along scale-invariant weights, and their factor of the weight decay.
 
     >>> weights, gradient = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])
     >>> projected(weights, gradient, torch.tensor([[3.0, 4.0]]))

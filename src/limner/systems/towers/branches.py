@@ -67,7 +67,7 @@ class Words(nn.Module):
     """Word vectors, a GRU or LSTM over them, and pooling of its states (Kiros et al. 2014; Liu & Ye 2019).
 
     Args:
-        size: Known words, the unknown one included.
+        size: Vocabulary size, including the unknown word.
         word_dim: Dimension of the word vectors.
         hidden_dim: Dimension of the recurrent layer states.
         embedding_dim: Dimension of the output; where it differs from `hidden_dim` a linear layer maps to it.
@@ -107,7 +107,7 @@ class Words(nn.Module):
         """Encodes a batch of texts, sorted by length, longest first."""
         vectors = self.dropout(self.table(packed.data))
         states, last = self.gru(PackedSequence(vectors, packed.batch_sizes))
-        final = last[0][0] if isinstance(last, tuple) else last[0]  # an LSTM also hands out its memory
+        final = last[0][0] if isinstance(last, tuple) else last[0]  # an LSTM also returns its cell state
         if self.pooling == "last" and not self.parts:
             return Seen(self.linear(final))
         parts, filled = self._padded(states)

@@ -14,9 +14,9 @@ from limner.core.version import VERSION
 
 CARD = "README.md"
 ABOUT = {
-    "towers": "Two towers: a vector per image and per text, compared by the cosine.",
-    "pvse": "PVSE: several vectors per image and per text; the best pair of vectors counts.",
-    "pcme": "PCME: a mean and a variance per image and per text, which also give its uncertainty.",
+    "towers": "Two towers: a vector per image and per text, compared by cosine similarity.",
+    "pvse": "PVSE: several vectors per image and per text; the score is that of the best pair of vectors.",
+    "pcme": "PCME: a mean and a variance per image and per text, which also give an uncertainty.",
 }
 """One-line descriptions."""
 
@@ -26,7 +26,7 @@ def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
 
     Args:
         config: With the model's "name", its "settings" by group and what it was "trained" on.
-        about: What the model is, in a sentence.
+        about: A one-sentence description of the model.
         learned: Number of parameters.
     """
     trained = config["trained"]
@@ -72,7 +72,10 @@ def summary(collection: Collection, dev: Collection | None, fitted: Any, measure
 
 def _measured(trained: Mapping[str, Any]) -> str:
     if not trained["metrics"]:
-        return f"Nothing: there was no dev split. The weights are those of the last epoch, {trained['best_epoch']}."
+        return (
+            f"Not evaluated, since there was no dev split. The weights are those of the last epoch, "
+            f"{trained['best_epoch']}."
+        )
     told = f"On {trained['dev']}, after epoch {trained['best_epoch']} of {trained['epochs']}, the best one:"
     rows = [(name, f"{value:.4g}") for name, value in trained["metrics"].items()]
     return told + "\n\n" + _table(("measure", "value"), rows)

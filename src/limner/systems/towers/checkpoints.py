@@ -23,7 +23,7 @@ FORMAT = 1
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> Path:
-    """Writes tensors by name and plain values about them.
+    """Writes named tensors and metadata.
 
     Args:
         path: The file.
@@ -41,7 +41,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], about: Mapping[str, o
 
 
 def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads what `write` wrote; refuses a damaged, truncated or foreign file.
+    """Reads a file written by `write`; refuses a damaged, truncated or foreign file.
 
     Args:
         path: The file.
@@ -66,7 +66,7 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
     return tensors, told
 
 
-_MEND = "put back a good copy, or remove it and train again"
+_MEND = "restore a good copy, or remove it and train again"
 
 
 def fingerprint(tensors: Mapping[str, Tensor], about: str) -> str:

@@ -1,8 +1,8 @@
 """Detects collapse: a loss with hard negatives can make all embeddings nearly equal; warns if that happens.
 
-With only the hardest negative (loss "max"), one point for everything costs `2 * margin`, which is less than random
-vectors cost. Early in training the gradient leads there, whatever the learning rate is, and is small there, so training
-hardly leaves that point. Losses that use more negatives ("sum", "adaptive") do not end there.
+With only the hardest negative (loss "max"), mapping everything to one point has a loss of `2 * margin`, which is lower
+than that of random vectors. Early in training the gradient leads there at any learning rate, and it is small there, so
+training rarely escapes. Losses that use more negatives ("sum", "adaptive") do not collapse.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from torch.nn.functional import normalize
 from limner.core.errors import LimnerWarning
 
 NEARLY = 0.85
-"""Mean cosine of different items from which on they count as nearly equal; of trained towers it is near 0."""
+"""Embeddings count as nearly equal from this mean cosine similarity of different items; for trained towers it is near
+0."""
 FEWEST = 8
-"""Items from which on it is asked."""
+"""Minimum number of items for this check."""
 
 
 def mean_cosine(vectors: Tensor) -> float:
-    """The mean cosine of two different rows; of items with several vectors, of all of these joined.
+    """The mean cosine similarity of different rows; several vectors of an item are concatenated.
 
     >>> import torch
     >>> round(mean_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])), 3)

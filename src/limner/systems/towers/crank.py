@@ -1,7 +1,7 @@
 """CRank: a classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
 Trained with AdamW on batches of half positive and half random negative pairs. With `use_images`, the image is an extra
-token, which the paper names as future work.
+token, which the paper mentions as future work.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Pairing:
         features: Image features for `use_images`: `Embeddings`, the file of some, or an encoder; colours and shapes by
             default.
         max_tokens: Tokens per text, or per pair for a transformer; the rest is cut off.
-        min_count: Words in fewer training texts are unknown to the backbone "words".
-        proposer: Scores, a ranking or the file of one, of the training images' captions: hard negatives are taken from
-            its errors. Random negatives alone are too easy.
+        min_count: Words in fewer training texts are treated as unknown by the backbone "words".
+        proposer: Scores, a ranking or its file, for the captions of the training images: its errors serve as hard
+            negatives. Random negatives alone are too easy.
         hard_negative_share: The share of negative pairs that come from the proposer.
-        hard_negative_depth: They are drawn from this many of its first candidates.
+        hard_negative_depth: Hard negatives are drawn from this many top candidates of the proposer.
         name: Name of the system in reports.
     """
 
@@ -101,8 +101,8 @@ class CrankData:
         names: File names, tokenised.
         captions: Texts, tokenised.
         features: One row per image, or None.
-        rows: The image of each pair that matches.
-        columns: The text of each.
+        rows: The image of each matching pair.
+        columns: The text of each matching pair.
         proposed: For each image the negatives that the proposer ranks first, padded with -1; or None.
         hard: The share of negatives drawn from these.
     """
@@ -134,7 +134,7 @@ class CrankData:
         missing = [key for key in collection.images.ids if key not in known]
         if missing:
             raise LimnerError(
-                f"the proposer has no list for {len(missing):,} of {len(collection.images):,} training images, e.g. "
+                f"the proposer has no ranking for {len(missing):,} of {len(collection.images):,} training images, e.g. "
                 f"{missing[0]!r}: let it rank the captions of {collection.name!r}"
             )
         place = {key: column for column, key in enumerate(collection.texts.ids)}
@@ -159,7 +159,7 @@ class CrankData:
 
     @property
     def _most(self) -> int:
-        """The largest number of texts of an image."""
+        """The largest number of texts per image."""
         return int(np.bincount(self.rows).max())
 
     def _random(self, images: IntArray, generator: np.random.Generator) -> IntArray:
@@ -213,7 +213,7 @@ class CrankTask:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same when a run is resumed."""
+        """Settings that must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
 
     def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
@@ -277,7 +277,7 @@ def train(
     Args:
         collection: The training collection; images have the field "file_name", or their files' and ids' names are
             taken.
-        dev: Collection that selects the best epoch, by how often right pairs score above wrong ones.
+        dev: Collection that selects the best epoch, by AUC.
         progress: Called with (steps done, steps in total).
         options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other
             defaults: batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
@@ -345,7 +345,7 @@ class CrankModel:
             return list(names)
         used = self.features if features is None else source(features)
         if used is None:
-            raise LimnerError(f"{self.name!r} sees pictures, but their vectors are not here: give them with features=")
+            raise LimnerError(f"{self.name!r} uses images, but has no vectors of them: give them with features=")
         return list(zip(names, used.vectors(collection.images), strict=True))
 
     def score_pairs(
@@ -354,7 +354,7 @@ class CrankModel:
         """One logit per pair of a query (see `queries`) and a caption, higher is better."""
         sees = self.judge.picture is not None
         if sees and not all(isinstance(q, tuple) for q in queries[:1]):
-            raise LimnerError(f"{self.name!r} sees pictures: its queries are pairs (name, vector); see queries()")
+            raise LimnerError(f"{self.name!r} uses images: its queries are pairs (name, vector); see queries()")
         names = [q[0] for q in queries] if sees else list(queries)
         first, rows = _numbered(names if not sees else [id(q) for q in queries])
         second, columns = _numbered(candidates)
@@ -372,26 +372,26 @@ class CrankModel:
         return _in_batches(self.judge, known, rows, columns, progress=progress)
 
     def scores(self, collection: Collection, *, features: Any = None) -> Scores:
-        """Every pair of a collection, one by one: meant for small pools; `limner.match.cascade` asks for fewer."""
+        """Scores of all pairs of a collection, for small collections; `limner.match.cascade` scores fewer pairs."""
         ids = {"queries": collection.images.ids, "candidates": collection.texts.ids}
         asked = self.queries(collection, features=features)
         return Scores.from_scorer(self, asked, list(collection.texts.values), batch=65_536, **ids)
 
     def similarity(self, collection: Collection) -> Scores:
-        """Cosines of names and captions by the first token's state of the tuned transformer, each text read alone.
+        """Cosine similarities of names and captions, from the tuned transformer's first token, each text encoded alone.
 
-        The baseline that Messina et al. (2022) call "XLM-RoBERTa similarity"; only a tuned transformer has it.
+        The baseline that Messina et al. (2022) call "XLM-RoBERTa similarity"; only available with a tuned transformer.
         """
         judge = self.judge
         if not isinstance(judge, Tuned):
-            raise LimnerError(f"{self.name!r} reads a frozen backbone: train it with backbone= a transformer for this")
+            raise LimnerError(f"{self.name!r} uses a frozen backbone: train it with a transformer as backbone=")
         names, captions = image_names(collection.images), collection.texts.values
         images, texts = (_first_states(judge, list(side)) for side in (names, captions))
         ids = collection.images.ids, collection.texts.ids
         return Scores.from_embeddings(Embeddings(ids[0], images), Embeddings(ids[1], texts))
 
     def save(self, path: str | Path) -> Path:
-        """Writes a folder: weights, config.json, what the backbone needs, and a model card."""
+        """Writes a folder: weights, config.json, files of the backbone, and a model card."""
         tuned = isinstance(self.judge, Tuned)
         picture = self.judge.picture
         sizes = {"features": None if picture is None else int(picture.linear.in_features)}
@@ -410,7 +410,7 @@ class CrankModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> CrankModel:
-        """Reads a model that was saved; refuses a damaged folder, or one that names custom code without `trust`."""
+        """Reads a saved model; refuses a damaged folder, or one that names custom code without `trust`."""
         saved = read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):

@@ -40,7 +40,7 @@ class Packing:
     """A packed sequence: at step n, all texts that have an n-th word.
 
     Args:
-        places: Positions of the words in the flat array.
+        places: Positions of the words in the concatenated array.
         sizes: Number of texts with an n-th word.
     """
 
@@ -56,17 +56,15 @@ class Packing:
         return cls(tokens.starts[rows[which]] + step, reached.sum(axis=1))
 
 
-class TrainingPairs:
-    """The training pairs of a collection.
+class PairIndex:
+    """Which images and texts of a collection belong together, as rows.
 
     Args:
         collection: The collection.
-        features: One row per image: its vector, or its pixels, which stay in main memory.
-        texts: Tokens, or one row of numbers per text.
         device: Device of the tensors.
     """
 
-    def __init__(self, collection: Collection, features: Tensor, texts: Texts, *, device: torch.device) -> None:
+    def __init__(self, collection: Collection, *, device: torch.device) -> None:
         judged = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         if len(collection.images) < 2 or not len(judged.rows):
             raise LimnerError(
@@ -74,28 +72,13 @@ class TrainingPairs:
                 "expected at least 2 images with texts"
             )
         self.image_of, self.text_of = judged.rows, judged.columns
-        self.device, self.texts, self.width = device, texts, len(collection.texts)
-        self.features = features.to(device) if features.ndim == 2 else features
-        held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
-        self.held = torch.from_numpy(held).to(device)
+        self.device, self.width = device, len(collection.texts)
 
     def __len__(self) -> int:
         return len(self.image_of)
 
-    def images(self, rows: Tensor) -> Tensor:
-        """These images on the device."""
-        return self.features[rows.to(self.features.device)].to(self.device)
-
-    def rows(self, rows: IntArray) -> Tensor | PackedSequence:
-        """These texts as a model reads them; tokens must be sorted, longest first."""
-        if not isinstance(self.texts, Tokens):
-            return self.held[torch.from_numpy(rows).to(self.device)]
-        packing = Packing.of(self.texts, rows)
-        places = torch.from_numpy(packing.places).to(self.device)
-        return PackedSequence(self.held[places], torch.from_numpy(packing.sizes))
-
     def positives(self, images: Tensor, texts: Tensor) -> Tensor:
-        """Which of these images and texts belong together, images by texts."""
+        """Which of these images and texts match, images by texts."""
         if self._one_image_each is not None:
             return images[:, None] == self._one_image_each[texts][None, :]
         keys = images[:, None] * self.width + texts[None, :]
@@ -116,13 +99,43 @@ class TrainingPairs:
         return torch.from_numpy(np.sort(self.image_of * self.width + self.text_of)).to(self.device)
 
 
+class TrainingPairs(PairIndex):
+    """The training pairs of a collection, with what a model reads of them.
+
+    Args:
+        collection: The collection.
+        features: One row per image: its vector, or its pixels, which stay in main memory.
+        texts: Tokens, or one row of numbers per text.
+        device: Device of the tensors.
+    """
+
+    def __init__(self, collection: Collection, features: Tensor, texts: Texts, *, device: torch.device) -> None:
+        super().__init__(collection, device=device)
+        self.texts = texts
+        self.features = features.to(device) if features.ndim == 2 else features
+        held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
+        self.held = torch.from_numpy(held).to(device)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """These images on the device."""
+        return self.features[rows.to(self.features.device)].to(self.device)
+
+    def rows(self, rows: IntArray) -> Tensor | PackedSequence:
+        """These texts as a model reads them; tokens must be sorted, longest first."""
+        if not isinstance(self.texts, Tokens):
+            return self.held[torch.from_numpy(rows).to(self.device)]
+        packing = Packing.of(self.texts, rows)
+        places = torch.from_numpy(packing.places).to(self.device)
+        return PackedSequence(self.held[places], torch.from_numpy(packing.sizes))
+
+
 @dataclass(frozen=True, eq=False)
 class Batches:
     """The batches of every epoch; an incomplete last batch is dropped.
 
     Args:
-        pairs: What to draw from.
-        size: Pairs in a batch, over all processes.
+        pairs: The pairs to draw from.
+        size: Pairs per batch, over all processes.
         seed: Seed of the random order.
         group: The process group.
     """
@@ -154,7 +167,7 @@ class Batches:
             yield TowersBatch(features, read, self.pairs.positives(images[number], texts[number]))
 
     def _order(self, epoch: int) -> IntArray:
-        """Batches by pairs; in the share of every process, the longest texts first."""
+        """Batches by pairs; in each process's share, texts are sorted by length, longest first."""
         order = randomness.order(len(self.pairs), seed=self.seed, epoch=epoch)[: self.count * self._size]
         batches = order.reshape(self.count, self._size)
         if not isinstance(self.pairs.texts, Tokens):

@@ -1,8 +1,8 @@
 """Distributed training: ranks, and communication between processes.
 
 Started with `torchrun --nproc-per-node 2 script.py` or `accelerate launch`, every process runs the same script; each
-encodes its share of a batch, the vectors of all are gathered, and each computes the loss of the whole batch. A batch is
-therefore the same, negatives included, however many processes there are.
+encodes its share of a batch, all vectors are gathered, and each process computes the loss of the whole batch. A batch
+is therefore the same, including its negatives, for any number of processes.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ class Group:
     def share(self, count: int) -> slice:
         """This process's part of a batch."""
         if count % self.size:
-            raise LimnerError(f"a batch of {count} cannot be shared by {self.size} processes: choose a multiple")
+            raise LimnerError(
+                f"a batch of {count} pairs cannot be split evenly between {self.size} processes: choose a multiple"
+            )
         each = count // self.size
         return slice(self.rank * each, (self.rank + 1) * each)
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The rows of all processes one below the other; gradients flow back to their source."""
+        """The rows of all processes, concatenated; gradients flow back to their source."""
         if self.size == 1:
             return tensor
         gathered: Tensor = _Gather.apply(tensor, self.rank, self.size)  # type: ignore[no-untyped-call]
@@ -93,7 +95,7 @@ def joined(device: torch.device) -> Group:
 
 
 class _Gather(torch.autograd.Function):
-    """Rows of all processes; the gradient is summed over them, and each takes the part of its own rows."""
+    """Gathers the rows of all processes; gradients are summed over them, and each keeps those of its own rows."""
 
     @staticmethod
     def forward(context: Any, tensor: Tensor, rank: int, size: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Items through a trained module, in pieces, without gradients."""
+"""Encodes items with a trained module, in chunks, without gradients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def as_array(tensor: Tensor) -> npt.NDArray[np.float32]:
 
 
 def as_sets(ids: Ids, vectors: Tensor) -> VectorSets:
-    """Vectors, items by vectors by dimensions, as sets."""
+    """Vectors (items by vectors by dimensions) as sets."""
     several = vectors if vectors.ndim == 3 else vectors[:, None]
     return VectorSets.of(dict(zip(ids, as_array(several), strict=True)))
 

@@ -1,8 +1,8 @@
-"""The trainer: whatever is learned in steps, with Adam, a decaying rate, early stopping, checkpoints and logs.
+"""The trainer: Adam with learning rate decay, early stopping, checkpoints and logs.
 
-It knows nothing of images and texts. A `Task` gives batches, the loss of one, and what is measured after an epoch; the
-best epoch by that measure is kept. With a folder, a run that was stopped continues where it was, to the bit: weights,
-moments, generators, the place in the order of the epoch, and the best weights so far are all in the checkpoint.
+It is independent of images and texts. A `Task` provides batches, the loss of a batch, and metrics after each epoch; the
+best epoch by one of these is kept. With a folder, an interrupted run continues with bit-identical results: weights,
+optimizer moments, random states, the position in the epoch, and the best weights so far are all in the checkpoint.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 class Task(Protocol):
-    """What is learned.
+    """The task to learn.
 
-    Where it also has `settings`, a mapping of plain values, those must be the same when a run is resumed. Where it has
-    `decoupled` and that is true, weights decay apart from the gradient (AdamW: Loshchilov & Hutter 2017).
+    If it also has `settings`, a mapping of plain values, these must be the same when a run is resumed. If it has
+    `decoupled` and that is true, weight decay is decoupled (AdamW: Loshchilov & Hutter 2017).
     """
 
     module: nn.Module
-    """What has the weights; already on its device."""
+    """The module to train, already on its device."""
 
     @property
     def steps(self) -> int:
         """Batches in an epoch."""
 
     def batches(self, epoch: int, start: int) -> Iterator[Any]:
-        """The batches of an epoch from number `start` on: the same on every call."""
+        """The batches of an epoch, starting with number `start`; the same on every call."""
 
     def loss(self, batch: Any) -> Tensor:
         """The loss value."""
 
     def measure(self) -> Mapping[str, float]:
-        """What the weights achieve now, on data that was not trained on; empty if there is nothing to measure with."""
+        """Metrics of the current weights on held-out data; empty if there is none."""
 
 
 @dataclass
 class State:
-    """Where a run is."""
+    """The state of a run."""
 
     epoch: int = 0
     step: int = 0
@@ -75,9 +75,9 @@ class Fitted:
 
     Args:
         best_epoch: The epoch whose weights are kept, counted from 1.
-        history: A row per epoch: epoch, steps, seconds, learning rate, loss and what was measured.
+        history: A row per epoch: epoch, steps, seconds, learning rate, loss and metrics.
         stopped: Whether it stopped before the last epoch.
-        resumed: Epochs that a checkpoint had already.
+        resumed: Number of epochs already done in the checkpoint.
     """
 
     best_epoch: int
@@ -97,9 +97,9 @@ def fit(
     """Trains, and leaves the best weights in the task's module.
 
     Args:
-        task: What is learned.
-        training: How.
-        criterion: The measured value that says which epoch is best, higher is better; without it the last one is.
+        task: The task to learn.
+        training: Training settings.
+        criterion: The metric that selects the best epoch, higher is better; without it the last epoch is kept.
         group: The processes that train together; detected by default.
         progress: Called with (steps done, steps in total).
     """
@@ -169,7 +169,7 @@ class _Run:
             self._keep()
 
     def _finish(self, rate: float, began: float) -> None:
-        """Measures after an epoch, keeps the best weights, and writes down what there is to write."""
+        """Evaluates after an epoch, keeps the best weights, and writes the log and the checkpoint."""
         state, mean = self.state, float(self.state.loss) / max(self.task.steps, 1)
         if not math.isfinite(mean):
             raise LimnerError(
@@ -187,7 +187,7 @@ class _Run:
         self._keep()
 
     def _compare(self, value: float) -> None:
-        """Takes these weights as the best where they are, or where nothing says which are."""
+        """Keeps these weights if they are the best so far, or if there is no metric."""
         if value > self.state.best_value or math.isnan(value):
             held = self.task.module.state_dict()
             self.state.best = {name: tensor.detach().clone() for name, tensor in held.items()}
@@ -212,7 +212,7 @@ class _Run:
         return {"epoch": self.state.epoch, "step": self.state.step, "history": self.state.history, **best}
 
     def _fixed(self) -> dict[str, Any]:
-        """What must be the same when the run is resumed."""
+        """Settings that must be the same when the run is resumed."""
         how = {name: value for name, value in asdict(self.training).items() if name not in CHANGEABLE}
         how |= {"epochs": self.training.epochs} if self.training.schedule == "cosine" else {}
         shape = {"steps": self.task.steps, "processes": self.group.size}
@@ -239,12 +239,12 @@ class _Run:
         there = {
             **asdict(Training()),
             **current(about["settings"], OLD_NAMES),
-        }  # what a setting was before there was one
+        }  # defaults for settings that the checkpoint does not have
         for name, value in here.items():
             if there.get(name) != value:
                 raise LimnerError(
                     f"checkpoint {path} was made with {name}={there.get(name)}, this run has {value}: use another "
-                    "folder, remove the checkpoint, or train with what it was made with"
+                    "folder, remove the checkpoint, or train with the setting it was made with"
                 )
 
 

@@ -14,11 +14,11 @@ FUSIONS = ("attentive", "concat", "text", "image")
 
 
 class Fused(NamedTuple):
-    """What a fusion makes of a batch.
+    """The output of a fusion for a batch.
 
     Args:
         query: One vector per query.
-        weights: How much text and image count, queries by two.
+        weights: Weights of text and image, queries by two.
     """
 
     query: Tensor
@@ -30,7 +30,7 @@ class Attentive(nn.Module):
 
     (a_u, a_v) = sigmoid(MLP([u, v])),   q = a_u u / |u| + a_v v / |v|
 
-    The two weights need not sum to one: the model is free in how much each part counts.
+    The two weights need not sum to one, so the model can also scale the query.
 
     >>> with torch.random.fork_rng():
     ...     _ = torch.manual_seed(0)
@@ -58,13 +58,13 @@ class Concatenation(nn.Module):
         self.map = nn.Linear(2 * width, width)
 
     def forward(self, text: Tensor, image: Tensor) -> Fused:
-        """Fuses a batch; both parts always count fully."""
+        """Fuses a batch; both parts always have weight 1."""
         joined = torch.cat([normalize(text, dim=-1), normalize(image, dim=-1)], -1)
         return Fused(self.map(joined), torch.ones(len(text), 2, device=text.device))
 
 
 class One(nn.Module):
-    """One part alone: q = u, or q = v.
+    """A single part: q = u, or q = v.
 
     >>> One(0)(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)).query.tolist()
     [[3.0, 4.0]]

@@ -1,7 +1,7 @@
 """Scorers of pairs of an image and a text: image-text matching heads (BLIP, BLIP-2), and cross-encoders.
 
-Both models read the two together, so nothing can be computed in advance: they re-rank what a faster system proposes, or
-judge the few pairs of a probe. The image part is computed once for all pairs of an image where the model allows it.
+Both kinds encode image and text jointly, so nothing can be precomputed: they re-rank the candidates of a faster system,
+or score the few pairs of a probe. The image part is computed once for all pairs of an image where the model allows it.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class ImagePairScorer(ABC):
         return f"{type(self).__name__} {fingerprint_of(self.folder)} {self.number_type}"
 
     def query_key(self, image: Any) -> bytes:
-        """The hash of an image, by which scores are kept: of the file's bytes or of the pixels."""
+        """The hash of an image (of the file's bytes or of the pixels), which is the cache key of its scores."""
         return content_key(as_value(image, name="query"), kind="image")
 
     def queries(self, collection: Collection, *, features: object = None) -> Sequence[Any]:
-        """What is scored for an image of a collection: the image itself."""
+        """The query for each image of a collection: the image itself."""
         if features is not None:
             raise LimnerError(f"features for {self.what}, which reads the images themselves: leave them out")
         return list(collection.images.values)
 
     def scores(self, collection: Collection) -> Scores:
-        """Every image with every text, pair by pair: for small collections and probes."""
+        """Scores of all image-text pairs, for small collections and probes."""
         return Scores.from_scorer(self, collection.images, collection.texts)
 
     def score_pairs(
@@ -92,7 +92,7 @@ class ImagePairScorer(ABC):
 
     @abstractmethod
     def read(self, image: Any) -> Any:
-        """What is kept of an opened image while its pairs are scored."""
+        """The representation of an image that is kept while its pairs are scored."""
 
     @abstractmethod
     def batch(self, images: list[Any], texts: list[str]) -> Tensor:
@@ -100,7 +100,7 @@ class ImagePairScorer(ABC):
 
 
 def _distinct(images: Sequence[Any]) -> tuple[IntArray, list[Any]]:
-    """The number of each image among the distinct ones, and these: equal paths, or the same object."""
+    """The index of each image among the distinct images, and these; equal paths or the same object count as equal."""
     numbers: dict[Any, int] = {}
     values: list[Any] = []
     which = []
@@ -149,7 +149,7 @@ class ItmScorer(ImagePairScorer):
         return found
 
     def batch(self, images: list[Tensor], texts: list[str]) -> Tensor:
-        """The logit of "match" less that of "no match"."""
+        """The logit of "match" minus that of "no match"."""
         how = {"padding": True, "truncation": True, "max_length": self.max_tokens, "return_tensors": "pt"}
         given = self.tokenizer(texts, **how).to(self.device)
         states = torch.stack(images)
@@ -210,7 +210,7 @@ class ImageCrossEncoder(ImagePairScorer):
         return f"image-cross-encoder {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
 
     def read(self, image: Any) -> Any:
-        """The image as it is."""
+        """The unchanged image."""
         return image
 
     def batch(self, images: list[Any], texts: list[str]) -> Tensor:

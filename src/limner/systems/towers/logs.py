@@ -25,7 +25,7 @@ class Log:
 
     Args:
         folder: The run's folder; None writes nothing.
-        tensorboard: Whether TensorBoard gets a log too.
+        tensorboard: Whether to write a TensorBoard log too.
     """
 
     def __init__(self, folder: str | Path | None, *, tensorboard: bool) -> None:
@@ -52,7 +52,7 @@ class Log:
 
 
 def as_csv(history: Sequence[Row]) -> str:
-    """Rows with the names of all of them as the head.
+    """Rows as CSV, with all column names in the header.
 
     >>> print(as_csv([{"epoch": 1, "loss": 2.5}, {"epoch": 2, "loss": 1.25, "rsum": 30.0}]), end="")
     epoch,loss,rsum
@@ -82,7 +82,7 @@ class Live:
         steps: Steps of the whole run.
         progress: Called with (steps done, steps in total); where it has `note(text)`, that gets the loss and dev
             values. None shows a line of its own on a terminal, and nothing elsewhere.
-        quiet: Prints nothing; for all processes but one.
+        quiet: Whether to print nothing; for all processes except the main one.
     """
 
     def __init__(self, steps: int, *, progress: Progress | None, quiet: bool = False) -> None:
@@ -107,7 +107,7 @@ class Live:
         return lambda done, total: self._bar.update(0, completed=done, total=total)
 
     def step(self, done: int, epoch: str, loss: Any) -> None:
-        """A step is done; the loss may still be on its way from a GPU, and is read only now and then."""
+        """Records a step; the loss is read only from time to time, since reading it waits for the GPU."""
         now = time.monotonic()
         if self._progress is None or (now - self._said < _SECONDS and done < self.steps):
             return
@@ -116,7 +116,7 @@ class Live:
         self._note(f"{epoch} loss {float(loss):.3f}{self.dev}")
 
     def epoch(self, measured: Row) -> None:
-        """An epoch was measured."""
+        """Records the metrics of an epoch."""
         shown = [f"{name} {value:.1f}" for name, value in measured.items() if "R@1" in name.split() or name == "rsum"]
         self.dev = f", dev {', '.join(shown)}" if shown else ""
 

@@ -1,9 +1,9 @@
-"""Losses that pull an image and its texts together and push the others away by a margin.
+"""Margin losses: they pull an image and its texts together and push others away.
 
 A loss is a function `(scores, positives, *, margin) -> tensor`. Scores are images by texts, higher is better; positives
-say which of the pairs belong together. Both directions are summed, over all positive pairs, and nothing that belongs
-together is ever a negative: neither the other texts of an image, nor the texts of an image that a batch holds twice.
-One of your own needs no registration: name it as "module:function".
+mark the matching pairs. The loss sums both directions over all positive pairs, and a matching pair is never a negative:
+neither the other texts of an image, nor the texts of an image that occurs twice in a batch. A custom loss needs no
+registration: name it as "module:function".
 
 With h(i, t, t') = [margin - s(i, t) + s(i, t')]+ for a positive pair (i, t) and a negative t' of the same image, the
 losses differ only in which negatives they use. The other direction swaps the sides.
@@ -28,7 +28,7 @@ LOSSES: Registry[Callable[..., Tensor]] = Registry("loss", packages=("limner.sys
 
 
 class Loss(Protocol):
-    """The whole contract of a loss."""
+    """The interface of a loss."""
 
     def __call__(self, scores: Tensor, positives: Tensor, *, margin: float) -> Tensor:
         """The loss value."""
@@ -78,7 +78,7 @@ def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: 
     """The k hardest negatives of each positive pair count (Liu & Ye 2019).
 
     Sum over positive pairs (i, t) and the k negatives t' nearest to i of h(i, t, t'), and likewise over images for each
-    text. k = 1 is the max loss, and k of the batch size the sum loss.
+    text. k = 1 gives the max loss, and k = batch size the sum loss.
 
     >>> scores = torch.tensor([[0.5, 0.4, 0.6], [0.0, 0.9, 0.0], [0.0, 0.0, 0.9]])
     >>> round(float(knn_margin(scores, torch.eye(3, dtype=torch.bool), k=2)), 3)
@@ -91,16 +91,16 @@ def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: 
 
 @built_in("loss", "adaptive")
 def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
-    """Each positive pair chooses its own k from the spread of its violations, and takes the mean of the k hardest.
+    """Each positive pair gets its own k from the distribution of its violations, and the mean of the k hardest counts.
 
     With the violations h_1 >= h_2 >= ... of a positive pair,
 
         k = round((h_1 + h_2 + ...)^2 / (h_1^2 + h_2^2 + ...)),   loss of the pair = (h_1 + ... + h_k) / k
 
     k is the effective number of violators (Kish 1965): 1 if a single hard negative stands out, as in the max loss;
-    the number of violators where none does, because training has just begun or because the pair itself is wrong, as in
-    the sum loss. The mean keeps a wrong pair, which all negatives violate, from outweighing the right ones. Liu & Ye
-    2019 name a self-adapting k as their next step; this is limner's own design.
+    the number of violators if none does, because training has just started or because the pair itself is wrong, as in
+    the sum loss. The mean prevents a wrong pair, which all negatives violate, from dominating the right ones. Liu & Ye
+    2019 mention a self-adapting k as future work; this is limner's own design.
 
     >>> one = torch.tensor([[0.5, 0.6, 0.31, 0.31]])  # violations 0.3, 0.01, 0.01: one stands out
     >>> two = torch.tensor([[0.5, 0.6, 0.6, 0.31]])  # 0.3, 0.3, 0.01: two do
@@ -119,7 +119,7 @@ def loss(
     Args:
         name: A key of `LOSSES`, "module:function", either with options such as "knn(k=5)", or a function.
         margin: The margin.
-        trusted: Whether "module:function" may be named; False for a name from a file.
+        trusted: Whether "module:function" is allowed; False for a name read from a file.
         options: Options of this loss, such as `k` of "knn".
 
     >>> scores = torch.tensor([[0.9, 0.8], [0.1, 0.5]])
@@ -172,7 +172,7 @@ def _refuse_unfit(scores: Tensor, positives: Tensor) -> None:
     if scores.shape != positives.shape or scores.ndim != 2 or positives.dtype != torch.bool:
         raise LimnerError(
             f"scores of shape {tuple(scores.shape)} with positives of shape {tuple(positives.shape)} and type "
-            f"{positives.dtype}: expected two matrices of one shape, images by texts, the second of booleans"
+            f"{positives.dtype}: expected two matrices of the same shape, images by texts, the second of booleans"
         )
 
 

@@ -1,7 +1,7 @@
 """MCProp: a query of an image and its file name, and captions, in one space (Messina et al. 2022).
 
-One frozen text backbone reads names and captions; a small transformer head for each gives a vector, its first output
-token: that of the backbone's own first token if it has one. Name and image are fused into the query. The loss is the
+One frozen text backbone encodes names and captions; a small transformer head for each gives a vector, its first output
+token (the backbone's own first token, if it has one). Name and image are fused into the query. The loss is the
 max-margin loss of two towers.
 """
 
@@ -45,7 +45,7 @@ from limner.systems.towers.sources import Source, VectorSource, load_source, sou
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "mcprop"
-ABOUT = "MCProp: a picture and its file name fused into one query, and captions, compared by the cosine."
+ABOUT = "MCProp: an image and its file name fused into one query, compared with captions by cosine similarity."
 DEFAULTS = {"loss": "max"}
 """Defaults that differ from `Margin`."""
 OWN, LEARNED = "own", "learned"
@@ -63,7 +63,7 @@ class Query:
         backbone: Backbone of texts: "words" (trained with the model), "use-multilingual", or a folder or hub name of a
             transformer.
         max_tokens: Tokens per text; the rest is cut off.
-        min_count: Words in fewer training texts are unknown to the backbone "words".
+        min_count: Words in fewer training texts are treated as unknown by the backbone "words".
         name: Name of the system in reports.
     """
 
@@ -85,12 +85,12 @@ class Heads:
 
     Args:
         hidden_dim: Dimension of the heads and of the joint space.
-        layers: Layers of each transformer head.
-        heads: Heads of attention.
+        layers: Number of layers of each transformer head.
+        heads: Number of attention heads.
         dropout: Dropout rate in training.
         fusion: "attentive", "concat", "text" (file name only) or "image".
-        first: The token whose output is the vector of a text: the backbone's "own" first one if it has one, such as
-            `[CLS]`, or one that is "learned" along.
+        first: The token whose output is the vector of a text: "own" for the backbone's first token if it has one, such
+            as `[CLS]`, or "learned" for a token that is trained with the heads.
     """
 
     hidden_dim: int = 256
@@ -104,7 +104,9 @@ class Heads:
         """Checks the values."""
         refuse_below(self, 1, "hidden_dim", "layers", "heads")
         if self.hidden_dim % self.heads:
-            raise LimnerError(f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple")
+            raise LimnerError(
+                f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple of the number of heads"
+            )
         if self.first not in (OWN, LEARNED):
             raise UnknownName("first token", self.first, (OWN, LEARNED))
 
@@ -210,11 +212,11 @@ class McpropTask:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same when a run is resumed."""
+        """Settings that must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.data.image_of), "fusion": type(self.heads.fusion).__name__}
 
     def batches(self, epoch: int, start: int) -> Iterator[McpropBatch]:
-        """The batches of an epoch from a number on."""
+        """The batches of an epoch, starting with a given number."""
         order = randomness.order(len(self.data.image_of), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.size)
         for step in range(start, self.steps):
@@ -279,7 +281,7 @@ def _at(rows: npt.NDArray[np.int64], like: Tensor) -> Tensor:
 def train(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
 ) -> McpropModel:
-    """An image and its file name as one query for captions (Messina et al. 2022).
+    """Trains a model that fuses an image and its file name into one query for captions (Messina et al. 2022).
 
     Args:
         collection: The training collection; images have the field "file_name", or their files' and ids' names are
@@ -318,7 +320,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 @built_in("kind of model", "mcprop")
 @dataclass(frozen=True, eq=False)
 class McpropModel:
-    """A trained MCProp.
+    """A trained MCProp model.
 
     Args:
         name: Name in reports.
@@ -339,7 +341,7 @@ class McpropModel:
     trained_on: TrainedOn | None = None
 
     def scores(self, collection: Collection, *, features: Any = None) -> Scores:
-        """Cosines of every image with its file name and every text, computed when they are read.
+        """Cosine similarities of all images (with their file names) and texts, computed lazily.
 
         Args:
             collection: Images and texts.
@@ -368,14 +370,15 @@ class McpropModel:
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(
-                f"the model {self.name!r} was trained on vectors of images that are not available: give those of these "
+                f"the model {self.name!r} was trained on image vectors that are not available: give the vectors "
+                f"of these "
                 f"{len(items):,} images with features="
             )
         rows = np.array(used.vectors(items), dtype=np.float32)
         expected = self.module.images.linear.in_features
         if rows.shape[1] != expected:
             raise LimnerError(
-                f"images have vectors of {rows.shape[1]} numbers: {self.name!r} was trained on {expected}"
+                f"the image vectors have {rows.shape[1]} dimensions: {self.name!r} was trained on {expected}"
             )
         held = torch.from_numpy(rows).to(self.reader.device)
         return encoded_queries(self.module, self.reader, self.reader.read(names), held)
@@ -391,7 +394,7 @@ class McpropModel:
         axes = figure.add_subplot()
         for key, label in (("a_u", "file name, $a_u$"), ("a_v", "picture, $a_v$")):
             axes.plot([row["epoch"] for row in history], [row[key] for row in history], marker="o", label=label)
-        axes.set(xlabel="epoch", ylabel="mean weight", ylim=(0, 1), title=f"{self.name}: what a query consists of")
+        axes.set(xlabel="epoch", ylabel="mean weight", ylim=(0, 1), title=f"{self.name}: weights of the query parts")
         axes.legend()
         with replacing(path) as file, matplotlib.rc_context({"svg.hashsalt": "limner"}):
             figure.savefig(file)
@@ -403,7 +406,7 @@ class McpropModel:
         return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:
-        """Writes a folder: weights, config.json, what the reader needs, a plot of the weights, and a model card."""
+        """Writes a folder: weights, config.json, files of the reader, a plot of the weights, and a model card."""
         features = {} if self.features is None else self.features.about()
         sizes = {"features": int(self.module.images.linear.in_features), "dim": self.reader.dim}
         config = {"name": self.name, "reader": self.reader.about(), "features": features}
@@ -418,7 +421,7 @@ class McpropModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> McpropModel:
-        """Reads a model that was saved; refuses a damaged folder, or one that names custom code without `trust`."""
+        """Reads a saved model; refuses a damaged folder, or one that names custom code without `trust`."""
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
@@ -426,7 +429,7 @@ class McpropModel:
             saved.refuse_larger(groups["heads"], config["sizes"], config["reader"])
             place, dim = device_named(device), int(config["sizes"]["dim"])
             reader = load_reader(config["reader"], Path(path), dim=dim, device=place)
-            shape = settings(Heads, {"first": LEARNED, **groups["heads"]}, what=KIND)  # 0.1 had no other
+            shape = settings(Heads, {"first": LEARNED, **groups["heads"]}, what=KIND)  # the only kind in limner 0.1
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
             features = load_source(config["features"], what="features", trust=trust)
         checkpoints.fill(module, saved)

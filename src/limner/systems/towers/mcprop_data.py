@@ -1,4 +1,4 @@
-"""Images with file names, and captions, as tensors: what MCProp and CRank learn from."""
+"""Images with file names, and captions, as tensors: the training data of MCProp and CRank."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Data:
         return cls(collection, names, captions, rows, pairs.rows, pairs.columns, dev)
 
     def related(self, images: IntArray, texts: IntArray) -> npt.NDArray[np.bool_]:
-        """Which of these images and texts belong together, images by texts."""
+        """Which of these images and texts match, images by texts."""
         keys = images[:, None] * len(self.captions) + texts[None, :]
         places = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
         return np.asarray(self._keys[places] == keys)

@@ -1,7 +1,7 @@
-"""Joint embedding models: a vector per item, several, or a mean with a variance.
+"""Joint embedding models: one vector per item, several vectors, or a mean and a variance.
 
-Each has `images` and `texts` (branches), `image_vectors` and `text_vectors` (what training compares: tuples of tensors,
-a row per item, so that the rows of several processes can be gathered), and `objective` (the loss of a batch).
+Each has `images` and `texts` (branches), `image_vectors` and `text_vectors` (the inputs of the loss: tuples of tensors,
+one row per item, so that the rows of several processes can be gathered), and `objective` (the loss of a batch).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TwoTowers(nn.Module):
         return (normalize(self.texts(rows).whole, dim=-1),)
 
     def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
-        """The margin loss of all cosines of the batch."""
+        """The margin loss over all cosine similarities of the batch."""
         return self.loss(images[0] @ texts[0].T, positives)
 
 
@@ -99,15 +99,15 @@ class AttentionHeads(nn.Module):
 class ManyVectors(nn.Module):
     """PVSE: K vectors per item; the score is the best cosine of a pair of them (Song & Soleymani 2019).
 
-    The loss is the margin loss of the best cosines (multiple instances), plus small weights times: the similarity of
-    the views of an item, and the maximum mean discrepancy of image and text vectors.
+    The loss is the margin loss of the best cosine similarities (multiple-instance learning), plus two terms with small
+    weights: the similarity between the views of an item, and the maximum mean discrepancy of image and text vectors.
 
     Args:
         images: The image branch.
         texts: The text branch.
         loss: Loss of `limner.systems.towers.losses`.
         heads: (of images, of texts).
-        diversity: Weight of the views' likeness.
+        diversity: Weight of the similarity between an item's views.
         discrepancy: Weight of the discrepancy.
     """
 
@@ -159,7 +159,7 @@ def best_pairs(images: Tensor, texts: Tensor) -> Tensor:
 
 
 def likeness(views: Tensor) -> Tensor:
-    """How far the cosines of an item's views are from those of views at right angles: sum over items of |V V^T - I|^2.
+    """How far the views of an item are from being orthogonal: sum over items of |V V^T - I|^2.
 
     >>> float(likeness(torch.eye(2)[None])), round(float(likeness(torch.ones(1, 2, 2))), 3)
     (0.0, 2.0)
@@ -169,7 +169,7 @@ def likeness(views: Tensor) -> Tensor:
 
 
 def discrepancy(one: Tensor, two: Tensor) -> Tensor:
-    """Squared maximum mean discrepancy of two clouds, with the kernel exp(-|x - y|^2 / 2) (Gretton et al. 2012).
+    """Squared maximum mean discrepancy of two samples, with the kernel exp(-|x - y|^2 / 2) (Gretton et al. 2012).
 
     >>> cloud = torch.tensor([[0.0], [1.0]])
     >>> float(discrepancy(cloud, cloud)), bool(discrepancy(cloud, cloud + 9) > 0.5)
@@ -187,7 +187,7 @@ def _squares(one: Tensor, two: Tensor) -> Tensor:
 class Probabilistic(nn.Module):
     """PCME: a mean and a variance per item; pairs match with a probability (Chun et al. 2021).
 
-    With J samples z = mean + e exp(v / 2) of each side, v the logarithm of the variance:
+    With J samples z = mean + e exp(v / 2) per item, where v is the log variance:
 
         p(match) = mean over the J x J pairs of samples of sigmoid(shift - scale |z_i - z_t|)
         loss = -sum over positives log p - sum over negatives log(1 - p) + weight x KL(N(mean, exp v) || N(0, 1))
@@ -234,7 +234,7 @@ class Probabilistic(nn.Module):
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
         """log p and log (1 - p) that image and text match, images by texts, from samples of both."""
-        distances = (_squares(images.flatten(0, 1), texts.flatten(0, 1)) + 1e-8).sqrt()  # a gradient at 0 too
+        distances = (_squares(images.flatten(0, 1), texts.flatten(0, 1)) + 1e-8).sqrt()  # for the gradient at 0
         logits = self.shift - self.scale * distances
         shape = len(images), images.shape[1], len(texts), texts.shape[1]
         yes, no = (logsigmoid(sign * logits).view(shape).logsumexp((1, 3)) for sign in (1, -1))
@@ -250,5 +250,5 @@ def _spread(embedding_dim: int) -> nn.Linear:
 
 
 def _divergence(mean: Tensor, log: Tensor) -> Tensor:
-    """KL of normal distributions with these means and variances from the unit normal, summed."""
+    """Summed KL divergence of normal distributions with these means and variances from the unit normal."""
     return (mean.square() + log.exp() - log - 1).sum() / 2

@@ -35,13 +35,13 @@ TUNED = "backbone"
 @was("width")
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """The transformer over a frozen backbone; a pretrained one has its own shape.
+    """The transformer over a frozen backbone; a pretrained transformer has its own shape.
 
     Args:
         hidden_dim: Dimension per token.
-        layers: Layers of the transformer.
-        heads: Heads of attention.
-        dropout: Dropout rate in training; for a pretrained one, only of the image features.
+        layers: Number of layers.
+        heads: Number of attention heads.
+        dropout: Dropout rate in training; for a pretrained transformer, only for the image features.
     """
 
     hidden_dim: int = 256
@@ -59,10 +59,10 @@ class Layers:
 
 
 class Reading(nn.Module):
-    """A small transformer over name and caption, as a backbone reads them.
+    """A small transformer over name and caption, as encoded by a backbone.
 
-    The backbone's vectors can be compared directly: every token also gets its best cosine with a token of the other
-    text, and the mean of its cosines (as in decomposable attention, Parikh et al. 2016), so that matching need not be
+    The backbone's vectors can be compared directly: every token also gets its maximum and mean cosine similarity with
+    the tokens of the other text (as in decomposable attention, Parikh et al. 2016), so that matching need not be
     learned from scratch. The first token and the logit also get whole-text similarities: of name and caption in the
     backbone, and of name and caption, and image and caption, after the learned maps.
 
@@ -79,7 +79,7 @@ class Reading(nn.Module):
         wholes = 1 + reader.has_whole + (features is not None)
         self.alike, self.whole_alike = nn.Linear(2, shape.hidden_dim), nn.Linear(wholes, shape.hidden_dim)
         self.straight = nn.Linear(wholes, 1)
-        nn.init.constant_(self.straight.weight, 5.0)  # a cosine of 1 alone means a sure match
+        nn.init.constant_(self.straight.weight, 5.0)  # a cosine similarity of 1 alone gives a confident match
         self.first = nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
         self.sides = nn.Parameter(torch.randn(3, shape.hidden_dim) * 0.02)
         self.places = nn.Parameter(torch.randn(reader.max_tokens, shape.hidden_dim) * 0.02)
@@ -153,12 +153,12 @@ class Reading(nn.Module):
         return token
 
     def save(self, folder: Path) -> None:
-        """Writes what the backbone needs."""
+        """Writes the files of the backbone."""
         self.reader.save(folder)
 
 
 def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
-    """For every token of both texts, its best cosine with a token of the other one, and the mean of its cosines.
+    """For every token of both texts, its maximum and mean cosine similarity with the tokens of the other text.
 
     max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over unmasked tokens j.
 
@@ -172,7 +172,7 @@ def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple
 
 
 def _whole(tokens: Tensor, whole: Tensor | None, filled: Tensor) -> Tensor:
-    """The vector of a whole text, or the mean of its tokens' where the backbone has none."""
+    """The vector of a whole text, or the mean of its token vectors if the backbone has none."""
     if whole is not None:
         return whole
     there = filled[:, :, None]
@@ -236,7 +236,7 @@ class Tuned(nn.Module):
         return logits[:, 0]
 
     def first_states(self, texts: Sequence[str]) -> Tensor:
-        """The last state of the first token of each text, read alone."""
+        """The last state of the first token of each text, encoded alone."""
         device = next(self.parameters()).device
         given = self.pairs.tokenizer(
             list(texts), padding=True, truncation=True, max_length=self.pairs.max_tokens, return_tensors="pt"

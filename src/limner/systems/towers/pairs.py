@@ -1,7 +1,8 @@
 """Scorers of pairs of texts: any sentence-transformers CrossEncoder, tokenised once per text and without padding.
 
-A text in a thousand pairs is tokenised once. Pairs are sorted by their true length and computed up to
-a number of tokens at a time. Scores are logits, not probabilities: near 1 a sigmoid would create ties.
+A text that occurs in a thousand pairs is tokenised once. Pairs are sorted by their length without padding and processed
+in batches of a fixed number of tokens. Scores are logits, not probabilities, since a sigmoid saturates and creates ties
+near 1.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _REMEMBERED = 1 << 20  # cached tokenised texts
 
 @dataclass(frozen=True)
 class Template:
-    """What a tokenizer puts around two texts: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`, ...
+    """The special tokens that a tokenizer adds to two texts: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`, ...
 
     Args:
         before: Tokens before the first text.
@@ -57,7 +58,7 @@ class Template:
         width = len(one)
         starts = [at for at in range(len(ids) - width + 1) if ids[at : at + width] == one]
         if len(starts) < 2:
-            raise LimnerError(f"{type(tokenizer).__name__} puts two texts together in a way that is not understood")
+            raise LimnerError(f"{type(tokenizer).__name__} joins two texts in a way that is not supported")
         first, second = starts[0], starts[-1]
         cut = [ids[:first], ids[first + width : second], ids[second + width :]]
         kept = types[:first], types[first], types[first + width : second], types[second], types[second + width :]
@@ -114,7 +115,7 @@ class PairReader:
         return [self._known[text] for text in texts]
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Pairs:
-        """Pairs that know their lengths, and give their tokens when asked."""
+        """Pairs with known lengths, whose tokens are computed on demand."""
         both = self.texts([*first, *second])
         return Pairs(self.template, both[: len(first)], both[len(first) :], self.max_tokens)
 
@@ -248,6 +249,6 @@ def _head(model: Any, first: Tensor) -> Tensor:
 
 
 def _score(logits: Tensor) -> Tensor:
-    """One number: the logit of the only label, or the odds of the second."""
+    """One number: the logit of the only label, or the log-odds of the second."""
     logits = logits.float()
     return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]

@@ -1,4 +1,4 @@
-"""Where chance comes from in a training run: seeds that leave the caller's alone, and states that can be kept."""
+"""Randomness in a training run: seeds that leave the caller's random state unchanged, and states that can be saved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draws from this seed inside; outside, the state of torch is unchanged.
+    """Uses this seed inside the block; outside, torch's random state is unchanged.
 
     >>> with seeded(1):
     ...     one = torch.rand(2)
@@ -26,7 +26,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def states(device: torch.device) -> dict[str, Tensor]:
-    """The states of the generators that a run on this device draws from."""
+    """The states of the random generators that a run on this device uses."""
     kept = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         kept["cuda"] = torch.cuda.get_rng_state(device)
@@ -41,7 +41,7 @@ def restore(kept: Mapping[str, Tensor], device: torch.device) -> None:
 
 
 def order(count: int, *, seed: int, epoch: int) -> np.ndarray:
-    """The order of an epoch: known from seed and epoch alone, so that a resumed run finds its place in it.
+    """The order of an epoch: it depends only on seed and epoch, so that a resumed run can continue in the middle.
 
     >>> order(4, seed=0, epoch=1).tolist() == order(4, seed=0, epoch=1).tolist()
     True

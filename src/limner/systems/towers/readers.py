@@ -1,6 +1,6 @@
-"""How texts become rows of vectors that a head can read: the text backbones of MCProp and CRank.
+"""Text backbones of MCProp and CRank: they turn texts into sequences of token vectors.
 
-- "words": vectors of the training texts' own words, learned along; needs nothing.
+- "words": vectors of the words in the training texts, trained with the model; needs no download.
 - "use-multilingual": the frozen word pieces and sentence vectors of the packaged encoder for 16 languages.
 - a folder or a name on the Hugging Face hub: the frozen last states of that model, such as "xlm-roberta-base".
 """
@@ -37,9 +37,9 @@ class Read:
     """Texts as tokens on their device.
 
     Args:
-        tokens: Texts by places, filled up with 0.
+        tokens: Texts by positions, padded with 0.
         lengths: Tokens of each text.
-        whole: A vector of each text as a whole, where the backbone has one.
+        whole: One vector per text, if the backbone provides it.
     """
 
     tokens: Tensor
@@ -47,14 +47,14 @@ class Read:
     whole: Tensor | None = None
 
     def rows(self, rows: IntArray) -> Read:
-        """These texts, no wider than the longest of them."""
+        """These texts, padded to the longest of them."""
         longest = int(self.lengths[rows].max(initial=1))
         at = torch.from_numpy(rows).to(self.tokens.device)
         return Read(self.tokens[at, :longest], self.lengths[rows], None if self.whole is None else self.whole[at])
 
     @property
     def filled(self) -> Tensor:
-        """Which places hold a token."""
+        """Mask of the positions that hold a token."""
         lengths = torch.from_numpy(self.lengths).to(self.tokens.device)
         return torch.arange(self.tokens.shape[1], device=self.tokens.device)[None, :] < lengths[:, None]
 
@@ -73,10 +73,10 @@ class TextReader(ABC):
     kind: str
     dim: int
     size: int | None = None
-    """Known words, where their vectors are learned; None if the backbone is frozen and has its own."""
+    """The vocabulary if word vectors are learned; None if the backbone is frozen and has its own."""
     has_whole = False
     has_first = False
-    """Whether the first token stands for the whole text, as `[CLS]` does."""
+    """Whether the first token represents the whole text, like `[CLS]`."""
 
     def __init__(self, *, max_tokens: int, device: torch.device) -> None:
         self.max_tokens, self.device = max_tokens, device
@@ -86,7 +86,7 @@ class TextReader(ABC):
         """The tokens of each text."""
 
     def whole(self, texts: Sequence[str]) -> Tensor | None:
-        """Vectors of whole texts, where the backbone makes them."""
+        """Vectors of whole texts, if the backbone provides them."""
         return None
 
     @abstractmethod
@@ -100,7 +100,7 @@ class TextReader(ABC):
         return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.whole(texts))
 
     def about(self) -> dict[str, Any]:
-        """What a saved model needs to find it again."""
+        """The description from which a saved model restores it."""
         return {"kind": self.kind, "max_tokens": self.max_tokens}
 
     def save(self, folder: Path) -> None:  # noqa: B027  # most backbones lie elsewhere
@@ -117,13 +117,13 @@ class WordsReader(TextReader):
         self.vocabulary, self.dim, self.size = vocabulary, dim, len(vocabulary)
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of the words."""
+        """The ids of the words."""
         tokens = self.vocabulary.tokens(texts, max_tokens=self.max_tokens)
         return [tokens.flat[a:b].tolist() for a, b in zip(tokens.starts[:-1], tokens.starts[1:], strict=True)]
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Refuses: the vectors are the model's own."""
-        raise LimnerError("the vectors of words are learned by the model: ask its own table")
+        """Raises an error, since the model has its own vectors."""
+        raise LimnerError("word vectors are learned by the model: use its own table")
 
     def save(self, folder: Path) -> None:
         """Writes the words."""
@@ -142,7 +142,7 @@ class PackagedReader(TextReader):
         self.dim = int(self.table.shape[1])
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
-        """Word pieces without the marks of beginning and end."""
+        """Word pieces without start and end tokens."""
         return [pieces for pieces, _ in _packaged(texts)]
 
     def whole(self, texts: Sequence[str]) -> Tensor:
@@ -176,7 +176,7 @@ def _packaged(texts: Sequence[str]) -> list[tuple[list[int], npt.NDArray[np.floa
     if len(_SEEN) + len(fresh) > _REMEMBERED:
         _SEEN.clear()
         fresh = list(dict.fromkeys(texts))
-    if fresh:  # all at once: one by one, most of the time goes into reading the weights
+    if fresh:  # all at once: one by one, most of the time is spent reading the weights
         encoder = _packaged_encoder()
         pieces = (row[1:-1] for row in encoder.tokens(fresh))
         _SEEN.update(zip(fresh, zip(pieces, encoder.encode(fresh), strict=True), strict=True))
@@ -198,7 +198,7 @@ class BackboneReader(TextReader):
         self.dim, self.model = self.backbone.dim, str(model)
 
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens with the marks of beginning and end."""
+        """Tokens with start and end tokens."""
         return self.backbone.tokens(texts)
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
@@ -207,7 +207,7 @@ class BackboneReader(TextReader):
             return self.backbone.states(tokens, filled)
 
     def about(self) -> dict[str, Any]:
-        """Also where the model is."""
+        """Also the location of the model."""
         path = Path(self.model)
         return {**super().about(), "model": str(path.resolve()) if path.is_dir() else self.model}
 
@@ -226,9 +226,9 @@ def reader_of(
     Args:
         backbone: None or "words", "use-multilingual", or a folder or name of a transformer.
         texts: Training texts, whose words "words" learns.
-        dim: Numbers per word of "words".
+        dim: Dimension of the word vectors of "words".
         max_tokens: Tokens per text.
-        min_count: Words in fewer texts are unknown to "words".
+        min_count: Words in fewer texts are treated as unknown by "words".
         device: Device of the vectors.
     """
     if backbone is None or backbone == WORDS:
@@ -250,7 +250,7 @@ def load_reader(about: dict[str, Any], folder: Path, *, dim: int, device: torch.
 
 
 class States(nn.Module):
-    """The vectors of tokens: the frozen backbone's, or learned ones where the backbone is a list of words.
+    """The token vectors: those of the frozen backbone, or learned ones if the backbone is "words".
 
     Args:
         reader: The backbone; it is not part of the module.
@@ -261,16 +261,16 @@ class States(nn.Module):
         self.table = None if reader.size is None else nn.Embedding(reader.size, reader.dim)
 
     def forward(self, read: Read, reader: TextReader) -> Tensor:
-        """Texts by places by numbers."""
+        """Token vectors: texts by positions by dimensions."""
         return reader.states(read.tokens, read.filled) if self.table is None else self.table(read.tokens)
 
 
 class Seeing(nn.Module):
-    """States as vectors of one width, behind a norm and a linear map.
+    """Maps states to vectors of a given dimension, by layer norm and a linear map.
 
     Args:
         reader: The backbone.
-        width: Numbers per vector that goes out.
+        width: Dimension of the output vectors.
     """
 
     def __init__(self, reader: TextReader, width: int) -> None:
@@ -280,6 +280,6 @@ class Seeing(nn.Module):
         self.whole = nn.Linear(reader.dim, width) if reader.has_whole else None
 
     def forward(self, states: Tensor, read: Read) -> tuple[Tensor, Tensor | None]:
-        """Vectors of the tokens, and of the whole texts where the backbone has them."""
+        """Vectors of the tokens, and of whole texts if the backbone provides them."""
         seen: Tensor = self.linear(self.norm(states))
         return seen, None if self.whole is None else self.whole(self.norm(read.whole))

@@ -1,4 +1,4 @@
-"""Settings of a training run: a frozen set of named values, the same names as keywords, in TOML and at the shell."""
+"""Settings of a training run: frozen dataclasses, with the same names as keywords, in TOML and at the shell."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def current_settings(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[
 
 
 PRECISIONS = ("float32", "bfloat16")
-"""Half precision proper would need its gradients scaled."""
+"""float16 is not offered, since it would need gradient scaling."""
 OPTIMIZERS = ("adam", "adamp")
 SCHEDULES = ("step", "cosine")
 
@@ -58,17 +58,17 @@ SCHEDULES = ("step", "cosine")
 @was("batch", "rate", "decay", "decay_every", "clip", "folder", "every")
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a run learns, whatever it learns.
+    """Training settings of any run.
 
     Args:
         epochs: Passes over the pairs.
-        batch_size: Pairs per step, summed over all processes.
-        learning_rate: Learning rate of Adam, at the start.
+        batch_size: Pairs per step, over all processes.
+        learning_rate: Initial learning rate of Adam.
         optimizer: "adam", or "adamp" (Heo et al. 2021).
-        schedule: "step" multiplies the learning rate by `lr_decay` every `lr_decay_every` epochs, "cosine" lets it
-            fall to 0 along half a cosine over all epochs.
-        lr_decay: The learning rate is multiplied by this...
-        lr_decay_every: ...every this many epochs.
+        schedule: "step" multiplies the learning rate by `lr_decay` every `lr_decay_every` epochs, "cosine" decays it to
+            0 along half a cosine over all epochs.
+        lr_decay: Factor of the learning rate for the schedule "step".
+        lr_decay_every: Number of epochs between two decays.
         weight_decay: L2 penalty on the weights.
         max_grad_norm: Gradients are clipped to this norm; None for no clipping.
         patience: Stop early after this many epochs without a better dev value; None to never stop early.
@@ -123,7 +123,7 @@ class Training:
 
 
 CHANGEABLE = ("epochs", "patience", "device", "checkpoint_dir", "checkpoint_every", "tensorboard")
-"""Settings that may change between the halves of a resumed run: they do not change what a step does."""
+"""Settings that may change when a run is resumed: they do not affect what a step computes."""
 
 
 def refuse_below(settings: object, minimum: float, *names: str) -> None:
@@ -151,7 +151,7 @@ def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind
 def split(
     options: Mapping[str, Any], *kinds: type, what: str, defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Any]:
-    """Settings of several kinds from one set of options: each takes the names it knows, none may be left over.
+    """Settings of several kinds from one set of options: each takes the names it knows; unknown names are refused.
 
     Args:
         options: Values by name, as a user gave them; old names are translated.

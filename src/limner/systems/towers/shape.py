@@ -1,4 +1,4 @@
-"""What a tower model is made of: its settings, and the module built from them."""
+"""The structure of a tower model: its settings, and the module built from them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Inputs:
 
     Args:
         features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        texts: "gru" for words through a GRU that is trained too; or vectors of texts, as for `features`.
+        texts: "gru" for a GRU over words that is trained too; or text vectors, given as for `features`.
         word_vectors: Initial word vectors (`Embeddings` with words as ids, or their file); random by default.
-        min_count: Words that occur in fewer training texts are unknown.
+        min_count: Words that occur in fewer training texts are treated as unknown.
         max_tokens: Words per text; longer texts are truncated.
         name: Name of the system in reports.
         init_from: A trained model of the same variant, or its folder: training continues from its weights, with its
@@ -56,7 +56,7 @@ class Inputs:
         refuse_below(self, 1, "min_count", "max_tokens")
         if self.init_from is not None and self.word_vectors is not None:
             raise LimnerError(
-                "word_vectors= with init_from=: that model brings its own word vectors; leave one of the two out"
+                "word_vectors= with init_from=: that model has its own word vectors; leave one of the two out"
             )
 
 
@@ -153,7 +153,7 @@ class Uncertain:
 VARIANTS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {"towers": (Margin,), "pvse": (Margin, Several), "pcme": (Uncertain,)}
 )
-"""The kinds of tower models, and which settings each has in addition to `Inputs`, `Shape` and `Training`."""
+"""The variants of tower models, and the settings of each in addition to `Inputs`, `Shape` and `Training`."""
 
 
 def built(
@@ -172,9 +172,9 @@ def built(
         variant: A key of `VARIANTS`.
         shape: Sizes.
         own: The variant's own settings, in the order of `VARIANTS`.
-        features: Numbers per image.
-        texts: Known words, or numbers per text vector.
-        reads: Whether texts are words for a GRU.
+        features: Dimension of the image vectors.
+        texts: Vocabulary size, or dimension of the text vectors.
+        reads: Whether texts are encoded by a GRU.
         encoder: The image encoder, if it is trained too.
     """
     head = Vectors(features, shape.embedding_dim, dropout=shape.dropout)

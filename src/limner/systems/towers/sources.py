@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from limner.scores import Progress
 
 BUILT_IN = "histograms"
-"""The encoder of images that needs nothing: colours and shapes."""
+"""The image encoder that needs no download: colours and shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Stored:
     Args:
         embeddings: By id.
         path: The file they were read from, if any.
-        others: What made them, and makes those of further items.
+        others: The encoder that computed them, for further items.
     """
 
     embeddings: Embeddings
@@ -54,7 +54,7 @@ class Stored:
             ) from error
 
     def about(self) -> dict[str, Any]:
-        """What a saved model needs to find them again."""
+        """The description from which a saved model restores them."""
         return {"embeddings": self.path, **({} if self.others is None else self.others.about())}
 
     def _completed(self, items: Items, others: Encoded, progress: Progress | None) -> Float32:
@@ -64,8 +64,8 @@ class Stored:
         encoded = others.vectors(items[np.flatnonzero(known < 0)], progress)
         if encoded.shape[1] != self.embeddings.dim:
             raise LimnerError(
-                f"{others.name} makes vectors of {encoded.shape[1]} numbers, those of {self.path} have "
-                f"{self.embeddings.dim}: name the encoder that made them"
+                f"{others.name} computes vectors of {encoded.shape[1]} dimensions, those of {self.path} have "
+                f"{self.embeddings.dim}: name the encoder that computed them"
             )
         rows = np.empty((len(items), self.embeddings.dim), dtype=np.float32)
         rows[known >= 0], rows[known < 0] = self.embeddings.matrix[known[known >= 0]], encoded
@@ -79,7 +79,7 @@ class Encoded:
     Args:
         encoder: An object with `encode(items) -> array`, or with `encode_images` and `encode_texts`.
         name: Name under which it can be opened again; None for an object that was given.
-        options: With which it was made.
+        options: The options it was created with.
     """
 
     encoder: Any
@@ -87,7 +87,7 @@ class Encoded:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
-        """Encodes the items; what was encoded before is read from the cache."""
+        """Encodes the items; earlier results are read from the cache."""
         return encoded(self._cached, items, progress=progress).matrix
 
     @cached_property
@@ -95,25 +95,25 @@ class Encoded:
         return remembering(self.encoder)
 
     def about(self) -> dict[str, Any]:
-        """What a saved model needs to find it again."""
+        """The description from which a saved model restores it."""
         return {"encoder": self.name, **self.options}
 
 
 Source = Stored | Encoded
 VectorSource = str | Path | Mapping[str, Any] | Embeddings | Encoder | TwoSided
-"""What an option such as `features` accepts: see `source`."""
+"""The values that an option such as `features` accepts: see `source`."""
 
 
 def source(given: VectorSource | Source | None, *, what: str = "features", trusted: bool = True) -> Source:
-    """The source that an option names.
+    """The source of vectors that an option specifies.
 
     Args:
         given: None (the built-in histograms), `Embeddings`, the file of some, an encoder (a key of
             `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
-            `{"encoder": "clip", "model": "folder"}` or "clip(model=folder)". A file with the encoder that made it,
-            `{"embeddings": "photos.npy", "encoder": "clip", "model": "folder"}`, also serves further items.
+            `{"encoder": "clip", "model": "folder"}` or "clip(model=folder)". A file with the encoder that computed it,
+            `{"embeddings": "photos.npy", "encoder": "clip", "model": "folder"}`, can also encode further items.
         what: The option; used in messages only.
-        trusted: Whether "module:thing" may be named; False for what a file gives.
+        trusted: Whether "module:thing" is allowed; False for values read from a file.
     """
     if given is None or given == BUILT_IN:
         return Encoded(Histograms(), BUILT_IN)
@@ -140,10 +140,10 @@ def source(given: VectorSource | Source | None, *, what: str = "features", trust
 
 
 def load_source(about: Any, *, what: str, trust: bool) -> Source | None:
-    """The source of a saved model, or None if it was an object that only its maker has.
+    """The source of a saved model, or None if it was an object that cannot be restored.
 
     Args:
-        about: What the source said of itself when the model was saved.
+        about: The description of the source in the saved model.
         what: The option; used in messages only.
         trust: Whether the model may name an encoder of its own, as "module:thing".
     """

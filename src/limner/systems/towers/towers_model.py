@@ -1,4 +1,4 @@
-"""A trained tower model: scores, vectors, uncertainty; saved as a folder that loads without its options repeated."""
+"""A trained tower model: scores, vectors, uncertainty; saved as a folder that contains all its options."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 KIND = "towers"
 WORDS = "vocabulary.txt"
 PIXELS_AT_ONCE = 512
-"""Images that are decoded at once by a model with an image encoder of its own."""
+"""Number of images decoded at once by a model with its own image encoder."""
 
 
 @built_in("kind of model", "towers")
@@ -80,13 +80,13 @@ class TowersModel:
         matching: str = "vectors",
         progress: Progress | None = None,
     ) -> Scores:
-        """Similarity of every image and every text of a collection, computed when it is read.
+        """Similarity of every image and every text of a collection, computed lazily.
 
         Args:
             collection: Images and texts.
             features: Vectors of the images, if the model's own source lacks them.
-            matching: "vectors": cosines (of means for PCME; the best of all pairs of heads for PVSE); "probability":
-                the matching probability of PCME.
+            matching: "vectors": cosine similarities (of means for PCME; the best pair of heads for PVSE);
+                "probability": the matching probability of PCME.
             progress: Called with (images done, images in total).
         """
         images = self._images(collection.images, features, progress)
@@ -124,12 +124,12 @@ class TowersModel:
     def uncertainty(self, items: Items, *, features: Any = None) -> npt.NDArray[np.float32]:
         """PCME's uncertainty about each item: the mean logarithm of its variance; higher is less certain."""
         if self.variant != "pcme":
-            raise LimnerError(f"a model of kind {self.variant!r} predicts no uncertainty: train 'pcme'")
+            raise LimnerError(f"a model of kind {self.variant!r} does not predict uncertainty: train 'pcme'")
         seen = self._images(items, features, None) if items.kind == "image" else self._texts(items)
         return as_array(seen[1].mean(1))
 
     def to(self, device: str) -> TowersModel:
-        """The same model on another device; this one moves along, since they share their weights."""
+        """The same model on another device; this one moves too, since they share their weights."""
         return replace(self, module=self.module.to(device_named(device)))
 
     @cached_property
@@ -153,11 +153,11 @@ class TowersModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "cpu", trust: bool = False) -> TowersModel:
-        """Reads a model that was saved; refuses a folder that is damaged.
+        """Reads a saved model; refuses a damaged folder.
 
         Args:
             path: The folder.
-            device: Where the weights go.
+            device: Device of the weights.
             trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
         """
         saved, folder = model_store.read(path, KIND), Path(path)
@@ -193,14 +193,14 @@ class TowersModel:
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(
-                f"the model {self.name!r} was trained on vectors of images that are not available: give those of "
-                f"these {len(items):,} images with features="
+                f"the model {self.name!r} was trained on image vectors that are not available: give the vectors "
+                f"of these {len(items):,} images with features="
             )
         rows = used.vectors(items, progress)
         expected = _sizes(self.module)["features"]
         if rows.shape[1] != expected:
             raise LimnerError(
-                f"images have vectors of {rows.shape[1]} numbers: the model {self.name!r} was trained on {expected}"
+                f"the image vectors have {rows.shape[1]} dimensions: the model {self.name!r} was trained on {expected}"
             )
         return images_seen(self.module, torch.from_numpy(np.array(rows)))
 
@@ -223,14 +223,14 @@ class TowersModel:
             max_tokens = int(self.settings["inputs"]["max_tokens"])
             return texts_seen(self.module, self.vocabulary.tokens(items.values, max_tokens=max_tokens))
         if self.texts is None:
-            raise LimnerError(f"the model {self.name!r} was trained on vectors of texts that are not available")
+            raise LimnerError(f"the model {self.name!r} was trained on text vectors that are not available")
         return texts_seen(self.module, self.texts.vectors(items))
 
     def _probabilities(self, images: Compared, texts: Compared, ids: tuple[Ids, Ids]) -> Scores:
         if not isinstance(self.module, Probabilistic):
             raise LimnerError(f"a model of kind {self.variant!r} has no matching probability: train 'pcme'")
         module = self.module
-        with randomness.seeded(0):  # the same samples whenever it is asked
+        with randomness.seeded(0):  # the same samples on every call
             drawn = [_samples(side, module.samples).cpu() for side in (images, texts)]
 
         def kernel(rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]) -> Array:
@@ -261,7 +261,7 @@ def _rebuilt(
 ) -> nn.Module:
     groups, variant = current_settings(config["settings"]), config["variant"]
     if "margin" in groups:
-        losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
+        losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses a custom loss
     shape = settings(Shape, groups["shape"], what=variant)
     own: tuple[Any, ...] = tuple(
         settings(kind, groups[kind.__name__.lower()], what=variant) for kind in VARIANTS[variant]

@@ -117,10 +117,10 @@ class Plan:
     start: TowersModel | None = None
 
     def groups(self) -> dict[str, dict[str, Any]]:
-        """Plain values by group, as a saved model keeps them; of other objects, only the name is kept."""
+        """Plain values by group, as stored in a saved model; other objects are stored by name only."""
         kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
         kept |= {type(each).__name__.lower(): each for each in self.own}
-        told = {name: {k: _plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
+        told = {name: {k: plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
         inputs: dict[str, Any] = {"min_count": self.inputs.min_count, "max_tokens": self.inputs.max_tokens}
         if self.start is not None:
             inputs["init_from"] = self.start.fingerprint
@@ -129,7 +129,8 @@ class Plan:
         return {"inputs": inputs, **told}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A setting as a saved model keeps it: a plain value, or the name of an object."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"
@@ -155,7 +156,7 @@ class TowerInputs:
 
     @classmethod
     def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
-        """The inputs that the settings name, with a vocabulary of the collection's texts."""
+        """The inputs specified by the settings, with a vocabulary of the collection's texts."""
         features = source(inputs.features)
         encoder = trainable(features) if inputs.unfreeze else None
         if isinstance(inputs.texts, str) and inputs.texts == "gru":
@@ -171,9 +172,8 @@ class TowerInputs:
         features = start.features if inputs.features is None else source(inputs.features)
         if features is None:
             raise LimnerError(
-                f"the model {start.name!r} was trained on vectors of images that are not available: give those "
-                f"of the new "
-                "images with features="
+                f"the model {start.name!r} was trained on image vectors that are not available: give the "
+                f"vectors of the new images with features="
             )
         encoder = trainable(features) if inputs.unfreeze else None
         return cls(features, start.texts, start.vocabulary, inputs.max_tokens, encoder)
@@ -189,7 +189,7 @@ class TowerInputs:
         if self.vocabulary is not None:
             return self.vocabulary.tokens(collection.texts.values, max_tokens=self.max_tokens)
         if self.texts is None:
-            raise LimnerError("texts are read by nothing: expected texts='gru' or vectors of texts")
+            raise LimnerError("no text encoder: expected texts='gru' or text vectors")
         return self.texts.vectors(collection.texts)
 
 
@@ -198,7 +198,7 @@ def _tensor(features: Source, images: Items) -> Tensor:
 
 
 class TowersTask:
-    """What the trainer needs to train towers: batches, their loss, and the measures of the dev collection."""
+    """The training task of towers: batches, their loss, and the measures on the dev collection."""
 
     module: nn.Module
 
@@ -226,7 +226,7 @@ class TowersTask:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same when a run is resumed: the model, the loss, and what is learned from."""
+        """Settings that must be the same when a run is resumed: the model, the loss and the training data."""
         groups = {name: values for name, values in self.plan.groups().items() if name != "training"}
         flat = {name: value for values in groups.values() for name, value in values.items()}
         known = None if self.reading.vocabulary is None else len(self.reading.vocabulary)
@@ -234,7 +234,7 @@ class TowersTask:
         return {"system": self.plan.variant, **flat, "pairs": len(self.pairs), **sizes}
 
     def batches(self, epoch: int, start: int) -> Iterator[TowersBatch]:
-        """The batches of an epoch from a number on."""
+        """The batches of an epoch, starting with a given number."""
         return self.batches_of.epoch(epoch, start)
 
     def loss(self, batch: TowersBatch) -> Tensor:
@@ -274,7 +274,7 @@ class TowersTask:
 
     @property
     def _features(self) -> int:
-        """Numbers per image, before the linear layer."""
+        """Dimension of the image vectors, before the linear layer."""
         encoder = self.reading.encoder
         return int(self.pairs.features.shape[1]) if encoder is None else encoder.dim
 
@@ -293,12 +293,14 @@ STRUCTURE = ("word_dim", "hidden_dim", "embedding_dim", "cell", "pooling", "head
 
 
 def _start(variant: str, given: Any) -> TowersModel | None:
-    """The trained model to begin with, if one is named."""
+    """The trained model to start from, if one is given."""
     if given is None:
         return None
     start = given if isinstance(given, TowersModel) else TowersModel.load(given)
     if start.variant != variant:
-        raise LimnerError(f"init_from= is a model of kind {start.variant!r}: expected {variant!r}, as is trained now")
+        raise LimnerError(
+            f"init_from= is a model of kind {start.variant!r}: expected {variant!r}, the variant to train"
+        )
     return start
 
 
@@ -332,7 +334,7 @@ def _begin(module: nn.Module, start: TowersModel) -> None:
 
 
 def _copy_words(table: nn.Embedding, known: Vocabulary, vectors: Embeddings) -> None:
-    """Known words begin with the vectors given for them; words without one keep what they drew."""
+    """Initialises words with their given vectors; words without one keep their random vectors."""
     found = vectors.ids.find(known.words)
     rows = torch.from_numpy((found >= 0).nonzero()[0] + 1)
     with torch.no_grad():
@@ -341,7 +343,7 @@ def _copy_words(table: nn.Embedding, known: Vocabulary, vectors: Embeddings) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Held:
-    """The dev collection, ready to be measured after every epoch."""
+    """The dev collection, prepared for evaluation after every epoch."""
 
     collection: Collection
     features: Tensor

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class Unfrozen(nn.Module):
     """Pixels through an image encoder and `Vectors`, all of whose weights are trained.
 
-    The encoder is copied: what was given keeps its weights, and its cached vectors stay true.
+    The encoder is copied: the given one keeps its weights, and its cached vectors stay valid.
 
     Args:
         encoder: An image encoder that runs on torch.
-        head: What maps its vectors to the joint space.
+        head: Maps its vectors to the joint space.
     """
 
     def __init__(self, encoder: TorchEncoder, head: Vectors) -> None:

@@ -1,4 +1,4 @@
-"""Words by number, and texts as the numbers of their words."""
+"""Word ids, and texts as sequences of word ids."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from limner.core.errors import LimnerError
 from limner.encoders.words import words
 
 UNKNOWN = 0
-"""The number of every word that is not known; a text without any word is this one."""
+"""The id of unknown words; a text without words consists of this id."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Texts as numbers of words, all in one row.
+    """Texts as word ids, concatenated.
 
     Args:
-        flat: The numbers of all texts one after the other.
-        starts: Where each text begins; one more at the end.
+        flat: The ids of all texts, concatenated.
+        starts: Start of each text, and the end of the last one.
     """
 
     flat: IntArray
@@ -31,7 +31,7 @@ class Tokens:
 
     @cached_property
     def lengths(self) -> IntArray:
-        """Words of each text, at least one."""
+        """Number of words of each text, at least one."""
         return np.diff(self.starts)
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Known words; the first has the number 1.
+    """Known words; the first has id 1.
 
     >>> known = Vocabulary.fit(["a dog runs", "a dog sleeps"], min_count=2)
     >>> known.words, known.tokens(["A dog barks", ""]).flat.tolist()
@@ -69,11 +69,11 @@ class Vocabulary:
         return [word for word in dict.fromkeys(words(text)) if word not in self._number]
 
     def tokens(self, texts: Sequence[str], *, max_tokens: int = 64) -> Tokens:
-        """The numbers of the words of each text, of the first `max_tokens` words at most."""
+        """The word ids of each text, truncated to `max_tokens` words."""
         rows = [[self._number.get(word, UNKNOWN) for word in words(text)[:max_tokens]] or [UNKNOWN] for text in texts]
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return Tokens(np.fromiter((n for row in rows for n in row), dtype=np.int64, count=starts[-1]), starts)
 
     def __len__(self) -> int:
-        """How many numbers there are, the unknown word's included."""
+        """The number of ids, including that of the unknown word."""
         return len(self.words) + 1

@@ -1,4 +1,4 @@
-// Judging one pair after the other. The page works as a plain form without this; with it, nothing is loaded in between.
+// Judging pairs one after the other. Without this script the page works as a plain form; with it, pages are not reloaded.
 import { Keys } from "./keys.js";
 import { Outbox, newKey } from "./outbox.js";
 import { Picture, pointOf } from "./picture.js";
@@ -15,17 +15,17 @@ const picture = new Picture(at("shown"));
 const SKIPS = `limner-skips:${root.dataset.who}`;
 const guide = at("guide");
 const READ = `limner-guideline:${root.dataset.who}`;
-const LAST = 999999; // the last pair of a task, whatever its number
+const LAST = 999999; // the last pair of a task, whatever its position
 let place = Number(root.dataset.at);
 let since = 0;
-let locked = true; // until the image of this caption is to be seen
+let locked = true; // until the image of this caption is visible
 let ending = false; // every pair is answered: the task is finished when the server has the answers
 const skipped = new Set(kept(SKIPS, {})[task.assignment] || []);
 // Answered pairs in the order of their answers, for undo.
 const given = [...task.order];
 
 const outbox = new Outbox(`limner-outbox:${root.dataset.who}`, report);
-// What is on its way from an earlier visit holds here too.
+// Unsent answers of an earlier visit count here too.
 for (const { path, body } of outbox.kept) {
   const item = items.find((each) => each.id === body.item);
   if (item) answered(item, path.endsWith("undo") ? null : body.grade, body.reasons || []);
@@ -65,7 +65,7 @@ function progress() {
   at("place").textContent = `Pair ${place + 1} of ${items.length}`;
 }
 
-// Nothing can be graded before its image is to be seen, and the clock starts then.
+// A pair cannot be graded before its image is visible; the clock starts then.
 function lock(on) {
   locked = on;
   root.toggleAttribute("data-locked", on);
@@ -114,7 +114,7 @@ function chosen() {
   return radio ? Number(radio.value) : null;
 }
 
-// Reasons are asked for the two middle answers only; with one key they are chosen before the grade.
+// Reasons are only for the two middle grades; in one-key mode they are chosen before the grade.
 function middle() { at("reasons").hidden = task.reasons === "off" || (![2, 3].includes(chosen()) && !at("one-key").checked); }
 
 function choose(grade) {
@@ -229,7 +229,7 @@ keys.table(at("keymap"), at("use-keys"), at("usual-keys"));
 const acts = { save, back, next, skip, undo };
 form.addEventListener("submit", (event) => { event.preventDefault(); acts[event.submitter?.value || "save"]({}); });
 form.addEventListener("change", middle);
-// With one key a tap on a grade saves too; arrow keys between the grades only choose.
+// In one-key mode a tap on a grade also saves; arrow keys between the grades only select.
 at("grades").addEventListener("click", (event) => {
   const label = event.detail > 0 && at("one-key").checked ? event.target.closest("label") : null;
   if (label) { event.preventDefault(); choose(Number(label.querySelector("input").value)); }
@@ -243,13 +243,13 @@ at("one-key").checked = kept("limner-one-key", false) === true;
 at("one-key").closest("label").hidden = false;
 at("one-key").addEventListener("change", () => { keep("limner-one-key", at("one-key").checked); middle(); });
 at("guide-button").addEventListener("click", () => guide.showModal());
-// Reading the guideline is no time of an answer.
+// The time spent reading the guideline does not count.
 guide.addEventListener("close", () => { keep(READ, guide.dataset.version); since = performance.now(); });
 for (const id of ["zoom", "keys", "guide-button"]) at(id).hidden = false;
 window.addEventListener("beforeunload", (event) => { if (outbox.kept.length) event.preventDefault(); });
-const undoing = location.hash === "#undo"; // of the last answer of an earlier task
+const undoing = location.hash === "#undo"; // undo the last answer of an earlier task
 show("exact" in root.dataset ? place : open(place) ?? place, { focus: false });
-root.dataset.ready = ""; // keys are heard from here on
+root.dataset.ready = ""; // keys are active from here on
 if (undoing) undo({ last: true }); else if (!("exact" in root.dataset)) finish();
 outbox.send();
 // Before the first pair, and whenever there is a new version.

@@ -1,4 +1,4 @@
-// What a browser remembers of a person: small values by name; without room, or where it is not allowed, the usual value.
+// Small values that a browser stores for a person, by name; the default if storage is full or not allowed.
 export function kept(name, usual) {
   try {
     return JSON.parse(localStorage.getItem(name)) ?? usual;

@@ -1,4 +1,4 @@
-// Keys: what each does, when they rest, and how a person changes them.
+// Keyboard shortcuts: what each does, when they are inactive, and how to change them.
 import { kept, keep } from "./kept.js";
 
 const USUAL = {
@@ -40,7 +40,7 @@ export class Keys {
     if (!this.on || event.ctrlKey || event.altKey || event.metaKey || event.repeat) return true;
     if (event.isComposing || event.keyCode === 229 || document.querySelector("dialog[open]")) return true;
     if (target.closest("textarea, select, [contenteditable], input:not([type=radio]):not([type=checkbox])")) return true;
-    // On a button, a link or a choice, these keys have a meaning of their own.
+    // On a button, a link or a choice, these keys already have a meaning.
     const own = target.closest("button, a, summary") ? ["Enter", " "] : target.closest("input") ? ["Enter", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", " "] : [];
     return own.includes(event.key);
   }
@@ -61,7 +61,7 @@ export class Keys {
     }
   }
 
-  // The table of keys in the help: each field takes the next key that is pressed in it.
+  // The table of keys in the help: each field records the next key pressed in it.
   table(body, toggle, reset) {
     const fill = () => {
       toggle.checked = this.on;

@@ -1,4 +1,4 @@
-// A page that looks again by itself: parts that changed are replaced, so that focus and what is read aloud stay.
+// A page that updates itself: only changed parts are replaced, so that focus and screen readers are not disturbed.
 const root = document.querySelector("[data-live]");
 const parts = (where) => [...where.querySelectorAll("[data-part]")];
 
@@ -10,13 +10,13 @@ async function look() {
     if (!reply.ok || reply.redirected) return;
     fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
   } catch {
-    return; // the server is away: what is shown stays, and the next look may succeed
+    return; // the server does not respond: the page stays as it is, and the next update may succeed
   }
   const now = parts(document);
   const coming = parts(fresh).length;
   const waits = fresh.querySelector("[data-live]");
   const waiting = root.id === "waiting"; // the whole page is still to come
-  if (!coming && !waiting) return; // a server that has just started is still estimating: what is shown stays
+  if (!coming && !waiting) return; // a server that has just started is still estimating: the page stays as it is
   if (coming !== now.length || (waits ? waits.id !== root.id : waiting)) { location.reload(); return; }
   for (const part of now) {
     const newer = fresh.getElementById(part.id);

@@ -1,4 +1,4 @@
-// Answers on their way: kept in this browser until the server has them, sent again with the same key until it does.
+// Unsent answers: kept in this browser until the server has them, and sent again with the same key until then.
 import { drop, keep, kept } from "./kept.js";
 
 export class Outbox {
@@ -15,7 +15,7 @@ export class Outbox {
     return Array.isArray(found) ? found : [];
   }
 
-  // Where there is no room, or it is not allowed, the answer is still in this page.
+  // If storage is full or not allowed, the answer is still in this page.
   write() { if (this.kept.length) keep(this.name, this.kept); else drop(this.name); }
 
   add(path, body) {
@@ -24,7 +24,7 @@ export class Outbox {
     this.send();
   }
 
-  // One after the other and in order: a later answer to the same pair must come later.
+  // Sent one by one and in order: a later answer to the same pair must arrive later.
   async send() {
     if (this.sending) return;
     this.sending = true;
@@ -53,11 +53,11 @@ async function post(path, body) {
     });
     return { reply, data: await reply.json() };
   } catch {
-    return { reply: null, data: null }; // no network, or a reply that was cut off
+    return { reply: null, data: null }; // no network, or an incomplete response
   }
 }
 
-// Not randomUUID: browsers have it on encrypted pages only.
+// Not randomUUID: browsers provide it only on https pages.
 export function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

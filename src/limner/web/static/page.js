@@ -1,4 +1,4 @@
-// What every page shares: the name of this page is in sight on a narrow screen, and an image dropped on the page is sent.
+// Shared by all pages: the current page's name stays visible on a narrow screen, and an image dropped on the page is uploaded.
 document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
 for (const form of document.querySelectorAll("form[data-drop]")) {
   const input = form.querySelector("input[type=file]");

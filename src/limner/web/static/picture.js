@@ -1,4 +1,4 @@
-// The image to judge: cleared before another is asked for, shown once it is decoded, zoomed about a point, moved by dragging.
+// The image to judge: cleared before another is requested, shown once decoded, zoomed around a point, moved by dragging.
 const AHEAD = 6; // decoded images that are kept
 
 export class Picture {
@@ -10,7 +10,7 @@ export class Picture {
     this.drags();
   }
 
-  // Asks for an image before it is needed.
+  // Preloads an image.
   fetch(source) {
     if (!this.decoded.has(source)) {
       const image = new Image();
@@ -23,7 +23,7 @@ export class Picture {
     return this.decoded.get(source);
   }
 
-  // True once the image is shown, false where it cannot be read, and null where another was asked for meanwhile.
+  // True once the image is shown, false if it cannot be read, and null if another was requested in the meantime.
   async show(source) {
     const turn = ++this.turn;
     this.source = source;
@@ -42,7 +42,7 @@ export class Picture {
     this.frame.replaceChildren(image);
   }
 
-  // About a point of the image, given as shares of its width and height; a larger copy follows when it is decoded.
+  // Around a point of the image, given as fractions of its width and height; a larger copy follows when it is decoded.
   async zoom(on, [x, y] = [0.5, 0.5]) {
     const turn = this.turn;
     this.zoomed = on;
@@ -72,7 +72,7 @@ export class Picture {
   }
 }
 
-// Where a click fell, as shares of the image as it is drawn: it may leave bars at two sides of its frame.
+// The position of a click as fractions of the drawn image, which may leave bars on two sides of its frame.
 export function pointOf(event) {
   const { left, top, width, height } = event.target.getBoundingClientRect();
   const { naturalWidth, naturalHeight } = event.target;

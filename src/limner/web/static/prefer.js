@@ -1,4 +1,4 @@
-// Votes by key: 1 left, 2 neither, 3 right. They rest while another key is held or a key repeats.
+// Votes by key: 1 left, 2 neither, 3 right. Keys are ignored while another key is held or a key repeats.
 const form = document.getElementById("vote");
 const buttons = { 1: "left", 2: "tie", 3: "right" };
 document.addEventListener("keydown", (event) => {

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `limner.annotate.store` hands over."""
+"""Runs the migrations on the connection that `limner.annotate.store` provides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Designed samples: what may be drawn, what was, with which probabilities; and what machines say of pairs."""
+"""Designed samples: sampling frame, drawn units and their probabilities; and judgements of pairs by machines."""
 
 from __future__ import annotations
 

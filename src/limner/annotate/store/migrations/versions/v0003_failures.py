@@ -12,7 +12,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Adds the tables, and to every task there is that reasons are welcome; nothing else changes."""
+    """Adds the tables, and marks reasons as optional for every existing task; nothing else changes."""
     op.add_column("task", sa.Column("reasons", sa.Text(), nullable=False, server_default="optional"))
     op.create_table(
         "failure",

@@ -1,0 +1,146 @@
+"""Late interaction (ColBERT, ColPali): exact top-10 of MaxSim, beside the bare product, a loop over pairs and packages.
+
+64 queries of 32 vectors over 2,000 items of 300 vectors, 128 dimensions, all on the same cores, each task in a fresh
+process. `maxsim-cpu` computes all scores, exactly; `fast-plaid` searches an index that it has built before, and is
+approximate: its recall is beside its time. A package that is not installed, or fails, is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from claims import Claim, Cost, Task, interleaved, log, main
+from match import CORES, agreement, bare, extra, grown, load, on, vectors
+
+K = 10
+Each = tuple[int, int]
+"""Vectors of a query, and of an item."""
+
+
+def tokens(items: int, each: int, d: int, seed: int) -> dict[str, np.ndarray]:
+    """Items of as many vectors each."""
+    return {f"{seed}-{n}": part for n, part in enumerate(np.split(vectors(items * each, d, seed), items))}
+
+
+def ours(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
+    from limner import Scores
+
+    Scores.from_sets(tokens(3, 2, 8, 0), tokens(3, 2, 8, 1), pooling="maxsim").top(2)
+    scores = Scores.from_sets(tokens(n, each[0], d, 0), tokens(m, each[1], d, 1), similarity="dot", pooling="maxsim")
+
+    def work() -> Any:
+        found = scores.top(K)
+        return found.indices, found.scores
+
+    return extra(work)
+
+
+def loop(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
+    """As one would write it: a product, a maximum and a sum for every pair of items."""
+    from threadpoolctl import threadpool_limits
+
+    queries, items = tokens(n, each[0], d, 0), tokens(m, each[1], d, 1)
+
+    def work() -> Any:
+        with threadpool_limits(1, user_api="blas"):  # products this small are slower on several threads
+            return _best(np.array([[(q @ i.T).max(axis=1).sum() for i in items.values()] for q in queries.values()]))
+
+    return extra(work)
+
+
+def maxsim_cpu(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
+    """The package of that name: all scores of one query at a time."""
+    import maxsim_cpu as package
+
+    queries = list(tokens(n, each[0], d, 0).values())
+    items = vectors(m * each[1], d, 1).reshape(m, each[1], d)
+    package.maxsim_scores(queries[0], items[:8])
+    return extra(lambda: _best(np.stack([package.maxsim_scores(query, items) for query in queries])))
+
+
+def fast_plaid(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
+    """The package of that name: its index is built before the clock starts."""
+    import torch
+    from fast_plaid import search
+
+    folder = tempfile.mkdtemp()
+    queries = torch.from_numpy(vectors(n * each[0], d, 0).reshape(n, each[0], d))
+    index = search.FastPlaid(index=folder, device="cpu")
+    index.create(documents_embeddings=list(torch.from_numpy(vectors(m * each[1], d, 1).reshape(m, each[1], d))))
+    index.search(queries_embeddings=queries[:2], top_k=K)
+
+    def work() -> Any:
+        found = index.search(queries_embeddings=queries, top_k=K)
+        places = np.array([[place for place, _ in row] for row in found])
+        return places, np.array([[score for _, score in row] for row in found])
+
+    return extra(work)
+
+
+def _best(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :K]
+    return order, np.take_along_axis(scores, order, axis=1)
+
+
+PEERS = {"maxsim_cpu": maxsim_cpu, "fast_plaid": fast_plaid}
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    case = (16, 300, (32, 200), 128) if options.quick else (64, 2_000, (32, 300), 128)
+    for cores in options.cores:
+        yield from measured_on(case, options.rounds or (1 if options.quick else 3), cores)
+
+
+def measured_on(case: tuple[int, int, Each, int], rounds: int, cores: int) -> Iterator[Claim]:
+    n, m, each, d = case
+    tasks = {"limner": Task(ours, *case), "loop": Task(loop, *case), "bare": Task(bare, n * each[0], m * each[1], d)}
+    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    size = on(f"late interaction, {n} queries of {each[0]} over {m:,} items of {each[1]} vectors, d = {d}", cores)
+    mine, plain = found["limner"], found["loop"]
+    same, apart = agreement(mine, plain)
+    product = f"{size}: %s vs the bare product of all pairs of vectors"
+    yield Claim(product % "seconds", mine.wall, found["bare"].wall, goal="<= 1.3", note=note)
+    yield Claim(product % "CPU seconds", mine.cpu, found["bare"].cpu, goal="<= 1.3", note=note)
+    yield Claim(f"{size}: CPU seconds vs a loop over pairs", mine.cpu, plain.cpu, goal="< 1", note=note)
+    yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 200")
+    equal = f"{same:.3%} of the lists are the same"
+    yield Claim(f"{size}: largest difference of a score from the loop", apart, goal="< 1e-4", note=equal)
+    for name, task in PEERS.items():
+        if (cost := of_package(name, Task(task, *case), rounds, cores)) is not None:
+            share = f"{recall(cost, plain):.3f} of its top-{K} are in the exact one; {note}"
+            what = f"{size}: %s vs {name.replace('_', '-')}"
+            yield Claim(what % "seconds", mine.wall, cost.wall, goal="< 1", note=share)
+            yield Claim(what % "CPU seconds", mine.cpu, cost.cpu, goal="< 1", note=share)
+
+
+def of_package(name: str, task: Task, rounds: int, cores: int) -> Cost | None:
+    """What a package costs; None where it is not installed, or fails."""
+    if not find_spec(name):
+        log(f"{name} is not installed: no claim beside it")
+        return None
+    try:
+        return interleaved({name: task}, rounds=rounds, cores=cores)[name]
+    except RuntimeError as error:
+        log(f"{name} failed: no claim beside it\n{error}")
+        return None
+
+
+def recall(one: Cost, other: Cost) -> float:
+    """The share of the other's lists that the one has."""
+    pairs = zip(one.value[0][0], other.value[0][0], strict=True)
+    return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs]))
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--cores", type=int, nargs="+", default=[CORES], help="how many cores, one after another")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)

@@ -1,0 +1,418 @@
+"""What `ranking_paper.py` and `lexical_ablation.py` share: Flickr8k as the paper splits it, kernels, KCCA, reports.
+
+Kernels are computed once for all systems that share them. With a `--keep` folder kernels and scores stay for the next
+run. `--gpu` decomposes on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from claims import log
+from limner.core.collection import Collection
+from limner.core.embeddings import Embeddings
+from limner.core.ids import Ids
+from limner.datasets.flickr import load_flickr8k
+from limner.evaluation.evaluate import evaluate
+from limner.evaluation.report import Report
+from limner.language.words import Reader, lemma_lexicon
+from limner.scores import Scores
+from limner.systems.classic.histograms import WordHistograms
+from limner.systems.classic.kcca import Directions, KernelPair, Spectrum, centred, spectrum
+from limner.systems.classic.kernels import Features, FittedPyramid, Pyramid
+from limner.systems.classic.models import KccaModel, TwoWayScores
+from limner.systems.classic.nearest import nearest_scores
+from limner.systems.classic.pairs import documents_of
+from limner.systems.classic.paper_systems import System
+from limner.systems.classic.selection import DIAGONALS, KAPPAS, POWERS, Dev, trials
+from limner.systems.classic.training import GridSearch
+
+FOUND = ("R@1", "R@5", "R@10", "MedR")
+JUDGED = ("S@1", "S@5", "S@10", "RP")
+TASKS = {"i2t": "annotation", "t2i": "search"}
+SIDE = 192
+"""The shorter side of the photographs that are here; the paper's were not made smaller (most are 375 x 500)."""
+PROTOCOL = "flickr8k-judged"
+"""The public protocol: originals, and these with the 2,031 pairs that the crowd added."""
+POOLED = "Judged@10"
+"""The share of the first ten answers that somebody judged."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The three splits, how captions are read, and what people judged."""
+
+    train: Collection
+    dev: Collection
+    test: Collection
+    judged: Collection
+    reader: Reader
+
+    @classmethod
+    def read(cls, folder: Path, *, quick: bool) -> Data:
+        """Flickr8k; with `quick` a sixth of the training images."""
+        place = folder / "flickr8k" if (folder / "flickr8k").is_dir() else folder
+        whole = load_flickr8k(place)
+        train = whole.train.restrict(list(whole.train.images.ids)[::6]) if quick else whole.train
+        dev, test = (load_flickr8k(place, split=name, captions=[2]) for name in ("dev", "test"))
+        judged, test = test, replace(test, extra={}, ratings={})
+        lexicon = lemma_lexicon(whole.texts.values, whole.texts.field("lemmas"))
+        return cls(train, dev, test, judged, Reader(lexicon=lexicon))
+
+    @cached_property
+    def documents(self) -> list[list[str]]:
+        """The captions of each training image."""
+        return documents_of(self.train)
+
+    @property
+    def all_images(self) -> Ids:
+        """Training, dev and test images."""
+        return Ids([*self.train.images.ids, *self.dev.images.ids, *self.test.images.ids])
+
+
+Reports = tuple[Report, Report]
+Side = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Similarities with the training items: of the training, the dev and the test items."""
+
+
+def timed(what: str, work: Callable[[], Any]) -> Any:
+    """Does something, and says how long it took."""
+    start = time.perf_counter()
+    found = work()
+    log(f"{what}: {time.perf_counter() - start:.1f} s")
+    return found
+
+
+def leading(kernel: np.ndarray, rank: int, *, rounds: int = 3, seed: int = 0) -> Spectrum:
+    """The leading eigenvectors of a centred kernel, by subspace iteration from random directions."""
+    from scipy.linalg import eigh, qr
+
+    held = centred(kernel.astype(np.float32))
+    basis = np.random.default_rng(seed).normal(size=(len(held), rank + rank // 10)).astype(np.float32)
+    for _ in range(rounds):
+        basis, _ = qr(held @ basis, mode="economic", overwrite_a=True, check_finite=False)
+    values, turned = eigh(basis.T @ (held @ basis), check_finite=False)
+    vectors = basis @ turned[:, ::-1][:, :rank]
+    log(f"  {rank} eigenvalues: {values[::-1][:rank].sum() / np.trace(held):.1%} of the trace")
+    return Spectrum(vectors, values[::-1][:rank].astype(np.float64), kernel.mean(axis=0), 1.0)
+
+
+class Solved:
+    """The images' kernel as something to solve with: (K + kappa I)^-1 for any kappa, without eigenvectors."""
+
+    def __init__(self, kernel: np.ndarray) -> None:
+        """Centres the kernel."""
+        from scipy.sparse import eye_array
+
+        self.means = kernel.mean(axis=0)
+        self.kernel = centred(kernel.astype(np.float32))
+        self.vectors = eye_array(len(kernel), dtype=np.float32, format="csr")
+        self._factors: dict[float, Any] = {}
+
+    def coordinates(self, rows: np.ndarray) -> np.ndarray:
+        """Similarities with the training items; their own mean falls away, as projections sum to 0."""
+        return np.asarray(rows - self.means, dtype=np.float32)
+
+    def solve(self, kappa: float, right: np.ndarray) -> np.ndarray:
+        """(K + kappa I)^-1 times something."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        if kappa not in self._factors:
+            moved = self.kernel + kappa * np.eye(len(self.kernel), dtype=np.float32)
+            self._factors[kappa] = cho_factor(moved, overwrite_a=True, check_finite=False)
+        return np.asarray(cho_solve(self._factors[kappa], right, check_finite=False))
+
+
+class Half:
+    """KCCA with the images' kernel exact and the texts' cut to its leading eigenvectors V, as `KernelPair` solves it.
+
+    With s and w as there, A'A = s_y V' K_x (K_x + kappa I)^-1 V s_y = Q diag(lambda^2) Q' needs no eigenvectors of K_x,
+    and a = (K_x + kappa I)^-1 V s_y Q / lambda, b = V w_y Q.
+    """
+
+    def __init__(self, x: Solved, y: Spectrum) -> None:
+        """Keeps both; what the images solve for one kappa serves every diagonal."""
+        self.x, self.y = x, y
+        self._solved: dict[float, np.ndarray] = {}
+
+    def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
+        """All projections for one kappa of the images and one of the texts."""
+        from scipy.linalg import eigh
+
+        basis = self.y.vectors.astype(np.float32)
+        if kappa not in self._solved:
+            self._solved[kappa] = self.x.solve(kappa, basis)
+        values = self.y.shifted(diagonal).astype(np.float32)
+        ridge = values + np.float32(kappa if text_kappa is None else text_kappa)
+        scale, weight = np.sqrt(values / ridge), 1 / np.sqrt(values * ridge)
+        inner = np.eye(len(values), dtype=np.float32) - kappa * (basis.T @ self._solved[kappa])
+        squares, turned = eigh(scale[:, None] * (inner + inner.T) / 2 * scale, check_finite=False)
+        kept = squares > 1e-5 * squares[-1]
+        found, turned = np.sqrt(squares[kept][::-1]), turned[:, kept][:, ::-1]
+        images = self._solved[kappa] @ (scale[:, None] * turned / found)
+        return Directions(found, images, weight[:, None] * turned)
+
+
+@dataclass
+class Bench:
+    """Everything that systems share: kernels are computed once."""
+
+    data: Data
+    options: argparse.Namespace
+    _images: dict[tuple[str, str], Side] = field(default_factory=dict)
+    _texts: dict[Any, Side] = field(default_factory=dict)
+    _held: dict[tuple[str, str, float], Any] = field(default_factory=dict)
+
+    def images(self, source: str, kind: str) -> Side:
+        """Rows of the image kernel, before any power; one source of features is kept at a time, with all its kinds."""
+        kind = self.options.kernel if source == "cnn" else kind
+        if (source, kind) not in self._images:
+            make = self._cnn if source == "cnn" else self._words
+            what = f"image kernel {kind}, {source}"
+            self._images[source, kind] = self.kept(what, lambda: make(source, kind))
+        return self._images[source, kind]
+
+    def _cnn(self, source: str, kind: str) -> Side:
+        folder = self.options.data
+        folder = (folder / "flickr8k" if (folder / "flickr8k").is_dir() else folder) / "features"
+        names = [line.split("\t")[0].strip() for line in (folder / "image_names.txt").read_text().splitlines()]
+        rows = np.load(folder / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
+        found = Embeddings(names, rows)
+        train, dev, test = (found.subset(part.images.ids).matrix for part in self._parts())
+        kernel = Features(kind).fit(train)
+        return kernel(train), kernel(dev, train), kernel(test, train)
+
+    def _words(self, source: str, kind: str) -> Side:
+        files = {"words": (self.options.histograms, SIDE), "smaller": (self.options.smaller, SIDE // 2)}
+        histograms, pyramid = self._histograms(*files[source])
+        kernel = FittedPyramid(pyramid.vocabulary, 3 if kind == "pyramid" else 1)
+        train, dev, test = (histograms.subset(part.images.ids) for part in self._parts())
+        return kernel(train), kernel(dev, train), kernel(test, train)
+
+    def _histograms(self, file: Path | None, side: int) -> tuple[WordHistograms, FittedPyramid]:
+        if file is not None and file.is_file():
+            found, words = WordHistograms.load(file)
+            if words is None:
+                raise SystemExit(f"{file} has histograms without their words: expected a file that this script wrote")
+            return found, FittedPyramid(words)
+        kernel = timed("visual words", lambda: Pyramid(side=side).fit(self.data.train.images))
+        whole = load_flickr8k(self.options.data / "flickr8k").restrict(self.data.all_images)
+        found = timed("histograms", lambda: kernel.features(whole.images, progress=progress("photographs")))
+        if file is not None:
+            found.save(file, vocabulary=kernel.vocabulary)
+        return found, kernel
+
+    def _parts(self) -> tuple[Collection, Collection, Collection]:
+        return self.data.train, self.data.dev, self.data.test
+
+    def texts(self, asked: System) -> Side:
+        """Rows of the text kernel; the last one stays in memory, since systems that share it stand side by side."""
+        if asked.text not in self._texts:
+            self._texts = {asked.text: self.kept(f"text kernel {asked.name}", lambda: self._compared(asked))}
+        return self._texts[asked.text]
+
+    def _compared(self, asked: System) -> Side:
+        kernel = asked.text.kernel(reader=self.data.reader, corpus=self.corpus).fit(self.data.documents)
+        dev, test = ([[text] for text in part.texts.values] for part in (self.data.dev, self.data.test))
+        own = self.data.documents
+        return kernel(own, progress=progress("images")), kernel(dev, own), kernel(test, own)
+
+    def kept(self, what: str, work: Callable[[], Side]) -> Side:
+        """Computes something that takes long, or reads it where an earlier run has kept it."""
+        if self.options.keep is None:
+            return timed(what, work)
+        file = self.options.keep / f"{what.replace('/', ' ')}, {len(self.data.train.images)} images.npz"
+        if not file.is_file():
+            made = timed(what, work)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(file, *(part.astype(np.float32) for part in made))
+        with np.load(file) as held:
+            one, dev, test = (held[f"arr_{at}"].astype(np.float64) for at in range(3))
+        return one, dev, test
+
+    @cached_property
+    def corpus(self) -> Any:
+        """The outside corpus."""
+        if self.options.corpus is not None:
+            return self.options.corpus
+        file = self.options.data / "coco" / "captions_val2017.json"
+        if not file.is_file():
+            return None
+        return tuple(row["caption"].strip() for row in json.loads(file.read_text(encoding="utf-8"))["annotations"])
+
+    def scores(self, asked: System, source: str) -> tuple[Scores, str]:
+        """The scores of a system on the test pool, and the settings that dev chose."""
+        images, texts = self.images(source, asked.images), self.texts(asked)
+        ids = self.data.test.images.ids, self.data.test.texts.ids
+        if asked.method == "nearest":
+            tables = nearest_scores(images[2], texts[2]), nearest_scores(texts[2], images[2])
+            return TwoWayScores(*ids, *tables), ""
+        *tables, said = self._fused(asked, source, images[2], texts[2])
+        return TwoWayScores(*ids, *tables), str(said)
+
+    def _fused(self, asked: System, source: str, images: np.ndarray, texts: np.ndarray) -> Any:
+        """The tables of both directions and the settings that dev chose; kept where kernels are."""
+        o = self.options
+        how = (o.rank, *o.kappas, *o.diagonals, *o.powers, len(self.data.train.images))
+        file = o.keep / f"{asked.name}, {source}, {' '.join(map(str, how))}.npz" if o.keep else None
+        if file is not None and file.is_file():
+            with np.load(file) as held:
+                return held["forward"], held["backward"], held["said"]
+        found = timed(f"{asked.name}, {source}: KCCA", lambda: self._search(asked, source))
+        settings = found.settings
+        model = KccaModel(asked.name, None, None, None, self.data.documents, found.spaces(), settings)
+        log("\n".join(_on_dev(found.trials)))
+        said = "; ".join(f"{title} {_shown(settings[task])}" for task, title in TASKS.items())
+        scores: Any = model.fuse(images, texts, self.data.test.images.ids, self.data.test.texts.ids)
+        if file is not None:
+            np.savez(file, forward=scores.forward, backward=scores.backward, said=said)
+        return scores.forward, scores.backward, said
+
+    def _search(self, asked: System, source: str) -> GridSearch:
+        """Every setting, measured on dev; the images' kernels are decomposed once for all systems."""
+        (_, dev_images, _), (own, dev_texts, _) = self.images(source, asked.images), self.texts(asked)
+        found, texts = GridSearch(fuse=True), self._decomposed(own)
+        for power in (1.0,) if source == "cnn" else self.options.powers:
+            pair = self._pair(source, asked.images, power, texts)
+            how: dict[str, Any] = {"kappas": self.options.kappas, "diagonals": self.options.diagonals, "power": power}
+            for solution in trials(pair, Dev.of(self.data.dev), dev_images**power, dev_texts, **how):
+                found.add(pair, *solution)
+        return found
+
+    def _pair(self, source: str, kind: str, power: float, texts: Spectrum) -> Any:
+        """The two decomposed kernels; the images' one is kept for the systems that follow."""
+        key = source, kind, power
+        if key not in self._held:
+            whole = self.images(source, kind)[0] ** power
+            self._held[key] = spectrum(whole) if self.options.rank is None else Solved(whole)
+        held = self._held[key]
+        return KernelPair(held, texts, "single") if isinstance(held, Spectrum) else Half(held, texts)
+
+    def _decomposed(self, kernel: np.ndarray) -> Spectrum:
+        rank = self.options.rank
+        return spectrum(kernel) if rank is None else timed("leading eigenvectors", lambda: leading(kernel, rank))
+
+    def reports(self, asked: System, source: str) -> Reports:
+        """What a system finds of the original items, and of what people call relevant."""
+        name = asked.name
+        scores, chosen = self.scores(asked, source)
+        found = evaluate(scores, self.data.test, measures=FOUND, name=name)
+        judged = _crowd(evaluate(scores, self.data.judged, protocol=PROTOCOL, name=name))
+        log(f"{name}, {source}: {line(values(found, judged))}  {chosen}")
+        return found, judged
+
+
+def _crowd(report: Report) -> Report:
+    """The part of a report on the protocol that the paper prints: S@k and R-precision with the crowd's pairs."""
+    wanted = (*JUDGED, POOLED)
+    return replace(report, results=tuple(r for r in report.results if r.view == "crowd" and str(r.measure) in wanted))
+
+
+def _on_dev(trials: Any) -> Iterator[str]:
+    """The best mean R@10 of both tasks on dev, for every diagonal, power and kappa."""
+    best: dict[tuple[float, float, float], tuple[float, int]] = {}
+    for trial in trials:
+        key = trial.setting.diagonal, trial.setting.power, trial.setting.kappa
+        mean = (trial.recalls["i2t"][2] + trial.recalls["t2i"][2]) / 2
+        best[key] = max(best.get(key, (0.0, 0)), (mean, trial.setting.n))
+    for (d, p, kappa), (recall, n) in best.items():
+        yield f"  dev: d {d:g}, p {p:g}, kappa {kappa:g}: R@10 {100 * recall:.1f} with n = {n}"
+
+
+def _shown(settings: Any) -> str:
+    """Which values the fifteen models of a task have."""
+    parts = [
+        f"{short} {'/'.join(f'{v:g}' for v in sorted({getattr(s, field) for s in settings}))}"
+        for short, field in (("kappa", "kappa"), ("d", "diagonal"), ("p", "power"))
+    ]
+    sizes = [s.n for s in settings]
+    return ", ".join([*parts, f"n {min(sizes)}-{max(sizes)}"])
+
+
+def progress(what: str) -> Callable[[int, int], None]:
+    """Says every thousand."""
+
+    def told(done: int, whole: int) -> None:
+        if done % 1000 == 0 or done == whole:
+            log(f"{done:,} of {whole:,} {what}")
+
+    return told
+
+
+Values = dict[tuple[str, str], float]
+
+
+def values(*reports: Report) -> Values:
+    """Every number in percent, median ranks as they are, by task and measure."""
+    return {
+        (r.direction, str(r.measure)): r.value * (1 if str(r.measure) == "MedR" else 100)
+        for report in reports
+        for r in report.results
+    }
+
+
+def line(found: Values) -> str:
+    """The numbers of one system in short."""
+    return "  ".join(f"{TASKS[task]} " + " ".join(f"{found[task, m]:.1f}" for m in (*FOUND, *JUDGED)) for task in TASKS)
+
+
+def on_gpu() -> None:
+    """Lets a GPU decompose: the same steps as on the CPU, with cuSOLVER instead of LAPACK."""
+    import scipy.linalg
+    import torch
+
+    from limner.systems.classic import kcca
+
+    def eigh(matrix: np.ndarray, **_: Any) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = torch.linalg.eigh(torch.from_numpy(np.ascontiguousarray(matrix)).cuda())
+        return values.cpu().numpy(), vectors.cpu().numpy()
+
+    def singular(middle: np.ndarray) -> tuple[np.ndarray, ...]:
+        if middle.shape[0] > middle.shape[1]:
+            values, right, left = singular(middle.T)
+            return values, left, right
+        here = torch.from_numpy(np.ascontiguousarray(middle)).cuda()
+        squares, vectors = torch.linalg.eigh(here @ here.T)
+        kept = squares > 10 * torch.finfo(here.dtype).eps * squares[-1]
+        values, left = squares[kept].flip(0).sqrt(), vectors[:, kept].flip(1)
+        return tuple(part.cpu().numpy() for part in (values, left, here.T @ left / values))
+
+    scipy.linalg.eigh, kcca._singular = eigh, singular
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of every proof with these kernels."""
+    numbers: dict[str, Any] = {"type": float, "nargs": "+"}
+    parser.add_argument("--kernel", choices=("linear", "rbf", "chi2"), default="rbf", help="of CNN features")
+    parser.add_argument("--corpus", type=Path, help="outside corpus, one sentence in each line")
+    parser.add_argument("--histograms", type=Path, help="file for the visual words: read where it is, else written")
+    parser.add_argument("--kappas", **numbers, default=KAPPAS)
+    parser.add_argument("--diagonals", **numbers, default=DIAGONALS)
+    parser.add_argument("--powers", **numbers, default=POWERS)
+    parser.add_argument("--rank", type=int, help="leading eigenvectors of the texts' kernel; all by default")
+    parser.add_argument("--keep", type=Path, help="folder where kernels and scores are kept for the next run")
+    parser.add_argument("--gpu", "--card", dest="gpu", action="store_true", help="decompose on a GPU (needs torch)")
+    parser.add_argument("--minutes", type=float, help="no further system is begun after so many minutes")
+
+
+class Clock:
+    """Says when the time that a run may take is over."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self._end = None if minutes is None else time.monotonic() + 60 * minutes
+
+    def over(self, what: str) -> bool:
+        """Whether something is not to be begun any more, and says so."""
+        if self._end is None or time.monotonic() < self._end:
+            return False
+        log(f"{what}: not begun, the time is over")
+        return True
