@@ -127,7 +127,7 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
 
 @_jit
 def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
-    """The k best of a row if k is large: only values that reach a bound, which at least k values do, are inserted."""
+    """The k best of a row for large k: only values that reach a bound, which at least k values reach, are inserted."""
     k, held = kept.shape[0], 0
     for low in range(0, row.shape[0], 32):
         high = min(low + 32, row.shape[0])
@@ -154,7 +154,7 @@ def _any_reaching(row, low, high, least):  # type: ignore[no-untyped-def]
 
 @_jit
 def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
-    """Like `_insert`; faster if many entries move, since the moves are whole blocks."""
+    """Like `_insert`, but faster if many entries move, because whole blocks are moved."""
     low, high = 0, held
     while low < high:
         middle = (low + high) // 2
@@ -173,7 +173,7 @@ def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[n
 
 @_jit
 def _lower_bound(row, k, groups):  # type: ignore[no-untyped-def]
-    """A value that at least k of the row reach, and that few others do.
+    """A value that at least k entries of the row reach, and few others.
 
     If k groups of the row have a maximum of at least t, then k values are at least t. Bisection finds a high t.
     """

@@ -1,7 +1,7 @@
-"""Languages by measures: a collection with captions in several languages, evaluated language by language.
+"""Evaluates a collection with captions in several languages, language by language.
 
-For each language the texts are those of that language alone; the images are the same for all. The macro mean weighs
-every language alike. Its interval takes an image with all its captions, in all languages, as one cluster.
+Each language has only its own texts, with the same images for all. The macro mean gives every language the same weight.
+Its interval treats an image with all its captions, in all languages, as one cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LanguageLine:
         direction: "i2t" or "t2i".
         measure: Such as "R@10".
         images: Images with a text in this language.
-        queries: How many queries.
+        queries: Number of queries.
         value: The mean with its interval.
     """
 
@@ -60,7 +60,7 @@ class LanguageReport(Tabular):
         system: Name of the system.
         collection: Name of the collection.
         lines: By language, direction and measure; the macro mean last.
-        notes: What a reader must know.
+        notes: Notes for readers.
     """
 
     system: str
@@ -69,7 +69,7 @@ class LanguageReport(Tabular):
     notes: tuple[str, ...] = ()
 
     def value(self, language: str, measure: str, *, direction: str = "t2i") -> stats.Interval:
-        """One value with its interval."""
+        """The value with its interval."""
         for line in self.lines:
             if (line.language, line.measure, line.direction) == (language, measure, direction):
                 return line.value
@@ -132,13 +132,13 @@ def evaluate_languages(
 
     Args:
         scores: Images by texts of the collection, all languages together.
-        collection: Its texts have the field that names their language.
+        collection: A collection whose texts have a field with their language.
         measures: Means of values between 0 and 1: R@k, MRR, nDCG, MAP, ...
         name: Name of the system in the table.
         field: The field of the language.
 
     Returns:
-        Languages by measures in both directions, with intervals, and the macro mean.
+        The measures of each language in both directions, with intervals, and the macro mean.
     """
     chosen = parse(measures)
     _refuse_unbounded(chosen)
