@@ -112,9 +112,8 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
     groups = np.empty(min(GROUPS * k, block.shape[1]), block.dtype)
     for r in range(block.shape[0]):
         row, kept, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
-        if k > FEW:
-            _best_of_many(row, _lower_bound(row, k, groups), kept, places)
-            continue
+        if k > FEW and _best_of_many(row, _lower_bound(row, k, groups), kept, places) == k:
+            continue  # fewer are found in a row with NaN, which the loops below put into the list
         for c in range(k):
             _insert(row[c], c, kept, places, c)
         for low in range(k, row.shape[0], 64):
@@ -127,7 +126,7 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
 
 @_jit
 def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
-    """The k best of a row for large k: only values that reach a bound, which at least k values reach, are inserted."""
+    """The k best of a row for large k: inserts only values that reach a bound; returns the number of entries."""
     k, held = kept.shape[0], 0
     for low in range(0, row.shape[0], 32):
         high = min(low + 32, row.shape[0])
@@ -141,6 +140,7 @@ def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
             for c in range(low, high):
                 if row[c] > kept[k - 1]:
                     _insert_by_bisection(row[c], c, kept, places, k)
+    return held
 
 
 @_jit
