@@ -303,9 +303,26 @@ def test_the_shell_lists_and_changes(where):
         assert [each.active for each in annotators(store)] == [True, True]
 
 
+def test_the_shell_makes_a_link_that_resets_once(where):
+    from limner.annotate.store.resets import read_reset, use_reset
+
+    with open_store(where) as store:
+        add_annotator(store, "ada", password_hash="hash")
+    done = told(where, "--reset", "ada", "--url", "https://labels.example.org/")
+    assert done.exit_code == 0, done.stderr
+    token = re.search(r"https://labels\.example\.org/reset/(\S+)", done.stderr)[1]
+    with open_store(where) as store:
+        assert read_reset(store, token).name == "ada"
+        use_reset(store, token, password_hash="new")
+        with pytest.raises(NotAllowed):
+            use_reset(store, token, password_hash="newer")
+        assert by_name(store, "ada").password_hash == "new"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--reset", "eve"], "no account 'eve'"),
         (["--role", "ada"], "expected NAME=ROLE"),
         (["--role", "ada=king"], "unknown role 'king'"),
         (["--role", "eve=admin"], "no account 'eve'"),
