@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from limner.core.embeddings import Embeddings
+    from limner.scores import Statistics
     from limner.search import Calibration, Hit, Hits, Index, ItemTexts
 
 
@@ -147,6 +148,32 @@ class ServedIndex:
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]
         return IndexAnswer(listed, self.kind, hits.how, promise=str(cut_off))
+
+    @cached_property
+    def correction(self) -> tuple[Statistics, int] | None:
+        """The correction that the index keeps, and of which version of the index; None if there is none."""
+        from limner.search import kept_correction
+
+        try:
+            return kept_correction(self.index), self.index.version
+        except LimnerError:
+            return None
+
+    def corrected(
+        self, served: Mapping[str, ServedIndex], asked: SearchRequest, plain: IndexAnswer
+    ) -> tuple[Sequence[Hit], dict[str, int], str]:
+        """The hits with the correction that the index keeps, their ranks without it where known, and how."""
+        there = self._holding("image" if asked.finds_images else "text", served)
+        held = there.correction
+        if held is None or held[0].correction.name != asked.correction:
+            raise LimnerError(
+                f"{there.name} keeps no correction {asked.correction!r}: run 'limner index INDEX --correct "
+                f"{asked.correction} --bank FILE', then start the server again"
+            )
+        if held[1] != there.index.version:
+            raise LimnerError(f"{there.name} has changed since the server started: start it again")
+        hits = there.index.search(self._query(asked), asked.k, correct=held[0])
+        return hits[hits.queries.ids[0]], {hit.id: hit.rank for hit in plain.hits}, hits.way
 
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:
