@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ class ServedIndex:
 
     @classmethod
     def open(cls, name: str, path: str, *, trust: bool = False) -> ServedIndex:
-        """Opens an index with the model that made it, and searches it once, so that its vectors are in memory."""
+        """Opens an index with its model, and searches it once in every way, so that the first visitor does not wait."""
         from limner.search import open_index
         from limner.systems.opening import open_index_with_system
 
@@ -54,7 +55,11 @@ class ServedIndex:
         if index.about.kind == "item":
             raise LimnerError(f"the index {path} holds vectors without images or texts: nothing could be shown")
         made = cls(name, index)
-        index.search(made.sample(), 1)
+        for _ in range(2):  # the first time LanceDB scans; the second time vectors are read into memory
+            index.search(made.sample(), 1)
+        if index.system is not None:
+            with suppress(LimnerError):  # a model without texts: said when somebody asks
+                index.search(["a red dog"], 1)
         return made
 
     def sample(self) -> Embeddings:
