@@ -1,9 +1,10 @@
 """The first search of a person: `limner serve --index` over all 8,091 photographs of Flickr8k, until images are there.
 
 The server is started and answers its home page; nobody has searched yet. The time is from the request of a search to
-the last byte of the page and of its first six images, one after the other, as a slow browser would load them. Then further
-captions, each a new query with new images, and the first search by words and vectors, for which captions are read and
-counted. The index holds captions and fields; its model is limner's small one, trained on 1,000 of the photographs.
+the last byte of the page and of its first six images, one after the other, as a slow browser would load them. Then
+further captions, each a new query with new images, and the first search by words and vectors, for which captions are
+read and counted. The index holds captions and fields; its model is limner's small one, trained on 1,000 of the
+photographs.
 """
 
 from __future__ import annotations
