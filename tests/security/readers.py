@@ -222,6 +222,12 @@ DATASETS = {
         loaded("beir:{}"),
         4,
     ),
+    "clip-retrieval": Reader(
+        seeds(lambda: {"metadata/metadata_0.parquet": _parquet_table()}),
+        {"": spoil.of_bytes},
+        loaded("clip-retrieval:{}"),
+        2,
+    ),
     "xtd10": Reader(
         seeds(
             lambda: {
