@@ -75,7 +75,7 @@ def _card(hub: Any, source: Path) -> Any:
 
 
 def _replaced(result: Any, report: Report) -> bool:
-    return result.source_name == "limner" and result.dataset_name == report.collection
+    return bool(result.source_name == "limner" and result.dataset_name == report.collection)
 
 
 def _result(hub: Any, report: Report, result: Any) -> Any:
