@@ -285,7 +285,8 @@ def load_crossmodal(
         image = f"{row['image/key']}.jpg"
         made.image(image, at, split="test", fields={"locale": str(row.get("image/locale", ""))})
         for language in kept:
-            captions = row.get(language, {}).get("caption", [])
+            said = row.get(language)
+            captions = said.get("caption", []) if isinstance(said, Mapping) else []
             if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
                 refuse(at, f"captions of {language!r} are {type(captions).__name__}; expected a list of texts")
             for number, caption in enumerate(captions):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from limner import stats
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
@@ -179,9 +180,14 @@ def _results(
 
 
 def _line(language: str, result: Result) -> LanguageLine:
-    value = stats.mean_interval(result.values, clusters=result.clusters)
-    images = len(np.unique(result.clusters))
+    value = stats.mean_interval(result.values, clusters=_rows(result))
+    images = len(np.unique(_rows(result)))
     return LanguageLine(language, result.direction, str(result.measure), images, len(result.queries), value)
+
+
+def _rows(result: Result) -> IntArray:
+    """The row of each query's image."""
+    return np.arange(len(result.queries)) if result.clusters is None else result.clusters
 
 
 def _macro(results: dict[str, tuple[Result, ...]]) -> list[LanguageLine]:
@@ -189,8 +195,8 @@ def _macro(results: dict[str, tuple[Result, ...]]) -> list[LanguageLine]:
     lines = []
     for number, first in enumerate(next(iter(results.values()))):
         parts = [found[number] for found in results.values()]
-        value = stats.sum_interval([stats.Part(part.values, part.clusters, 1 / len(parts)) for part in parts])
-        images = np.unique(np.concatenate([part.clusters for part in parts if part.clusters is not None]))
+        value = stats.sum_interval([stats.Part(part.values, _rows(part), 1 / len(parts)) for part in parts])
+        images = np.unique(np.concatenate([_rows(part) for part in parts]))
         counts = len(images), sum(len(part.values) for part in parts)
         lines.append(LanguageLine(MACRO, first.direction, str(first.measure), *counts, value))
     return lines
