@@ -175,7 +175,7 @@ def test_a_store_of_a_later_limner_is_refused(tmp_path):
     open_store(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(LimnerError, match="later limner"):
+    with pytest.raises(LimnerError, match="newer version of limner"):
         open_store(path)
 
 

@@ -45,12 +45,12 @@ _SIDE = 512
 
 
 class NoAnswer(LimnerError):
-    """The endpoint did not give a number for a pair."""
+    """The endpoint did not return a number for a pair."""
 
 
 @dataclass
 class Spent:
-    """The cost so far: requests, tokens, seconds (waits for the rate included), and pairs without an answer."""
+    """The cost so far: requests, tokens, seconds (including waits for the rate limit), and pairs without an answer."""
 
     requests: int = 0
     tokens: int = 0
@@ -196,7 +196,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Does not follow redirects."""
 
     def redirect_request(self, *_: object) -> None:
-        """None: the status becomes an error."""
+        """Returns None, so that the redirect becomes an error."""
 
 
 def _seconds(text: str | None) -> float:

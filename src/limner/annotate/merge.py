@@ -43,12 +43,12 @@ class Counted:
 
     @property
     def verified_factor(self) -> float:
-        """Found positives over the original ones."""
+        """Ratio of the positives that people found to the original ones."""
         return self.verified / self.original if self.original else float("nan")
 
     @property
     def factor(self) -> float:
-        """Positives of the union over the original ones."""
+        """Ratio of the positives of the union to the original ones."""
         return self.merged / self.original if self.original else float("nan")
 
 
@@ -146,7 +146,7 @@ def _quality(judged: Judgements, verified: Judgements) -> dict[str, tuple[float,
 
 
 def _unless_refuted(original: Judgements, verified: Judgements) -> tuple[Judgements, int]:
-    """The union, without original pairs that people rejected."""
+    """The union without the original pairs that people rejected."""
     width = max(len(original.candidates), 1)
     said_no = verified.grades == 0
     refused = (verified.rows * width + verified.columns)[said_no]

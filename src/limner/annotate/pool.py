@@ -175,7 +175,7 @@ def subsampled(
         sides = [lists[direction] for lists in found.values() if direction in lists]
         known = sorted({query for ranking in sides for query in ranking.queries})
         if len(known) < number:
-            raise LimnerError(f"{len(known):,} queries of {direction}, {number:,} are wanted: ask for fewer")
+            raise LimnerError(f"{len(known):,} queries of {direction}, {number:,} were requested: ask for fewer")
         drawn = set(random.Random(f"{seed} {direction}").sample(known, number))
         for lists in found.values():
             if direction in lists:

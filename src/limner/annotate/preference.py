@@ -215,12 +215,12 @@ def study_of_systems(
         seed: Seed of the random queries.
     """
     if len(lists) < 2:
-        raise LimnerError(f"{len(lists)} systems: a study needs two or more to compare")
+        raise LimnerError(f"{len(lists)} systems: a study needs at least two")
     if length < 1 or queries < 1:
         raise LimnerError(f"{queries} queries, {length} places: expected 1 or more of both")
     common = [q for q in next(iter(lists.values())).queries if all(q in r for r in lists.values())]
     if not common:
-        raise LimnerError("the systems share no query: expected lists of the same queries")
+        raise LimnerError("the systems have no query in common: expected lists of the same queries")
     drawn = random.Random(seed).sample(common, min(queries, len(common)))
     shown = {name: {q: tuple(ranking[q][:length]) for q in drawn} for name, ranking in lists.items()}
     rivals = tuple(

@@ -193,7 +193,7 @@ def _usual(times: Mapping[str, Sequence[int]], name: str) -> float:
 
 
 class _Sums:
-    """Sums of grades, by pair and by pair and person, for fast lookup."""
+    """Sums of grades per pair, and per pair and person, for fast lookup."""
 
     def __init__(self) -> None:
         self.number: Counter[Any] = Counter()
@@ -256,7 +256,7 @@ def set_aside(
 
 @dataclass(frozen=True)
 class Doubtful:
-    """A finished task with a wrong answer to a control: the annotator, and the wrong controls."""
+    """A finished task with wrong answers to controls: the annotator and these controls."""
 
     assignment: int
     task: int

@@ -50,7 +50,7 @@ class Workload:
 
     @property
     def ratio(self) -> float:
-        """Share of the tasks that were approved."""
+        """Share of approved tasks."""
         return self.approved / self.submitted if self.submitted else float("nan")
 
 
@@ -133,7 +133,7 @@ def shortcomings(given: Iterable[Answer], proposals: Iterable[Proposal], *, dept
 
 
 def wrong_ways(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
-    """Table B.3b: how captions describe wrongly (quantity, colour, ...), by the system that proposed the pair."""
+    """Table B.3b: how captions are wrong (quantity, colour, ...), by the system that proposed the pair."""
     return _reasons(given, proposals, depth, WRONG, lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS})
 
 

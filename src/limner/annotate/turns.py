@@ -141,7 +141,7 @@ def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidate
 
 
 def _filled(said: FloatArray) -> FloatArray:
-    """Scores standardised; a pair outside a system's lists gets the system's lowest score and no rank."""
+    """Standardised scores; a pair outside a system's lists gets the system's lowest score and no rank."""
     said = said.copy()
     said[:, :, 1:] = np.nan_to_num(said[:, :, 1:])
     for number in range(said.shape[1]):
@@ -156,7 +156,8 @@ def _filled(said: FloatArray) -> FloatArray:
 def probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
     """The probability of a match for every candidate, from the answers to some of them.
 
-    Logistic regression of yes and no on `Candidates.features`. With only one kind of answer, their share.
+    Uses logistic regression on `Candidates.features` with yes and no as the target. If all answers are the same, the
+    probability is the share of yes.
     """
     return _fit(found.features(known), _known(found, known))
 

@@ -1,4 +1,4 @@
-"""Cut-offs of an index, calibrated with the judged queries of a collection."""
+"""Calibrates the cut-offs of an index with the judged queries of a collection."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _unseen(whole: Collection, system: Any, kind: str) -> Collection:
 
 
 def reached(known: Any, precision: float) -> str:
-    """The share of queries that get an answer under a guarantee, as text."""
+    """The share of queries that get an answer for a given precision, as text."""
     try:
         return f"{known.cut_off(precision).threshold.answered:.0%} answered"
     except LimnerError:

@@ -37,7 +37,7 @@ def trained(
     """Opens a system on the items it may be evaluated on.
 
     Returns:
-        The scores, the part they are for, and notes.
+        The scores, the evaluated part, and notes.
     """
     found = opened_on(name, whole, split, features=features, trust=trust)
     return found.scores, found.collection, list(found.notes)
@@ -104,7 +104,7 @@ def opened_together(
     """Opens several systems on items that none of them was trained on.
 
     Returns:
-        The systems, the part they are for, and notes.
+        The systems, the evaluated part, and notes.
     """
     listed = [find_system(name, trust=trust) for name in names]
     parts = hold_out(whole, listed, split)

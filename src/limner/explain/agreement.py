@@ -67,7 +67,7 @@ def similarities(concepts: Iterable[Concepts], wordnet: WordNet) -> Similarities
 def agreement(
     truth: Concepts, returned: Concepts, similar: Similarities, *, threshold: float = THRESHOLD
 ) -> ConceptAgreement:
-    """Compares what two images show.
+    """Compares the contents of two images.
 
     >>> from limner.explain.concepts import Thing
     >>> dog, ball, park, frisbee = (Thing(f"{word}.n.01") for word in ("dog", "ball", "park", "frisbee"))
@@ -108,7 +108,7 @@ def match(missing: Iterable[str], added: Iterable[str], similar: Similarities) -
 
 
 def size_gaps(truth: Concepts, returned: Concepts, name: str) -> list[float]:
-    """Relative differences of the boxes of one concept, matched so that their sum is minimal."""
+    """Relative size differences of the boxes of one concept, matched so that their sum is minimal."""
     from scipy.optimize import linear_sum_assignment
 
     sides = [

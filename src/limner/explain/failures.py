@@ -62,7 +62,7 @@ def failures(
 
     Args:
         system: Scores or a ranking, from texts to images or from images to texts.
-        collection: Images, texts, and which belong together.
+        collection: Images, texts and their pairs.
         direction: "t2i" for text queries, "i2t" for image queries; needed only if they share ids.
         judgements: The relevance judgements.
         fuller: Judgements with more relevant pairs, to find acceptable alternatives.
@@ -101,7 +101,7 @@ class Explanations:
 
     Args:
         failures: The failures.
-        agreements: One for each.
+        agreements: The comparison of images for each failure.
         concepts: The content of every image.
         informed: Whether only concepts that the query mentions were compared.
         notes: Problems with the objects.
@@ -119,7 +119,7 @@ class Explanations:
         return len(self.failures)
 
     def values(self, score: str) -> FloatArray:
-        """One score for every failure; NaN where undefined."""
+        """One score for every failure; NaN if undefined."""
         return np.array([each[score] for each in self.agreements], dtype=np.float64)
 
     @cached_property

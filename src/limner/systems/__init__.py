@@ -1,8 +1,8 @@
 """Systems: the models that `limner.train` can train, by name.
 
-A system is a function `(collection, *, **options) -> model`; a model has `scores(collection) -> Scores`. Your own needs
-no registration: name it as "module:function". A system that tunes its settings takes a keyword `dev`, and receives the
-dev split of the collection.
+A system is a function `(collection, *, **options) -> model`; a model has `scores(collection) -> Scores`. A custom
+system needs no registration: name it as "module:function". A system that tunes its settings takes a keyword `dev`, and
+receives the dev split of the collection.
 """
 
 from __future__ import annotations

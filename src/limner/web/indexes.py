@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexAnswer:
-    """Hits, their kind, and descriptions of how they were found and cut off."""
+    """Hits and their kind, with descriptions of the search and the cut-off."""
 
     hits: Sequence[Hit]
     kind: str
@@ -105,7 +105,7 @@ class ServedIndex:
         return open_image(kept, name=key, side=side)
 
     def search(self, served: Mapping[str, ServedIndex], asked: SearchRequest) -> IndexAnswer:
-        """The nearest items of the requested kind: here, or in the other index of the same model."""
+        """The nearest items of the requested kind, from this index or the other one of the same model."""
         there = self._holding("image" if asked.finds_images else "text", served)
         query = self._query(asked)
         if asked.precision is not None and asked.crosses:
@@ -122,7 +122,7 @@ class ServedIndex:
 
         known, version = self.calibration
         if version != self.index.version:
-            raise LimnerError(f"{self.name} has changed since the server started: start it again")
+            raise LimnerError(f"{self.name} has changed since the server started: restart the server")
         cut_off = known.cut_off(precision, k=k)
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]

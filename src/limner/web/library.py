@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A collection, divided so that training items are never searched or evaluated.
+    """A collection, split so that training items are never searched or evaluated.
 
     Args:
         whole: The collection.
@@ -90,7 +90,9 @@ class Library:
             raise LimnerError("nothing to show: name a collection, e.g. scenes, or an index")
         twice = [name for name in self.indexes if name in collections]
         if twice:
-            raise LimnerError(f"a collection and an index are called {twice[0]!r}: name the index, NAME=DIR")
+            raise LimnerError(
+                f"a collection and an index have the same name {twice[0]!r}: rename the index with NAME=DIR"
+            )
         self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
         self.features, self.options, self.trust = features, dict(options or {}), trust
         self._corrections = tuple(corrections)

@@ -1,4 +1,4 @@
-"""Starting a server: errors are reported before it starts, and its address once it runs."""
+"""Starts a server: errors are reported before it starts, and its address once it runs."""
 
 from __future__ import annotations
 

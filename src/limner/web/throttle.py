@@ -86,7 +86,7 @@ class Throttle:
 
 
 def network_of(address: str) -> str:
-    """The client of an address: the address itself, or with IPv6 the network that a provider gives to one customer.
+    """The client of an address: the address itself, or for IPv6 the network that a provider assigns to one customer.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8::7"), network_of("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8::/64', '192.0.2.7')

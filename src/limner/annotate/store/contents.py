@@ -209,7 +209,7 @@ def _add_lists(
 def _known_places(
     connection: sa.Connection, same: dict[str, object], query: str
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """The pair at each rank of each query that a system has proposed in this direction and turn."""
+    """The pair at each rank of each query, as proposed by a system in this direction and round."""
     columns = (proposal.c.image_id, proposal.c.caption_id, proposal.c.rank, proposal.c[query].label("query"))
     asked = sa.select(*columns).where(*(proposal.c[name] == value for name, value in same.items()))
     return {(row.query, row.rank): (row.image_id, row.caption_id) for row in connection.execute(asked)}

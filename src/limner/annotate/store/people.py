@@ -1,4 +1,4 @@
-"""People: annotators with a role, invitations and sessions. Tokens are stored as hashes only."""
+"""People: annotators with roles, invitations and sessions. Only hashes of tokens are stored."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Annotator:
 def add_annotator(
     store: Store, name: str, *, role: str = "annotator", password_hash: str | None = None, existing: bool = False
 ) -> Annotator:
-    """Adds an annotator; `existing=True` returns an existing one of that name."""
+    """Adds an annotator; with `existing=True`, returns an existing annotator of that name."""
     with store.writing() as connection:
         found = connection.execute(_people().where(annotator.c.name == name.strip())).mappings().first()
         if found is not None:

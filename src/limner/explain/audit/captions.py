@@ -16,7 +16,7 @@ _LEAST_NAME = 5
 
 
 def plain(text: str) -> str:
-    """A caption without case, punctuation and spacing.
+    """A caption in lower case, without punctuation and spacing.
 
     >>> plain("A dog, running.") == plain("a dog running")
     True
@@ -55,7 +55,7 @@ def repeated(collection: Collection) -> Iterator[Finding]:
 
 
 def empty(collection: Collection) -> Iterator[Finding]:
-    """Captions without a word; collections of ids only, whose captions are all empty, are not checked."""
+    """Captions without words; collections that only have ids, so that all captions are empty, are not checked."""
     texts = collection.texts
     if any(plain(text) for text in texts.values):
         for row, text in enumerate(texts.values):

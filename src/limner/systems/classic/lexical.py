@@ -42,7 +42,7 @@ class LexicalKernel:
     strings: StringKernel = field(default_factory=StringKernel)
 
     def fit(self, documents: Documents) -> FittedLexicalKernel:
-        """Learns weights and the table of similarities from training images' captions."""
+        """Learns weights and the table of similarities from the captions of training images."""
         vocabulary = DocumentVocabulary.fit(documents, self.strings.reader)
         return FittedLexicalKernel(self.strings, vocabulary, self.similarity.fit(documents, self.strings.reader))
 
@@ -56,11 +56,11 @@ class FittedLexicalKernel:
     table: WordTable
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
-        """The kernel of every document of `a` with every one of `b`, or of `a`.
+        """The kernel between all documents of `a` and `b`, or of `a` with itself.
 
         Args:
             a: Documents, each a list of captions.
-            b: Others; `a` itself by default.
+            b: Documents to compare with; `a` itself by default.
             progress: Called with (rows done, rows in total).
         """
         sides = (a,) if b is None else (a, b)

@@ -73,7 +73,7 @@ class KccaGrid:
         """Refuses an empty grid."""
         for name in ("kappas", "diagonals", "powers"):
             if not len(getattr(self, name)):
-                raise LimnerError(f"no {name} to try: expected at least one")
+                raise LimnerError(f"the grid has no {name}: expected at least one")
 
     def __len__(self) -> int:
         return len(self.kappas) * len(self.text_kappas or (0,)) * len(self.diagonals) * len(self.powers)
@@ -153,7 +153,7 @@ def search(
         progress: Called with (solutions done, solutions in total).
     """
     if rows.dev_images is None or rows.dev_texts is None:
-        raise LimnerError("a search without dev rows: expected kernels of the dev items with the training items")
+        raise LimnerError("a grid search needs the kernels between dev and training items")
     found, done = GridSearch(fuse), 0
     for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision):
         options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
@@ -290,7 +290,7 @@ def _stages(
 def _alone(
     rows: Rows, grid: KccaGrid, solving: Mapping[str, Any]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
-    """The first setting of a grid, without a dev split."""
+    """The solution for the first setting of a grid, without a dev split."""
     power, pair = next(pairs_of(rows, grid.powers, **solving))
     other = (grid.text_kappas or grid.kappas)[0]
     solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])

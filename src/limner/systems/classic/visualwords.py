@@ -76,7 +76,7 @@ def _few_different(points: Whole, k: int) -> Whole:
 
 
 def _seeds(points: Whole, k: int, rng: np.random.Generator) -> Whole:
-    """Points far from each other: drawn in proportion to the squared distance to earlier ones."""
+    """Initial points, drawn with probability proportional to the squared distance to earlier ones."""
     values = points.astype(np.float32)
     lengths = np.einsum("ij,ij->i", values, values)
     chosen = [int(rng.integers(len(points)))]

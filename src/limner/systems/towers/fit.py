@@ -44,7 +44,7 @@ class Task(Protocol):
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
 
     def batches(self, epoch: int, start: int) -> Iterator[Any]:
         """The batches of an epoch, starting with number `start`; the same on every call."""

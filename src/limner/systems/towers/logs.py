@@ -36,7 +36,7 @@ class Log:
             self.writer = _writer(self.folder / "tensorboard") if tensorboard else None
 
     def epoch(self, history: Sequence[Row]) -> None:
-        """The epochs so far; the last one is new."""
+        """Logs the epochs so far, of which the last one is new."""
         if self.folder is None:
             return
         write_text(self.folder / "log.csv", as_csv(history))

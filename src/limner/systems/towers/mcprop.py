@@ -207,7 +207,7 @@ class McpropTask:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return len(self.data.image_of) // self.size
 
     @property
@@ -233,7 +233,7 @@ class McpropTask:
         return self.margin(sides[0] @ sides[1].T, batch.positives) / len(batch.positives)
 
     def sides(self, batch: McpropBatch) -> tuple[Tensor, Tensor]:
-        """This process's share of the queries and the captions of a batch, encoded."""
+        """Encodes this process's share of the queries and captions of a batch."""
         query = self.heads.queries(batch.names, batch.features, self.reader).query
         return query, self.heads.texts(batch.captions, self.reader)
 
@@ -351,7 +351,7 @@ class McpropModel:
         return Scores.from_embeddings(queries, self.encode_texts(collection.texts))
 
     def weights(self, collection: Collection, *, features: Any = None) -> npt.NDArray[np.float32]:
-        """Fusion weights of file name and image, images by two."""
+        """Fusion weights of file name and image, one row per image."""
         found: npt.NDArray[np.float32] = self._queries(collection, features)[1]
         return found
 
@@ -384,7 +384,7 @@ class McpropModel:
         return encoded_queries(self.module, self.reader, self.reader.read(names), held)
 
     def plot(self, path: str | Path) -> Path:
-        """Draws the mean weights of file name and image, epoch by epoch (png, svg or pdf)."""
+        """Plots the mean weights of file name and image by epoch (png, svg or pdf)."""
         settle_matplotlib()
         import matplotlib
         from matplotlib.figure import Figure
@@ -402,7 +402,7 @@ class McpropModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The weights of the heads, and the text backbone."""
+        """Identifies the model by the weights of the heads and the text backbone."""
         return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:

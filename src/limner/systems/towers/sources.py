@@ -1,4 +1,4 @@
-"""Where the vectors of images and texts come from: a file, given vectors, or an encoder by name or as an object."""
+"""Sources of image and text vectors: a file, given vectors, or an encoder by name or as an object."""
 
 from __future__ import annotations
 
