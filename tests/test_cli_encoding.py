@@ -58,14 +58,14 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
     data = ("p.run", "scenes", "-O", "images=60", "--scorer", "levenshtein", "--depth", "20")
     kept = ("--cache", "kept", "--submission", "sub.csv", "-o", "out.run", "--json")
     told = json.loads(run("rerank", *data, *kept).stdout)
-    assert told["pairs"] == 20 * len(world.images) and told["kept from before"] == 0
+    assert told["pairs"] == 20 * len(world.images) and told["from the cache"] == 0
     names = [key for key in world.images.ids]  # noqa: C416
     expected = cascade(proposer, Levenshtein(), queries=names, candidates=world.texts, depth=20)
     found = Ranking.load("out.run")
     assert all(found[q] == expected[q] for q in expected.queries)
     lines = (here / "sub.csv").read_text().splitlines()
     assert lines[0] == "id,caption_title_and_reference_description" and len(lines) == 1 + 5 * len(world.images)
-    assert json.loads(run("rerank", *data, *kept).stdout)["kept from before"] == told["pairs"]
+    assert json.loads(run("rerank", *data, *kept).stdout)["from the cache"] == told["pairs"]
 
 
 @pytest.mark.parametrize(

@@ -485,7 +485,7 @@ def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
     np.save(tmp_path / "v.npy", some(300).matrix)
     given = ("--items", tmp_path / "t.csv", "--embeddings", tmp_path / "v.npy", "--json")
     done = run("index", tmp_path / "i", *given)
-    assert "holds no ids: its rows are taken in the order of the texts" in done.stderr
+    assert "has no ids: its rows are used in the order of the texts" in done.stderr
     assert json.loads(done.stdout)["added"] == 300
     assert "in the index already" in run("index", tmp_path / "i", *given, status=3).stderr
     assert json.loads(run("index", tmp_path / "i", *given, "--resume").stdout)["added"] == 0
