@@ -217,7 +217,7 @@ def ask_all(
 ) -> dict[str, Any]:
     """Asks a judge for all unanswered pairs, and saves the answers as they arrive.
 
-    An interrupted run can be resumed; what was answered before an error or Ctrl-C is kept. A pair
+    An interrupted run can be resumed; answers given before an error or Ctrl-C are kept. A pair
     without an answer is retried the next time; many of them in a row end the run.
 
     Args:

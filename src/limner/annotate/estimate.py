@@ -139,8 +139,8 @@ def difference(
 
     Args:
         store: With a design for both systems and answers.
-        one: Scores or a ranking in this direction.
-        other: Likewise.
+        one: Scores or a ranking of one system in this direction.
+        other: Scores or a ranking of the other system.
         collection: Its pairs are the given positives.
         measure: One of the design's measures.
         direction: "i2t" or "t2i".

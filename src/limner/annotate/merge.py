@@ -1,4 +1,4 @@
-"""From labels to judgements, and what they change (Chun et al. 2022, section 3.3).
+"""Merges labels into judgements, and reports the changes (Chun et al. 2022, section 3.3).
 
 Yes and weak yes become positives with grades 1 and 0.5; rejected pairs are kept as judged pairs with grade 0. Excluded
 captions and images are removed. Original pairs stay unless people rejected them; other judgements are merged.
@@ -165,11 +165,11 @@ def _counted(direction: str, original: Judgements, verified: Judgements, joined:
 
 
 def precision_recall(original: Judgements, judged: Judgements) -> tuple[float, float]:
-    """Precision and recall of the original positives against what people found.
+    """Precision and recall of the original positives, compared with the pairs that people found.
 
     With t_i the positives that people found for query i, h_i all pairs they judged and r_i the original ones,
     `r'_i = r_i & h_i`: `precision = mean |r'_i & t_i| / |r'_i|` and `recall = mean (1 - |t_i - r'_i| / |t_i|)`, each
-    over the queries where it is defined. Source: Chun et al. 2022, section 3.3.
+    over the queries for which it is defined. Source: Chun et al. 2022, section 3.3.
 
     Args:
         original: Positives of the data set under test, query -> candidate.

@@ -100,7 +100,7 @@ def fill(
     filtered: Callable[[Sequence[Key]], Sequence[Key]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Writes the systems' proposals and the pooled pairs into a store that holds their collection, in one transaction.
+    """Writes the systems' proposals and the pooled pairs to a store that contains their collection, in one transaction.
 
     It can be repeated: after an interruption, with a larger depth, or with more systems; existing pairs stay.
 
@@ -111,7 +111,7 @@ def fill(
         keep: Ranks of each list to store, so that known negatives can be chosen outside all lists; of a small
             pool at most half.
         turn: The annotation round.
-        filtered: Takes the pooled pairs and returns those to keep, e.g. by `alike`.
+        filtered: Takes the pooled pairs and returns those to keep, such as `alike`.
         progress: Called with (systems done, systems in total).
 
     Returns:

@@ -6,7 +6,7 @@
 | B.2 | share of each answer by system and rank | `by_rank` |
 | B.3a | shortcomings of doubtful pairs by system | `shortcomings` |
 | B.3b | how the caption is wrong, by system | `wrong_ways` |
-| C.1 | original pairs that somebody called "100% no" | `refuted_originals` |
+| C.1 | original pairs that someone called "100% no" | `refuted_originals` |
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _reasons(
 
 @dataclass(frozen=True)
 class Refuted:
-    """An original pair that somebody called "100% no": a candidate for an invalid caption (C.1).
+    """An original pair that someone called "100% no": a candidate for an invalid caption (C.1).
 
     Args:
         image: Its id.

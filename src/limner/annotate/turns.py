@@ -243,13 +243,13 @@ def in_turns(
     seed: int = 0,
     retrain: Callable[[Mapping[Key, bool]], Candidates] | None = None,
 ) -> tuple[dict[Key, bool], list[Turn]]:
-    """Asks in several rounds and returns all answers and the gain of each round.
+    """Runs several annotation rounds; returns all answers and the gain of each round.
 
     Args:
         found: All candidates.
         ask: A function from pairs to yes or no for each: people, or an oracle in a simulation.
         budget: Total number of answers.
-        turns: Number of rounds; 1 asks the pool in random order.
+        turns: Number of rounds; with 1, the pool is asked in random order.
         strategy: Strategy of the later rounds, see `choose`.
         first: Number of answers in the first round; an equal share by default.
         start_depth: The first round asks pairs in the top `start_depth` of any system's list.

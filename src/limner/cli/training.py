@@ -49,7 +49,7 @@ def encoded_by(
     """Scores of an encoder with cached vectors, so that the next run does not encode the same items again.
 
     Args:
-        name: An encoder of one space for images and texts, such as 'clip(model=DIR)', or a saved model.
+        name: An encoder with a joint space for images and texts, such as 'clip(model=DIR)', or a saved model.
         whole: The collection.
         split: The split to evaluate.
         cache: The cache folder for vectors; by default the one shared by all commands.

@@ -33,8 +33,8 @@ class Attack:
 
     Args:
         kind: The kind.
-        edits: The edits that were made.
-        queries: How many queries there were in all.
+        edits: The edits.
+        queries: Total number of queries.
         before: Rank of the relevant image for each edited query, before the edit (may be fractional for tied scores).
         after: The same, after the edit.
         moved: Change in the score of the relevant image, for each.

@@ -77,11 +77,11 @@ def train(
 
 
 def load(path: str | Path, *, trust: bool = False) -> Model:
-    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json says what kind it is.
+    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json contains its kind.
 
     Args:
         path: The file or folder. It is data and is never executed.
-        trust: Whether the model may name an encoder or kernel of its own as "module:thing", which is then imported.
+        trust: Whether the model may name a custom encoder or kernel as "module:thing", which is then imported.
     """
     place = Path(path)
     if not place.exists():

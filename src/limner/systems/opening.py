@@ -94,7 +94,7 @@ class FoundSystem:
 
     Args:
         name: Name in reports and pages.
-        kind: How it is opened: see the module.
+        kind: The kind of input; see the module docstring.
         given: What the user gave: a path, an object, or the name of a system to train.
         trust: Whether its files may name custom code.
     """
@@ -270,7 +270,7 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
     """Finds the system behind a name, a path or an object, without loading it.
 
     Args:
-        given: See the module.
+        given: The system; see the module docstring.
         trust: Whether files may name custom code.
         said: Whether the user gave the name; False for a name read from a file, which must not be "module:thing".
     """

@@ -116,7 +116,7 @@ class ServedIndex:
         return IndexAnswer(listed[: asked.k], there.kind, hits.how)
 
     def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
-        """The hits of which at least a given share is relevant; the calibration of the index is read once."""
+        """The hits that reach a given precision; the calibration of the index is read once."""
         from limner.search.calibrated import cut_hits
         from limner.search.cut_off import NEIGHBOURS
 

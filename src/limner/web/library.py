@@ -67,7 +67,7 @@ class Library:
         matrices: Files of similarities (images by texts), by display name.
         features: Image vectors, or their file, for models that were trained on features.
         options: Options of the loader.
-        corrections: Corrections of your own, as "module:class", in addition to the registered ones.
+        corrections: Custom corrections, as "module:class", in addition to the registered ones.
         trust: Whether saved models may name custom code.
         indexes: Open indexes to search, by display name.
     """

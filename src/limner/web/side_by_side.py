@@ -212,7 +212,7 @@ def wins_page(ask: Ask) -> Response:
 def wins(
     library: Library, collection: str, a: str, b: str, direction: str, *, kind: str, words: str = "", order: str
 ) -> list[Win]:
-    """Queries where A ranks the right answer higher than B.
+    """Queries for which A ranks the relevant item higher than B.
 
     Args:
         library: Collections and systems.

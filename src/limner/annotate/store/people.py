@@ -127,7 +127,7 @@ def _change(connection: sa.Connection, annotator_id: int, **values: Any) -> None
 class Invite:
     """An invitation that can still be used: its id, role, author and expiry time (milliseconds).
 
-    `by` is None for the first admin's.
+    `by` is None for the invitation of the first admin.
     """
 
     id: int

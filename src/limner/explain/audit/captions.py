@@ -76,7 +76,7 @@ def self_matches(collection: Collection) -> Iterator[Finding]:
 
 
 def other_languages(collection: Collection) -> Iterator[Finding]:
-    """Captions that are clearly not in the language given by their field `language`, or in that of most captions."""
+    """Captions that are clearly in another language than their field `language`, or than most captions."""
     texts = collection.texts
     given = texts.fields.get("language")
     main = "" if given is not None else main_language(texts.values)

@@ -70,7 +70,7 @@ class Words(nn.Module):
         size: Vocabulary size, including the unknown word.
         word_dim: Dimension of the word vectors.
         hidden_dim: Dimension of the recurrent layer states.
-        embedding_dim: Dimension of the output; where it differs from `hidden_dim` a linear layer maps to it.
+        embedding_dim: Dimension of the output; if it differs from `hidden_dim`, a linear layer is added.
         cell: The recurrent layer, a key of `CELLS`.
         pooling: "last" state, "mean" or "max" of all states.
         dropout: Dropout rate of the word vectors.

@@ -45,7 +45,7 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
 
     Args:
         path: The file.
-        what: What the file should be; used in messages only.
+        what: Expected kind of file; only used in messages.
     """
     from safetensors import safe_open
 

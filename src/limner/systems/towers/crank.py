@@ -386,9 +386,7 @@ class CrankModel:
         """
         judge = self.judge
         if not isinstance(judge, Tuned):
-            raise LimnerError(
-                f"{self.name!r} uses a frozen backbone: for this, train it with a transformer as backbone="
-            )
+            raise LimnerError(f"{self.name!r} uses a frozen backbone: train it with backbone= set to a transformer")
         names, captions = image_names(collection.images), collection.texts.values
         images, texts = (_first_states(judge, list(side)) for side in (names, captions))
         ids = collection.images.ids, collection.texts.ids

@@ -71,7 +71,7 @@ class State:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a run; the module holds the best weights.
+    """The result of a run; the module has the best weights.
 
     Args:
         best_epoch: The epoch whose weights are kept, counted from 1.

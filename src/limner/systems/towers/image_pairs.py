@@ -1,7 +1,7 @@
 """Scorers of pairs of an image and a text: image-text matching heads (BLIP, BLIP-2), and cross-encoders.
 
 Both kinds encode image and text jointly, so nothing can be precomputed: they re-rank the candidates of a faster system,
-or score the few pairs of a probe. The image part is computed once for all pairs of an image where the model allows it.
+or score the few pairs of a probe. If the model allows it, each image is encoded only once for all its pairs.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ class Live:
 
     Args:
         steps: Steps of the whole run.
-        progress: Called with (steps done, steps in total); where it has `note(text)`, that gets the loss and dev
-            values. None shows a line of its own on a terminal, and nothing elsewhere.
+        progress: Called with (steps done, steps in total); if it has `note(text)`, this method gets the loss and dev
+            values. With None, a progress line is shown on a terminal, and nothing otherwise.
         quiet: Whether to print nothing; for all processes except the main one.
     """
 

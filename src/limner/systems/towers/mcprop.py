@@ -1,4 +1,4 @@
-"""MCProp: a query of an image and its file name, and captions, in one space (Messina et al. 2022).
+"""MCProp: a joint space for captions and for queries of an image and its file name (Messina et al. 2022).
 
 One frozen text backbone encodes names and captions; a small transformer head for each gives a vector, its first output
 token (the backbone's own first token, if it has one). Name and image are fused into the query. The loss is the

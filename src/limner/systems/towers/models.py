@@ -60,7 +60,7 @@ class TwoTowers(nn.Module):
 
 
 class AttentionHeads(nn.Module):
-    """Several views of one item: its vector plus what each head attends to (Song & Soleymani 2019).
+    """Several views of one item: its vector plus the output of each attention head (Song & Soleymani 2019).
 
     With parts X (states of a GRU) and K heads: A = softmax(W2 tanh(W1 X)), r_k = sigmoid(W3 A_k X),
     z_k = LayerNorm(whole + r_k). Without parts every head has its own map: r_k = sigmoid(W_k whole).

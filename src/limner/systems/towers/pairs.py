@@ -160,7 +160,7 @@ class CrossEncoderScorer:
         tokens_per_batch: Tokens per batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
         precision: "auto" (half precision on a GPU), "float32", "float16" or "bfloat16".
-        packed: Whether to compute without padding (`limner.systems.towers.unpadded`); by default where the model allows
+        packed: Whether to compute without padding (`limner.systems.towers.unpadded`); by default if the model supports
             it.
     """
 

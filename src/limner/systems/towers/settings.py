@@ -157,7 +157,7 @@ def split(
         options: Values by name, as a user gave them; old names are translated.
         kinds: Dataclasses of settings.
         what: Whose options they are; used in messages only.
-        defaults: Values of options that are not given, where they differ from those of the dataclasses.
+        defaults: Default values that differ from those of the dataclasses.
     """
 
     @takes(*kinds)

@@ -145,7 +145,7 @@ def load_source(about: Any, *, what: str, trust: bool) -> Source | None:
     Args:
         about: The description of the source in the saved model.
         what: The option; used in messages only.
-        trust: Whether the model may name an encoder of its own, as "module:thing".
+        trust: Whether the model may name a custom encoder as "module:thing".
     """
     if not isinstance(about, Mapping):
         raise LimnerError(f"{what} of a saved model are {about!r}: expected an encoder or a file of vectors by name")

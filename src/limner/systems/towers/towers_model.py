@@ -158,7 +158,7 @@ class TowersModel:
         Args:
             path: The folder.
             device: Device of the weights.
-            trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
+            trust: Whether the model may name a custom encoder or loss as "module:thing".
         """
         saved, folder = model_store.read(path, KIND), Path(path)
         config = saved.content
