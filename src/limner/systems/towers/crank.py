@@ -52,10 +52,10 @@ class Pairing:
     """The inputs.
 
     Args:
-        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual" (frozen), or a folder or hub
+        backbone: Text backbone: "words" (trained with the model), "use-multilingual" (frozen), or a folder or hub
             name of a transformer, which is trained as a whole.
         use_images: Whether the classifier also sees the image.
-        features: Image features for `use_images`: `Embeddings`, the file of some, or an encoder; colours and shapes by
+        features: Image features for `use_images`: `Embeddings`, their file, or an encoder; colours and shapes by
             default.
         max_tokens: Tokens per text, or per pair for a transformer; the rest is cut off.
         min_count: Words in fewer training texts are treated as unknown by the backbone "words".

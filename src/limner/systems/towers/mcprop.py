@@ -59,8 +59,8 @@ class Query:
     """The inputs.
 
     Args:
-        features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual", or a folder or hub name of a
+        features: Image features: `Embeddings`, their file, or an encoder; colours and shapes by default.
+        backbone: Text backbone: "words" (trained with the model), "use-multilingual", or a folder or hub name of a
             transformer.
         max_tokens: Tokens per text; the rest is cut off.
         min_count: Words in fewer training texts are treated as unknown by the backbone "words".

@@ -108,7 +108,7 @@ def source(given: VectorSource | Source | None, *, what: str = "features", trust
     """The source of vectors that an option specifies.
 
     Args:
-        given: None (the built-in histograms), `Embeddings`, the file of some, an encoder (a key of
+        given: None (the built-in histograms), `Embeddings`, their file, an encoder (a key of
             `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
             `{"encoder": "clip", "model": "folder"}` or "clip(model=folder)". A file with the encoder that computed it,
             `{"embeddings": "photos.npy", "encoder": "clip", "model": "folder"}`, can also encode further items.
@@ -134,7 +134,7 @@ def source(given: VectorSource | Source | None, *, what: str = "features", trust
     if isinstance(given, (Encoder, TwoSided)):
         return Encoded(given)
     raise LimnerError(
-        f"{what}={given!r} is {type(given).__name__}: expected Embeddings, the file of some, an encoder's name, "
+        f"{what}={given!r} is {type(given).__name__}: expected Embeddings, their file, an encoder's name, "
         "{'encoder': name, ...} with its options, or an object with encode(items)"
     )
 
