@@ -175,7 +175,7 @@ def changes(
 
 
 def matches_found(made: Design, units: Sequence[int], said: Mapping[Key, bool]) -> list[float]:
-    """For each labelled unit, the number of new matches beyond the level above it."""
+    """For each labelled unit, the number of new matches compared with the level above."""
     many = len(made.units) // (_last(made) + 1)
     found = []
     for n in units:

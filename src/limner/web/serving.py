@@ -119,7 +119,7 @@ def make_app(
     trust: bool = False,
     indexes: Mapping[str, str] | Sequence[str] = (),
 ) -> Starlette:
-    """The ASGI application that `serve` runs; arguments as there.
+    """The ASGI application that `serve` runs, with the same arguments.
 
     It accepts the names of this machine, the local address of the connection, `hosts`, and the name in `url`.
     """

@@ -63,7 +63,7 @@ class Throttle:
             return self._wait(key)
 
     def give_back(self, key: str) -> None:
-        """Returns the last attempt, which turned out not to count."""
+        """Refunds the last attempt, because it turned out not to count."""
         with self._lock:
             self._add(key, -1.0)
 

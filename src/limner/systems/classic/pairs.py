@@ -76,7 +76,7 @@ def refuse_few(collection: Collection) -> None:
     """Refuses a collection that is too small."""
     if len(collection.images) < 5:
         raise LimnerError(
-            f"{collection.name!r} has {len(collection.images)} images to learn from: expected at least 5 with texts"
+            f"{collection.name!r} has {len(collection.images)} training images: expected at least 5 with texts"
         )
 
 
