@@ -63,7 +63,7 @@ class EndpointJudge:
     """Asks a vision-language model, one pair at a time.
 
     Args:
-        url: Such as "http://localhost:8000/v1"; "/chat/completions" is added.
+        url: URL of the endpoint, such as "http://localhost:8000/v1"; "/chat/completions" is added.
         model: The model's name at the endpoint.
         collection: Source of the images and captions.
         key_from: The environment variable with the key; no key is sent if it is not set.
@@ -222,7 +222,7 @@ def ask_all(
 
     Args:
         store: The store; answers are kept separate from human answers.
-        judge: With `name`, and `ask(pair)` or `probabilities(pairs)`.
+        judge: An object with `name`, and `ask(pair)` or `probabilities(pairs)`.
         pairs: (image, caption).
         batch: Answers saved at a time.
         progress: Called with the number of pairs done.

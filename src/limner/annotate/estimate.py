@@ -94,7 +94,7 @@ def estimates(
     """Estimates of every measure of the store's designs, in every direction of the sources.
 
     Args:
-        store: With designs (`limner.annotate.plan`) and answers.
+        store: A store with designs (`limner.annotate.plan`) and answers.
         sources: Scores or rankings by direction.
         collection: Its pairs are the given positives.
         measures: The measures to estimate; all measures of the design by default.
@@ -135,10 +135,10 @@ def difference(
     mode: str = "fixed",
     level: float = 0.95,
 ) -> Estimate:
-    """The difference of two systems under complete judgements; only pairs on which they differ matter.
+    """The difference between two systems under complete judgements; only pairs on which they differ matter.
 
     Args:
-        store: With a design for both systems and answers.
+        store: A store with a design for both systems, and answers.
         one: Scores or a ranking of one system in this direction.
         other: Scores or a ranking of the other system.
         collection: Its pairs are the given positives.

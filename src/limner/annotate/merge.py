@@ -30,7 +30,7 @@ class Counted:
         verified: Positives that people found.
         merged: Positives of the union.
         precision: Share of judged original positives that people confirm, mean over queries.
-        recall: Share of the positives that people found which were in the original, mean over queries.
+        recall: Share of the positives that people found that are in the original judgements, mean over queries.
     """
 
     direction: str

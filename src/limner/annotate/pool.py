@@ -108,8 +108,8 @@ def fill(
         store: The store.
         systems: By name.
         depth: Number of ranks of each list that are pooled.
-        keep: Ranks of each list to store, so that known negatives can be chosen outside all lists; of a small
-            pool at most half.
+        keep: Ranks of each list to store, so that known negatives can be chosen outside all lists; at most half of a
+            small pool.
         turn: The annotation round.
         filtered: Takes the pooled pairs and returns those to keep, such as `alike`.
         progress: Called with (systems done, systems in total).

@@ -75,7 +75,7 @@ class Candidates:
         return there, back
 
     def _alike(self, accepted: Sequence[Key], side: int) -> tuple[FloatArray, FloatArray]:
-        """Each pair's best similarity to an accepted one with the same image (0) or caption (1), and if there is one.
+        """Each pair's best similarity to an accepted pair of the same image (0) or caption (1), and whether one exists.
 
         A pair is never compared with itself, so that asked and unasked pairs are treated in the same way.
         """

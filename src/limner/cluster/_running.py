@@ -124,7 +124,7 @@ class Cluster:
 def _in_order(
     tasks: Iterable[object], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
 ) -> Iterator[Any]:
-    """References in order, each as soon as it is done, with limited tasks in flight; the rest is cancelled."""
+    """References in order, each as soon as it is done, with a bounded number of tasks; the rest is cancelled."""
     import ray
 
     spans = list(spans)

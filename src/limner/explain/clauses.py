@@ -134,7 +134,7 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, other: Phrase, wo
 
 
 def _class(phrase: Phrase, wordnet: WordNet) -> str:
-    """Person or animal by the first sense, artifact by one of the first two ("table" first means one of data)."""
+    """Person or animal by the first sense, artifact by one of the first two, as for "table"."""
     found = [c for c in CLASSES if wordnet.is_a(phrase.senses[0], c)]
     found += [c for c in CLASSES[2:] if any(wordnet.is_a(sense, c) for sense in phrase.senses[:2])]
     return found[0] if found else ""

@@ -167,7 +167,7 @@ class Explanations:
 
 
 def _total(value: float | int, *, number: bool = False) -> str:
-    """Formats a total: counts as whole numbers, all others as percentages, except the one that may exceed 1."""
+    """Formats a total: counts as integers, all others as percentages, except the one that may exceed 1."""
     if number and not math.isnan(value):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else "–" if math.isnan(value) else f"{value:.1%}"

@@ -5,8 +5,8 @@
 - Text score: each of two images prefers its own caption. Image score: each of two captions prefers its own image. Group
   score: both (Thrush et al. 2022). Equal scores do not count here, as published.
 
-Every table carries two blind baselines: a bigram language model of captions, and length. A subset that they solve does
-not test whether a system uses images.
+Every table has two blind baselines: a bigram language model of captions, and caption length. A subset that they solve
+does not test whether a system uses images.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class Library:
             collection: The name of the collection.
             name: The name of the system.
             split: The part to search, "all" for everything; "" for the held-out part.
-            patience: Seconds to wait; None to wait to the end.
+            patience: Seconds to wait; None to wait until it is done.
         """
         self.known_system(name)
         loaded, system = self.loaded(collection), self.found[name]

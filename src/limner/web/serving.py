@@ -61,7 +61,7 @@ def serve(
     """Serves pages for searching, looking at failures and judging, until it is interrupted.
 
     Args:
-        collections: What `limner.load` takes, or collections.
+        collections: Arguments for `limner.load`, or collections.
         systems: Systems to train when a page first needs them, saved models, or "module:thing"; by name.
         matrices: Files of similarities, images by texts, by display name.
         features: Image vectors, or their file, for models that were trained on features.

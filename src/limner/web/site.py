@@ -300,7 +300,7 @@ def _render(site: Site, request: Request, visitor: Visitor | None, template: str
 
 
 def _served(site: Site, path: str) -> bool:
-    """Whether a page has something to show: with only an index, just the search page has."""
+    """Whether a page has something to show: with only an index, only the search page does."""
     return bool(site.library.collections) or path == "/search"
 
 

@@ -199,7 +199,7 @@ def _add_lists(
             new.append(row | same)
         elif there != (row["image_id"], row["caption_id"]):
             raise LimnerError(
-                f"{lists.system!r} proposed other {lists.direction} pairs in turn {turn}: the store has another "
+                f"{lists.system!r} proposed other {lists.direction} pairs in round {turn}: the store has another "
                 f"system of that name; choose a different name"
             )
     insert(connection, proposal, new)

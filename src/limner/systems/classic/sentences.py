@@ -80,7 +80,7 @@ class DocumentVocabulary:
         words: The words, in order of first appearance.
         counts: Number of training documents in whose captions each word occurs.
         size: Number of training documents.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
     """
 
     words: tuple[str, ...]
@@ -137,7 +137,7 @@ class DocumentVocabulary:
 
         Args:
             sides: Sets of documents that share word ids.
-            captions: Captions to keep of each document; all by default.
+            captions: Number of captions to use per document; all by default.
         """
         known = dict(self.number)
         return [_numbered(side, known, self.reader, captions) for side in sides], len(known)

@@ -46,7 +46,7 @@ class StringKernel:
             counts with the product of its words' idf, and with "idf" with the square of that product.
         match: lambda_m.
         captions: Number of captions to use per document (1 for BoW1); None for all.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
 
     >>> kernel = StringKernel(length=2).fit([["a dog runs"], ["a cat sleeps"]])
     >>> kernel([["the dog runs"], ["runs , dog !"], ["a man"]]).round(3).tolist()
@@ -162,7 +162,7 @@ class OverlapF1:
     Args:
         weights: "idf", "root idf" or "none".
         captions: Number of captions to use per document; by default all, joined into one document.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
 
     >>> nearest = OverlapF1(weights="none").fit([["a dog runs"], ["a cat"]])
     >>> nearest([["a dog runs"]], [["the running dog", "a dog"], ["a cat"]]).round(3).tolist()

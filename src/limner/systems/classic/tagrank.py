@@ -32,7 +32,7 @@ class TagRank:
 
     Args:
         captions: Number of captions to use per document; all by default.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
 
     >>> kernel = TagRank().fit([["a dog runs on grass"], ["grass and a dog"], ["a cat"]])
     >>> kernel([["a dog on grass"]], [["a dog on grass"], ["grass and a dog"], ["a cat"]]).round(2).tolist()

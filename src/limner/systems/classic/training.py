@@ -149,7 +149,7 @@ def search(
         fuse: Whether to keep fifteen settings per task, or the one that is best for both tasks.
         method: "exact", or "cholesky" for a low rank.
         rank: Maximum rank of each kernel (leading eigenvectors), or of the Cholesky factors.
-        precision: "double" or "single"; single from 2,000 training images on by default.
+        precision: "double" or "single"; by default single from 2,000 training images.
         progress: Called with (solutions done, solutions in total).
     """
     if rows.dev_images is None or rows.dev_texts is None:
@@ -228,7 +228,7 @@ def train(
         fuse: Whether to fuse fifteen settings per task by Borda count, as in the paper; there is no joint space then.
         method: "exact", or "cholesky" (partial Gram-Schmidt) for collections too large to decompose.
         rank: Maximum rank of each kernel (leading eigenvectors), or of the Cholesky factors; no limit by default.
-        precision: "double" or "single"; single from 2,000 training images on by default.
+        precision: "double" or "single"; by default single from 2,000 training images.
         side: The shorter side of images in pixels.
         points: Number of points sampled from each of 200 images to learn visual words.
         seed: Seed of this sample.

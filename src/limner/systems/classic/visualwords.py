@@ -135,8 +135,8 @@ class VisualWords:
             images: The images; at most `most` of them are sampled.
             sizes: Number of words by feature, `WORDS` by default; a feature that is left out is not used.
             side: The shorter side of images, in pixels.
-            most: Images to learn from.
-            points: Points of each image; all if it has fewer.
+            most: Maximum number of images to learn from.
+            points: Number of points per image; all if it has fewer.
             seed: Seed for the choice of images, points and initial words.
             workers: Threads; all cores by default.
             progress: Called with (images done, images in total).

@@ -275,8 +275,8 @@ def train(
     """A classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
     Args:
-        collection: The training collection; images have the field "file_name", or their files' and ids' names are
-            taken.
+        collection: The training collection; images have the field "file_name", otherwise the names of their files or
+            their ids are used.
         dev: Collection that selects the best epoch, by AUC.
         progress: Called with (steps done, steps in total).
         options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other

@@ -6,7 +6,7 @@ neither the other texts of an image, nor the texts of an image that occurs twice
 registration: name it as "module:function".
 
 With h(i, t, t') = [margin - s(i, t) + s(i, t')]+ for a positive pair (i, t) and a negative t' of the same image, the
-losses differ only in which negatives they use. The other direction swaps the sides.
+losses differ only in which negatives they use. The other direction swaps images and texts.
 """
 
 from __future__ import annotations

@@ -284,8 +284,8 @@ def train(
     """Trains a model that fuses an image and its file name into one query for captions (Messina et al. 2022).
 
     Args:
-        collection: The training collection; images have the field "file_name", or their files' and ids' names are
-            taken.
+        collection: The training collection; images have the field "file_name", otherwise the names of their files or
+            their ids are used.
         dev: Collection that selects the best epoch, by nDCG@5; without it the last epoch is kept.
         progress: Called with (steps done, steps in total).
         options: Options of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.

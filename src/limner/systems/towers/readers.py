@@ -221,11 +221,11 @@ def reader_of(
     min_count: int,
     device: torch.device,
 ) -> TextReader:
-    """The reader that an option names.
+    """The reader specified by an option.
 
     Args:
         backbone: None or "words", "use-multilingual", or a folder or name of a transformer.
-        texts: Training texts, whose words "words" learns.
+        texts: Training texts, from which "words" takes its vocabulary.
         dim: Dimension of the word vectors of "words".
         max_tokens: Tokens per text.
         min_count: Words in fewer texts are treated as unknown by "words".

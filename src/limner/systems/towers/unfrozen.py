@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Unfrozen(nn.Module):
-    """Pixels through an image encoder and `Vectors`, all of whose weights are trained.
+    """An image encoder followed by `Vectors`, with all weights trained.
 
     The encoder is copied: the given one keeps its weights, and its cached vectors stay valid.
 
