@@ -38,13 +38,11 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     n, rounds = items(options.quick), 2 if options.quick else 3
     from ray.cluster_utils import Cluster
 
-    from limner.match import _columns
-
     scores = made(n, n)
     core = cpu_seconds(lambda: scores.top(10, workers=1))
     rate = n * n * DIM / core / 1e9
     yield Claim("products per second of one core, 10^9 multiply-adds, top-10 included", rate, goal="> 0")
-    sums = cpu_seconds(lambda: _columns.log_sums(scores, 30.0))
+    sums = cpu_seconds(lambda: scores.correct("inverted_softmax").statistics)
     yield Claim("log sums of the columns vs top-10, CPU-seconds", sums, core, goal="<= 2.0")
     loopback = {**NODES, "node_ip_address": "127.0.0.1"}
     cluster = Cluster(initialize_head=True, head_node_args={**loopback, "include_dashboard": False})
@@ -85,6 +83,12 @@ def on_cluster(cluster: Any, scores: Any, rounds: int, core: float) -> Iterator[
     moving = [*overheads(scores), broadcast()]
     yield from moving
     costs = {claim.claim.partition(",")[0]: claim.ours for claim in moving}
+    rates = (
+        scores.shape[0] ** 2 * DIM / core,
+        costs["a task that does nothing"] / 1e3,
+        costs["putting an array into the object store"] * 1e9,
+        costs["from one node's object store to another's"] * 1e9,
+    )
     for workers in (2, 4, 8, 16):
         if workers > max(2, usable()):
             break
@@ -94,7 +98,7 @@ def on_cluster(cluster: Any, scores: Any, rounds: int, core: float) -> Iterator[
             seconds, found = seconds | taken, found | lists
             speed_up = f"top-10: one worker vs {workers}, speed-up"
             yield Claim(speed_up, seconds["1"], taken[str(workers)], goal=f">= {0.8 * workers:.1f}", note=shared())
-        expected = projected(scores.shape[0], workers, core, costs)
+        expected = projected(*scores.shape, workers, *rates)
         what = f"top-10 by {workers} workers vs what the constants predict, seconds"
         yield Claim(what, seconds[str(workers)], expected, goal="<= 1.3", note=shared())
     for name, there in found.items():
@@ -114,11 +118,27 @@ def join(cluster: Any, workers: int) -> None:
         time.sleep(0.1)
 
 
-def projected(n: int, workers: int, core: float, costs: dict[str, float]) -> float:
-    """Seconds of a pass on several nodes: both matrices are sent, then every worker computes its share."""
-    size = 2 * n * DIM * 4 / 1e9
-    put, copy = costs["putting an array into the object store"], costs["from one node's object store to another's"]
-    return core / workers + size / put + size / copy
+def projected(queries: int, items: int, workers: int, product: float, task: float, put: float, copy: float) -> float:
+    """Seconds of a pass of top-10: both matrices are sent, then every worker computes whole tasks.
+
+    Args:
+        queries: How many.
+        items: How many.
+        workers: Cores of all nodes.
+        product: Multiplications and additions per second of a core.
+        task: Seconds of the driver for every task.
+        put: Bytes per second into the object store.
+        copy: Bytes per second to another node.
+    """
+    from limner.cluster._running import WIDEST
+    from limner.cluster._spans import Spans
+
+    width = min(items, WIDEST)
+    size = min(Spans.of(queries, width, workers).size, queries)
+    tasks = math.ceil(queries / size) * math.ceil(items / width)
+    sent = (queries + items) * DIM * 4
+    computed = math.ceil(tasks / workers) * size * width * DIM / product
+    return max(computed, tasks * task) + sent / put + sent / copy
 
 
 def top(scores: Any, *, shard: int | None = None) -> Any:
@@ -245,6 +265,8 @@ def differing(here: Any, there: Any) -> int:
 # --- the table of docs/cluster.md ---------------------------------------------------------------------------------
 
 SIZES = (10**5, 10**6, 10**7, 10**8, 10**9)
+PASSES = ((25_000, 100_000), (100_000, 100_000), (1_000_000, 1_000_000), (10_000, 10_000_000), (10**7, 10**7))
+MACHINES, CORES = (1, 10, 100), 16
 
 
 def constants() -> dict[str, float]:
@@ -265,14 +287,38 @@ def constants() -> dict[str, float]:
 
 
 def table() -> str:
-    """The constants, and every step at every size, computed from them."""
+    """The constants, every step at every size, and passes on 1 to 100 machines, computed from them."""
     measured = [f"| {name} | {number(value)} |" for name, value in constants().items()]
     head = (
         "| items | vectors, GB | 1,000 queries, core-hours | all against all, core-hours | with inverted softmax, "
         "core-hours | tasks | their overhead, core-hours | to the store, s | to each node, s | top-10 back, GB |"
     )
     computed = ["| " + " | ".join(map(number, row)) + " |" for row in map(steps, SIZES)]
-    return "\n".join(["| constant | measured |", "|---|---:|", *measured, "", head, "|" + "---:|" * 10, *computed])
+    machines = [f"| {q:,} × {i:,} | " + " | ".join(map(lasting, passes(q, i))) + " |" for q, i in PASSES]
+    return "\n".join(
+        [
+            *("| constant | measured |", "|---|---:|", *measured, ""),
+            *(head, "|" + "---:|" * 10, *computed, ""),
+            f"| top-10, queries × items | {' | '.join(f'{n} of {CORES} cores' for n in MACHINES)} | share of ideal |",
+            "|---|" + "---:|" * (len(MACHINES) + 1),
+            *machines,
+        ]
+    )
+
+
+def passes(queries: int, items: int) -> list[float]:
+    """Seconds of a pass on each number of machines, and the share of the ideal speed on the most."""
+    product, _, task, put, copy, *_ = constants().values()
+    seconds = [projected(queries, items, CORES * n, product, task, put, copy) for n in MACHINES]
+    return [*seconds, queries * items * DIM / product / CORES / MACHINES[-1] / seconds[-1]]
+
+
+def lasting(value: float) -> str:
+    """Seconds, minutes or hours; a share below 1 as it is."""
+    if value <= 1:
+        return f"{value:.2f}"
+    unit, name = next((u, n) for u, n in ((3600, "h"), (60, "min"), (1, "s")) if value >= 2 * u or u == 1)
+    return f"{number(value / unit)} {name}"
 
 
 def steps(items: int) -> list[float]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from text_only import MiniLM, captions, configure
+from text_only import captions, configure, minilm
 
 from claims import Claim, main
 from limner.explain.adversarial import DENIES, attack_all
@@ -40,7 +40,7 @@ KINDS = ("antonym", "colour-all", "colour-in", "size", "number", "verb", "plural
 
 def attacks(options: argparse.Namespace) -> tuple[list[Attack], dict[str, float]]:
     """Every kind of change on every query, and how well a reader without any corpus tells the changed ones."""
-    collection, encode = captions(options), MiniLM(options.cache)
+    collection, encode = captions(options), minilm(options.cache)
     asked, others = parted(collection, 0)
     said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
     queries, rest = [said[t] for t in asked], [[said[t] for t in each] for each in others]

@@ -131,6 +131,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     todo = [job for world in made for job in jobs(world, studies)]
     if options.data is not None and _wanted("flickr8k", options):
         todo += _flickr_jobs(options.data, studies)
+    todo = [job for job in todo if _has_words(f"{job.world} {job.kind}", options.rows)]
     kept = result_file(Path(__file__), options, ".rows.jsonl") if options.save else None
     rows = list(_worked(todo, options.workers, options.minutes, kept))
     yield from _covered(rows)
@@ -151,6 +152,11 @@ def _wanted(name: str, options: argparse.Namespace) -> bool:
     """Whether a world, or one whose name begins so, was asked for."""
     chosen = [each.strip().lower() for each in options.only.split(",")]
     return any(name.lower().startswith(each) or each.startswith(name.lower()) for each in chosen)
+
+
+def _has_words(name: str, wanted: list[str]) -> bool:
+    """Whether a name has all words of one of several phrases; any name if there is no phrase."""
+    return not wanted or any(set(phrase.split()) <= set(name.split()) for phrase in wanted)
 
 
 def _worked(todo: list[Job], workers: int, minutes: float, kept: Path | None) -> Iterator[dict[str, Any]]:
@@ -337,6 +343,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """How many studies, of which world."""
     parser.add_argument(
         "--only", default="", help="only worlds whose name begins so, e.g. 'scenes t2i' or 'coco,flickr'"
+    )
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=[],
+        metavar="WORDS",
+        help="only rows whose world and kind have these words, e.g. levels",
     )
     parser.add_argument("--studies", type=int, default=2000, help="simulated studies of each row (default: 2000)")
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")

@@ -125,6 +125,11 @@ class Remembered:
         np.savez(str(self.cache), keys=keys, vectors=np.stack(list(self.known.values())))
 
 
+def minilm(cache: Path | None) -> Remembered:
+    """all-MiniLM-L6-v2 from its package."""
+    return Remembered(transformer(package()), cache)
+
+
 def captions(options: argparse.Namespace) -> Collection:
     """All of Flickr8k, or 500 images of it."""
     if options.data is None:
@@ -144,7 +149,7 @@ def measured(
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Both corpora beside the independent check, and the published rows."""
-    collection, encode = captions(options), Remembered(transformer(package()), options.cache)
+    collection, encode = captions(options), minilm(options.cache)
     if options.flickr30k is not None:
         yield from sorted_captions(options.flickr30k, encode)
     log(f"{len(collection.images):,} images")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
 import platform
 import time
 from pathlib import Path
@@ -298,6 +299,35 @@ def _defined(path):
     targets = [t for each in tree if isinstance(each, ast.Assign) for t in each.targets]
     targets += [each.target for each in tree if isinstance(each, ast.AnnAssign)]
     return named | {leaf.id for t in targets for leaf in ast.walk(t) if isinstance(leaf, ast.Name)}
+
+
+def test_parts_that_run_one_by_one_are_joined(project, monkeypatch, capsys):
+    monkeypatch.setattr(hardware, "commit", lambda root: "0123456789")
+    script = project / "benchmarks" / "match.py"
+    for found, words in (
+        ([Claim("a", 1, goal="== 1"), Claim("b", 1, goal="== 1")], ["--save"]),
+        ([Claim("b", 2, goal="== 1"), Claim("c", 3, goal="== 3")], ["--save", "--add"]),
+    ):
+        monkeypatch.setattr("sys.argv", [str(script), *words])
+        claims.main(lambda options, found=found: found, "About.")
+    (kept,) = (project / "benchmarks" / "results").glob("match.*.json")
+    held = {each["claim"]: each["ours"] for each in json.loads(kept.read_text())["claims"]}
+    assert held == {"a": 1, "b": 2, "c": 3}
+    monkeypatch.setattr(hardware, "commit", lambda root: "abcdefabcd")
+    claims.main(lambda options: [Claim("d", 4, goal="== 4")], "About.")
+    assert [each["claim"] for each in json.loads(kept.read_text())["claims"]] == ["d"], "another commit is not joined"
+
+
+def _cores():
+    return lambda: len(os.sched_getaffinity(0))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system cannot limit a process to some cores")
+def test_work_runs_on_as_many_cores_as_asked_for():
+    before = os.sched_getaffinity(0)
+    assert claims.interleaved({"a": Task(_cores)}, rounds=1, cores=1)["a"].value == 1
+    assert os.sched_getaffinity(0) == before
+    assert hardware.separate_cores(len(before)) == before
 
 
 def test_nothing_is_saved_unasked(project, monkeypatch, capsys):

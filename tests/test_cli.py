@@ -409,7 +409,7 @@ def test_convert_and_read_again(here, out, to):
 
 def test_convert_tells_what_is_lost(here):
     done = run("data", "convert", *WORLD, "x.qrels", "--split", "test")
-    assert "limner: warning: qrels hold judgements only" in done.stderr
+    assert "limner: warning: qrels store only judgements" in done.stderr
     assert len(limner.load("x.qrels").images) == 12
 
 

@@ -137,8 +137,8 @@ def test_without_groups_the_report_says_so(grouped):
     ("content", "message"),
     [
         (b"img0#0\n", "groups.txt, line 1: 1 columns, expected 2"),
-        (b"img0#0 img0\nimg0#0 img1\n", "line 2: query 'img0#0' is in a group already"),
-        (b"img0#0 img0\n", "name no group of 59 queries"),
+        (b"img0#0 img0\nimg0#0 img1\n", "line 2: query 'img0#0' is already in a group"),
+        (b"img0#0 img0\n", "59 queries have no group"),
         (b"\xff\xfe\n", "groups.txt, line 1"),
         (None, "no file of groups at groups.txt"),
     ],

@@ -175,7 +175,9 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(capsys):
         told(3, 10)
         time.sleep(0.2)
     said = capsys.readouterr().err.splitlines()
-    assert said and said[0].startswith("limner: encoding 10 images: 0 s, 3 of 10, ")
+    assert said and said[0].startswith("limner: encoding 10 images: 0 s, 3 of 10")
+    told._began -= 10  # after some seconds there is a rate, and a time left
+    assert told.line().endswith(" s each, about 25 s left")
     with Lines("quick", every=60):
         pass
     assert capsys.readouterr().err == ""

@@ -64,7 +64,7 @@ def bomb():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "has no picture here"),
+        (None, "has only an id, no pixels"),
         (b"<svg></svg>", "does not open"),
         (picture(form="JPEG")[:-40], "does not open"),
         (picture(form="TIFF"), "does not open"),

@@ -126,7 +126,7 @@ def test_other_queries_are_still_refused():
     scores = toys.scores(toy)
     inner = scores.restrict(queries=part.images.ids, candidates=part.texts.ids)
     reports = [evaluate(scores, toy, measures="R@1"), evaluate(inner, part, measures="R@1")]
-    with pytest.raises(LimnerError, match="30 queries are in one report only"):
+    with pytest.raises(LimnerError, match="30 queries are in only one report"):
         compare(reports, allow_different=True)
 
 

@@ -111,7 +111,7 @@ def test_nothing_to_tune_is_said(whole, pairs):
 
 
 def test_tune_with_options_that_are_set_is_refused(whole, pairs):
-    with pytest.raises(LimnerError, match="has its options: leave out tune="):
+    with pytest.raises(LimnerError, match="has options: leave out tune="):
         whole.correct(own_things.MeanShift(), tune=(whole, pairs))
 
 
@@ -135,7 +135,7 @@ def test_statistics_that_could_not_be_read_again_are_not_saved(whole, tmp_path):
 
     with pytest.raises(LimnerError, match="cannot be found again.*register"):
         whole.correct(Hidden).statistics.save(tmp_path / "bank.npz")
-    with pytest.raises(LimnerError, match="numbers called 'head'"):
+    with pytest.raises(LimnerError, match="reserved name 'head'"):
         whole.correct("own_things:Plain").statistics.save(tmp_path / "bank.npz")
     assert not (tmp_path / "bank.npz").exists()
 

@@ -87,7 +87,7 @@ def test_what_cannot_be_drawn_is_refused(reports, tmp_path):
         reports[0].figure(width="colum")
     with pytest.raises(LimnerError, match="MedR"):
         Report("s", "c", tuple(r for r in reports[0].results if not r.measure.kind.rank)).figure("recall")
-    with pytest.raises(LimnerError, match="keeps no lists"):
+    with pytest.raises(LimnerError, match="has no lists"):
         Report("s", "c", reports[0].results).figure("hubs")
     with pytest.raises(LimnerError, match="percent"):
         Report("s", "c", tuple(r for r in reports[0].results if r.measure.kind.rank)).figure("measures")

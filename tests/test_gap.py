@@ -1,9 +1,13 @@
 """The modality gap against a slow version, on spaces whose gap is known."""
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from limner import Embeddings, LimnerError
+from limner.cli import app
 from limner.evaluation import modality_gap
 
 
@@ -83,3 +87,27 @@ def test_the_same_vectors_cannot_be_told_apart():
 def test_what_has_no_gap_is_refused(images, texts, expected):
     with pytest.raises(LimnerError, match=f"(?i){expected}"):
         modality_gap(images, texts)
+
+
+def test_from_the_shell(tmp_path):
+    sides = space(2.0)
+    for name, side in zip(("i", "t"), sides, strict=True):
+        np.save(tmp_path / f"{name}.npy", side.astype(np.float32))
+    files = ["--images", str(tmp_path / "i.npy"), "--texts", str(tmp_path / "t.npy")]
+    done = CliRunner().invoke(app, ["gap", *files, "--json"])
+    told, expected = json.loads(done.stdout), modality_gap(*(side.astype(np.float32) for side in sides))
+    assert (told["distance"], told["separability"]) == (expected.distance, expected.separability)
+    world = ["scenes", "-O", "images=40", "--split", "all"]
+    done = CliRunner().invoke(app, ["gap", *world, "--system", "test_gap:Sides"])
+    assert done.exit_code == 0 and "distance of the centres  1.414" in done.stdout, done.output
+    assert "separability             1.000" in done.stdout  # also where all vectors of a side are equal
+    for words in (["gap"], ["gap", *files[:2]], ["gap", *files, "--system", "x"], ["gap", "scenes", *files]):
+        assert CliRunner().invoke(app, words).exit_code == 2
+    assert CliRunner().invoke(app, ["gap", *files[:3], str(tmp_path / "no.npy")]).exit_code == 3
+
+
+class Sides:
+    """Images along one axis, texts along another."""
+
+    def encode(self, items):
+        return np.tile([1.0, 0.0] if items.kind == "image" else [0.0, 1.0], (len(items), 1))

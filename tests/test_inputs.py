@@ -307,7 +307,7 @@ def test_strings_are_texts_unless_the_encoder_reads_pictures(files):
     assert Items.of([str(file) for file in files], kind="image").open(1).size == (8, 6)
     with pytest.raises(LimnerError, match="row 1 is PosixPath and others are strings"):
         Items.of(["a dog", files[0]])
-    with pytest.raises(LimnerError, match="got int: expected texts or pictures"):
+    with pytest.raises(LimnerError, match="got int: expected texts or images"):
         Items.of(3)
     for table in (_dataset(COLUMNS), _pandas().DataFrame(COLUMNS), _polars_library().DataFrame(COLUMNS)):
         with pytest.raises(LimnerError, match=r"a table of 'image', 'caption'.*expected one column.*limner.load"):
@@ -348,7 +348,7 @@ def test_a_function_where_an_encoder_is_expected_and_the_reverse():
     by_function, _ = limner.explain.textonly.text_only(world, letters)
     by_encoder, _ = limner.explain.textonly.text_only(world, Letters())
     assert np.array_equal(by_function.matrix(), by_encoder.matrix())
-    with pytest.raises(LimnerError, match="Letters encodes nothing: expected a function"):
+    with pytest.raises(LimnerError, match="Letters cannot encode: expected a function"):
         encoded(Letters, texts)
     with pytest.raises(LimnerError, match="int encodes nothing"):
         encoded(3, texts)
@@ -363,7 +363,7 @@ def test_a_function_where_a_scorer_is_expected():
     assert scores.matrix().tolist() == [[0, 2], [2, 0]]
     first = Scores.from_matrix([[0.9, 0.8]], ["q"], ["a", "b"])
     assert cascade(first, overlap, queries=["b"], candidates=["a", "b"])["q"] == ["b", "a"]
-    with pytest.raises(LimnerError, match="int scores no pairs: expected an object with score_pairs"):
+    with pytest.raises(LimnerError, match="int cannot score pairs: expected an object with score_pairs"):
         Scores.from_scorer(3, ["a"], ["b"])
 
 

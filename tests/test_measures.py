@@ -209,7 +209,9 @@ def truncated(grades_of, lists, **options):
 )
 def test_what_a_short_list_cannot_tell_is_refused(text, between):
     placed = truncated({"q": ["z"] if text not in ("mAP@R", "RP") else ["x", "y", "z"]}, {"q": ["a", "b"]})
-    with pytest.raises(TooShort, match=rf"query 'q' ends at 2, and what follows decides between {between} \(1 such"):
+    with pytest.raises(
+        TooShort, match=rf"query 'q' ends at 2, so the value may be anything between {between} \(1 such"
+    ):
         Measure.parse(text)(placed)
 
 

@@ -83,7 +83,7 @@ def test_no_measure_divides_by_an_empty_tie():
     (placed,), _ = place(scores, [Asked(TRUTH)])
     tied = placed.tied.copy()
     tied[3] = 0
-    with pytest.raises(LimnerError, match="query '3'.*0 candidates.*NaN"):
+    with pytest.raises(LimnerError, match="query '3'.*no candidates.*NaN"):
         replace(placed, tied=tied)
 
 

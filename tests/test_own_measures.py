@@ -206,7 +206,7 @@ def test_a_composite_that_cannot_be_had_is_noted():
     toy = toys.collection()
     run = toys.scores(toy).ranking()
     report = evaluate(run, toy, measures="R@1 rsum")
-    assert any("rsum adds up both directions" in note for note in report.notes)
+    assert any("rsum sums both directions" in note for note in report.notes)
 
 
 def test_a_format_of_ones_own(report, tmp_path, monkeypatch):

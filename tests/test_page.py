@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import itertools
+import json
 import math
 import re
 from collections import Counter
@@ -472,7 +473,7 @@ def test_pictures_keep_to_their_budget(world):
     assert sum(len(p.uri) for p in gallery.pictures.values()) <= 700
     assert 0 < len(gallery.pictures) < N
     assert gallery.left_out == sum(s.picture is None for s in shown)
-    assert gallery.notes() == [f"{gallery.left_out} pictures are left out to keep the file small"]
+    assert gallery.notes() == [f"{gallery.left_out} images are left out to keep the file small"]
 
 
 def test_a_page_full_of_photographs_stays_small():
@@ -507,7 +508,7 @@ def test_an_image_and_a_caption_may_have_the_same_id():
 def test_images_that_do_not_open_are_told():
     broken = collection(values=[None, b"no picture", *(picture(k) for k in range(2, N))])
     html = render(system(broken, 0), collection=broken, examples=200)
-    assert "pictures could not be shown; the first: image" in html
+    assert "images could not be shown; the first: image" in html
     assert '<span class="thumb missing">i1</span>' in html
 
 
@@ -544,13 +545,42 @@ def test_the_headline_has_chance_and_says_which_view_every_number_is_of(world):
     assert card.chance == f"{100 / N:.1f}%" and card.view == "pairs"
     assert headline.cards(report, Truth(None))[0].chance == ""
     page = render(report, collection=world)
-    assert f"A random ranking has {100 / N:.1f}% (R@1, pairs)." in page
+    same = f"the same answer to every query at best {100 / N:.1f}%"
+    assert f"A random ranking has {100 / N:.1f}%, {same} (R@1, pairs)." in page
     assert "only the caption written for the image counts as relevant" in page
     assert "<dt>R@5, pairs</dt>" in page
 
 
-def test_the_table_of_image_queries_shows_the_images(world):
+def test_the_tables_of_queries_show_the_images(world):
     report = system(world, 0)
     tables = {t.name: t for t in examples.query_tables(report, Truth(world), pictures.Gallery(world))}
     assert all(item is not None and item.picture for *_, item in tables["i2t"].rows)
-    assert all(item is None for *_, item in tables["t2i"].rows)
+    labelled = {q: Truth(world).labelled("t2i", q)[0] for q, *_ in tables["t2i"].rows}
+    assert all(item is not None and item.id == labelled[q] for q, *_, item in tables["t2i"].rows)
+
+
+def test_every_query_is_in_the_table_or_in_its_data(world):
+    report = system(world, 0)
+    few, every = (examples.query_tables(report, Truth(world), pictures.Gallery(world), most=n)[1] for n in (5, 500))
+    further = json.loads(str(few.further))
+    assert [q for q, *_ in few.rows] + [q for q, *_ in further] == [q for q, *_ in every.rows]
+    assert [cells for _, _, cells, _ in further] == [[shown for shown, _ in cells] for _, _, cells, _ in every.rows[5:]]
+    evil = collection(evil=True)
+    data = str(examples.query_tables(system(evil, 0), Truth(evil), pictures.Gallery(evil), most=5)[1].further)
+    assert "<" not in data and EVIL in json.loads(data)[0][1]
+
+
+def test_the_same_answer_to_every_query_and_a_baseline_beside_the_headline(world):
+    report = system(world, 0)
+    truth = Truth(world)
+    main = report.find("R@1", direction="i2t", view="complete")
+    judged = world.judged("complete", "i2t")
+    slow = max(np.mean([(judged.grade(q, c) or 0) > 0 for q in main.queries]) for c in judged.candidates)
+    assert views.constant(report, truth, main) == pytest.approx(slow)
+    assert views.constant(report, Truth(None), main) is None
+    other = system(world, 1)
+    card = headline.cards(report, truth, replace(other, system="simple"))[0]
+    value = other.find(card.measure, direction="i2t", view=card.view).value
+    assert card.baseline[:2] == ("simple", f"{100 * value:.1f}%") and "p " in card.baseline[3]
+    with pytest.raises(limner.LimnerError, match="same measures"):
+        headline.cards(report, truth, replace(other, results=()))

@@ -75,7 +75,7 @@ def test_ranks_of_reports_count_lower_as_better_where_it_is(reports):
     chart = ET.fromstring(found.svg())
     assert len(chart.findall("{*}polyline")) == 3
     assert "<three>" in "".join(chart.itertext()) and "<three>" not in found.svg()
-    with pytest.raises(LimnerError, match="each of its own name"):
+    with pytest.raises(LimnerError, match="with different names"):
         of_reports([loaded[0], replace(loaded[1], system="one")])
     with pytest.raises(UnknownName):
         found.only(systems=["four"])

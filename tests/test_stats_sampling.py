@@ -302,10 +302,35 @@ def test_anytime_intervals_cover_when_one_stops_as_soon_as_they_are_narrow():
     assert missed <= 7 and found.mode == "anytime"
 
 
+def test_a_sum_of_means_reaches_further_on_the_side_of_the_tail():
+    """The shift of Johnson (1978) for one large population, m3 (1 + 2 z^2) / (6 s^2 n), by the formula of his paper."""
+    y = -np.random.default_rng(1).exponential(size=40)
+    found = stats.sum_of_means(y, [0] * 40, [10**9], bounds=(-99, 99))
+    third = ((y - y.mean()) ** 3).sum() * 40 / (39 * 38)
+    shift = third * (1 + 2 * 1.959964**2) / (6 * y.var(ddof=1) * 40)
+    longer = (found.high - found.value) - (found.value - found.low)
+    assert shift < 0 and longer == pytest.approx(shift, rel=1e-4)
+    even = stats.sum_of_means([-1, 0, 1, -2, 2], [0] * 5, [100], bounds=(-99, 99))
+    assert even.high - even.value == pytest.approx(even.value - even.low)
+
+
+def test_a_sum_of_means_covers_where_few_units_carry_the_mean():
+    """Values with a long tail to one side: an interval that is as long on both sides misses half as often again."""
+    random = np.random.default_rng(4)
+    values = -(random.exponential(size=4000) ** 1.5) / 20
+    missed = {"longer on one side": 0, "even": 0}
+    for _ in range(2000):
+        found = stats.sum_of_means(random.choice(values, 30, replace=False), [0] * 30, [4000], bounds=(-9, 9))
+        half = min(found.high - found.value, found.value - found.low)
+        missed["longer on one side"] += not found.low <= values.mean() <= found.high
+        missed["even"] += bool(abs(found.value - values.mean()) > half)
+    assert missed["longer on one side"] < 0.75 * missed["even"] and missed["longer on one side"] < 150, missed
+
+
 def test_mistakes_are_named():
-    with pytest.raises(LimnerError, match="expected one above 0, at most 1"):
+    with pytest.raises(LimnerError, match="above 0 and at most 1"):
         stats.horvitz_thompson([1], [0])
-    with pytest.raises(LimnerError, match="a stratum lacks units"):
+    with pytest.raises(LimnerError, match="expected one size each"):
         stats.stratified([1, 0], [0, 0], [1])
     with pytest.raises(LimnerError, match="expected positive scores"):
         stats.inclusion([1, 2], 3)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from limner.annotate.allocation import cut, shares_of
+from limner.annotate.allocation import cut, shares_of, strata_for
 from limner.annotate.predicted import Predicted
+from limner.stats import draw, stratified
 
 
 def test_first_places_are_strata_of_their_own_and_a_judge_cuts_in_proportion():
@@ -22,6 +23,28 @@ def test_a_judge_alone_counts_the_less_the_more_is_drawn():
     assert shares_of(wanted, size, 20, answered=True).tolist() == pytest.approx([0.625, 0.375])
     few, many, every = (shares_of(wanted, size, n, answered=False)[0] for n in (20, 150, 200))
     assert 0.625 > few > many > every == pytest.approx(0.5)
+
+
+def test_there_are_fewer_strata_where_few_or_nearly_all_units_are_drawn():
+    assert [strata_for(n, 10**6, 4) for n in (10, 60, 120, 250, 10**5)] == [1, 1, 2, 4, 4]
+    assert [strata_for(n, 400, 4) for n in (100, 200, 300, 350, 400)] == [2, 4, 3, 2, 1]
+
+
+def test_strata_of_a_useless_judge_cost_no_width_where_most_units_are_drawn():
+    """150 of 178 units: three strata of random numbers make the interval more than 3% wider, so there is one."""
+    random = np.random.default_rng(3)
+    values, useless = (random.random(178) < 0.4).astype(float), random.random(178)
+
+    def width(strata):
+        codes = cut(np.zeros(178, dtype=bool), useless, strata)
+        found = []
+        for seed in range(150):
+            units = draw(codes, 150, pilot=1, seed=seed).units
+            found.append(stratified(values[units], codes[units], np.bincount(codes)).half_width)
+        return float(np.mean(found))
+
+    assert width(3) > 1.03 * width(1)
+    assert width(strata_for(150, 178, 4)) == width(1)
 
 
 def test_predictions_have_means_and_corners_of_each_stratum():

@@ -34,6 +34,18 @@ def test_from_the_table_to_the_images_at_every_size(browser, where):
         page.wait_for_selector(".compared strong", timeout=60_000)
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
         assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
+        assert page.locator(".charts svg").first.bounding_box()["width"] > 250
+        table = page.url
+        page.click("text=Slices: good minus bad")
+        page.wait_for_selector(
+            ".error"
+        )  # twelve images are too few for slices of 30: the page says so and keeps its form
+        page.fill("#n", "10")
+        page.click("button.main:has-text('Show')")
+        page.wait_for_selector(".sliced .track", timeout=30_000)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
+        page.goto(table)
         page.click("text=good wins, bad loses")
         page.wait_for_selector(".both.three img")
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]

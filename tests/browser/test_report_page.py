@@ -179,3 +179,39 @@ def test_the_keyboard_shows_where_it_is(opened):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('nav') !== null")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_every_query_can_be_reached_page_by_page(browser, tmp_path):
+    """More queries than the page has rows: further ones come from data, sorted, narrowed and paged with the others."""
+    world = scenes.load(images=130)
+    captions = [f"{EVIL} {text}" if k % 50 == 0 else text for k, text in enumerate(world.texts.values)]
+    images = limner.Items(world.images.ids, [None] * len(world.images))
+    texts = limner.Items(world.texts.ids, captions, kind="text")
+    held = limner.Collection("scenes", images, texts, world.judgements)
+    report, baseline = (_system(held, seed, name) for seed, name in enumerate(("mine", "simple")))
+    report.save(tmp_path / "page.html", collection=held, baseline=baseline, examples=0)
+    page = browser.new_page(viewport=PHONE)
+    page.goto((tmp_path / "page.html").as_uri())
+    assert "Baseline simple" in page.locator(".card").first.inner_text()
+    box = page.locator("[data-queries]").nth(1)
+    box.locator("summary").click()
+    seen = set()
+    for start in (1, 201, 401, 601):
+        shown = box.locator("tbody tr code").all_inner_texts()
+        assert box.locator("output").inner_text() == f"{start} to {start + len(shown) - 1} of 650"
+        seen |= set(shown)
+        if start < 601:
+            box.locator("button:has-text('Next')").click()
+    assert seen == set(world.texts.ids)
+    assert box.locator("button:has-text('Next')").is_disabled()
+    head = box.locator("thead th button").nth(1)
+    head.click()
+    ranks = [int(cell.replace(",", "")) for cell in box.locator("tbody tr td:first-of-type").all_inner_texts()]
+    expected = sorted(report.find("MedR", direction="t2i", view="pairs").values)[:200]
+    assert ranks == [int(value) for value in expected]
+    last = world.texts.ids[649]
+    box.locator("input").fill(last)
+    assert box.locator("tbody tr code").all_inner_texts() == [last]
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    page.close()

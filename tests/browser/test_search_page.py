@@ -115,3 +115,24 @@ def test_a_promise_hides_what_is_not_sure_and_says_that_nothing_matches(browser,
         page.wait_for_selector(".found.images li")
         assert page.locator(".found.images li").count() == 12 and page.input_value("#sure") == ""
         page.context.close()
+
+
+def test_words_minus_terms_and_filters_are_chosen_and_explained(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    for scheme, size in (("light", SIZES[0]), ("dark", SIZES[1]), ("light", SIZES[2])):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size(size)
+        page.goto("/search?q=a red fish")
+        page.click("#options summary")
+        page.select_option("#by", "hybrid")
+        page.select_option("select[name=where]", "background:meadow")
+        page.fill("#q", "a red fish -truck")
+        page.press("#q", "Enter")
+        page.wait_for_url("**by=hybrid**")
+        assert "Without “truck”: images whose own captions have it are removed" in page.inner_text("#results")
+        assert page.locator(".found mark", has_text="fish").count()
+        assert "rank 1 by words (" in page.inner_text("#results")
+        assert page.input_value("#by") == "hybrid" and page.input_value("select[name=where]") == "background:meadow"
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    page.click("#options summary")
+    assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []

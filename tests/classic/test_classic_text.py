@@ -280,7 +280,7 @@ def test_lemmas_come_from_the_lexicon_first():
     assert lexicon["people"] == "person" and "not" not in lexicon
     assert Reader(lexicon=lexicon)("the people are running") == ["person", "run"]
     assert Reader()("the people are running") == ["people", "run"]
-    with pytest.raises(LimnerError, match="side by side"):
+    with pytest.raises(LimnerError, match="line by line"):
         lemma_lexicon(["a dog"], [None])
 
 

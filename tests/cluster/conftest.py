@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import STORE, add_node
+from machines import STORE, add_node, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
@@ -34,7 +34,8 @@ def nodes() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": "127.0.0.1", "include_dashboard": False}
-    started = Cluster(initialize_head=True, head_node_args={**head, "temp_dir": folder})
+    head |= {"temp_dir": folder, "ray_client_server_port": free_port()}
+    started = Cluster(initialize_head=True, head_node_args=head)
     try:
         add_node(started)
         yield started
@@ -43,6 +44,12 @@ def nodes() -> Iterator[Any]:
         os.environ.clear()
         os.environ.update(kept)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def client_address(nodes: Any) -> str:
+    """The address for a process that is on none of the nodes."""
+    return f"ray://127.0.0.1:{nodes.head_node._ray_params.ray_client_server_port}"
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machines import add_node
 
 from limner import Items, LimnerError
 from limner.cluster import connect
@@ -28,7 +29,10 @@ class Letters:
 
     def encode(self, items):
         if self.folder:
-            (Path(self.folder) / f"{items.ids[0]}-{os.getpid()}").touch()
+            import ray
+
+            node = ray.get_runtime_context().get_node_id()
+            (Path(self.folder) / f"{items.ids[0]}-{node}-{os.getpid()}").touch()
             time.sleep(self.wait)
         counts = [[text.count(chr(97 + k)) for k in range(26)] for text in items.values]
         return np.hstack([np.full((len(items), 1), len(items)), counts]).astype(np.float32)
@@ -81,8 +85,32 @@ def test_an_encoder_is_killed_and_nothing_is_lost(joined, items, tmp_path):
         ended.set()
         killer.join()
     assert encoded.ids == items.ids and np.array_equal(encoded.matrix, looped(items))
-    begun = [name.rpartition("-")[0] for name in os.listdir(tmp_path)]
+    begun = [name.partition("-")[0] for name in os.listdir(tmp_path)]
     assert killed and len(set(begun)) == 12 < len(begun), "the batch of the killed one was begun twice"
+
+
+def test_a_node_is_lost_while_it_encodes(joined, items, tmp_path):
+    """The batches that it had begun, and those that it had done and not delivered, are encoded elsewhere."""
+    node, ended, lost = add_node(joined), threading.Event(), []
+    joined.wait_for_nodes()
+
+    def pull_the_plug():
+        while not lost and not ended.wait(0.05):
+            lost.extend(name for name in os.listdir(tmp_path) if node.node_id in name)
+        joined.remove_node(node, allow_graceful=False)
+
+    killer = threading.Thread(target=pull_the_plug)
+    killer.start()
+    try:
+        with connect() as cluster:
+            assert cluster.cores == 3
+            encoded = cluster.encode(Letters(tmp_path, wait=0.5), items, batch=BATCH)
+    finally:
+        ended.set()
+        killer.join()
+    assert encoded.ids == items.ids and np.array_equal(encoded.matrix, looped(items))
+    begun = [name.partition("-")[0] for name in os.listdir(tmp_path)]
+    assert begun.count(lost[0].partition("-")[0]) > 1, "what the lost node had begun was begun again"
 
 
 def test_an_encoder_that_gives_too_few_rows_is_refused(joined, items):

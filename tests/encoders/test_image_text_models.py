@@ -157,12 +157,12 @@ def test_a_probe_of_a_scorer_of_pairs(models):
 
 def test_refusals(models, tmp_path, world):
     blind = tiny.backbone(tmp_path / "bert")
-    with pytest.raises(LimnerError, match="reads text, no images: for texts alone use the encoder"):
+    with pytest.raises(LimnerError, match="reads text, but no images: for texts alone use the encoder"):
         encoder("sentence-transformers-multimodal", model=blind)
     late = encoder("multi-vector", model=blind, device="cpu")
     with pytest.raises(LimnerError, match="no images: give texts, or a model such as ColPali"):
         late.scores(world)
-    with pytest.raises(LimnerError, match="gives several vectors per item, and one is needed here"):
+    with pytest.raises(LimnerError, match="returns several vectors per item, but one is needed"):
         limner.encoders.encoded(late, TEXTS)
     with pytest.raises(LimnerError, match="is a model of kind 'bert': expected blip or blip-2"):
         scorer("blip-itm", model=blind)

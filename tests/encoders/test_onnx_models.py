@@ -191,7 +191,7 @@ def test_refusals(folders, tmp_path, monkeypatch):
         with pytest.raises(LimnerError, match=said):
             encoder("onnx-clip", model=bare)
     processor.unlink()
-    with pytest.raises(LimnerError, match="does not say how images are prepared"):
+    with pytest.raises(LimnerError, match="does not say how to preprocess images"):
         encoder("onnx-clip", model=bare)
     (bare / "onnx" / "text_model.onnx").write_bytes(b"no network")
     with pytest.raises(LimnerError, match="is not a valid ONNX model"):

@@ -250,3 +250,30 @@ def test_the_command_finds_repairs_and_fails_in_ci(folder):
 def test_what_is_refused(folder, words, status, says):
     done = shell("audit", "captions.csv", *words)
     assert done.exit_code == status and says in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_the_page_shows_images_captions_and_severities_and_escapes_them(tmp_path):
+    values = [encoded(drawn(n)) for n in range(N)]
+    values[5], values[7] = values[4], values[7][:60]
+    said = [f"a thing number {n} stands on the table" for n in range(2 * N)]
+    said[20] = said[31] = "<script>alert(1)</script> on the table"
+    made = collection(values, said)
+    page = audit(made).save(tmp_path / "audit.html", collection=made).read_text()
+    assert page.count("<symbol id=") == 2  # the two copies; the broken one has none, and no image comes twice
+    assert "photo007.png" in page and "no image" in page and "Skip to the findings" in page
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
+    for kind in ("duplicate-image", "broken-image", "repeated-caption"):
+        assert f'id="{kind}"' in page and KINDS[kind].mend in page
+    assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+    bare = audit(made).save(tmp_path / "bare.html").read_text()
+    assert "<symbol id=" not in bare and "photo004.png" in bare
+    sound = audit(collection()).save(tmp_path / "sound.html").read_text()
+    assert "Nothing was found." in sound
+
+
+def test_the_page_from_the_shell_and_many_findings(tmp_path):
+    limner.datasets.write(collection(texts=["the same"] * (2 * N)), tmp_path / "photos")
+    done = CliRunner().invoke(app, ["audit", str(tmp_path / "photos"), "-o", str(tmp_path / "audit.html")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "audit.html").read_text()
+    assert "24 shown" in page and "more items" in page and len(page) < 3_000_000

@@ -70,7 +70,7 @@ REFUSED = {
         gzip.compress(f"{HEAD}\na,x\n".encode() * 50)[:40],
         "t.csv.gz cannot be read: .*ended",
     ),
-    "a form unknown": ("t.docx", "x", "not a format that limner recognises; name it with NAME:"),
+    "a form unknown": ("t.docx", "x", "not a format that limner recognises; give its format as NAME:"),
     "a qrels line too short": ("t.qrels", "q 0 d 1\nq 0 e\n", "line 2: 3 columns, expected 4 separated by blanks"),
 }
 
@@ -79,7 +79,7 @@ LISTED = {
     "a caption without image": (HEAD + "\na,x\n,y\n", "line 3: no image in this row; caption left out", 1),
     "a picture that is not there": (
         HEAD + "\np.png,x\nq.png,y\n",
-        "line 3: the image is not in .*; kept without a picture",
+        "line 3: the image is not in .*; kept without pixels",
         2,
     ),
 }
@@ -103,7 +103,7 @@ def test_listed_or_refused_when_strict(tmp_path, kind):
     (warning,) = loaded.warnings
     assert re.search(rf"t\.csv, {message}", warning)
     assert len(loaded.texts) == kept
-    with pytest.raises(LimnerError, match=r"t\.csv, line 3: .*strict=True refuses this"):
+    with pytest.raises(LimnerError, match=r"t\.csv, line 3: .*strict=True makes this an error"):
         load(tmp_path / "t.csv", strict=True)
 
 

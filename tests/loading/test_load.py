@@ -155,7 +155,7 @@ def test_what_cannot_be_found(spec, error, message):
 
 
 def test_a_folder_of_nothing_known(tmp_path):
-    with pytest.raises(LimnerError, match="not a format that limner recognises; name it with NAME:"):
+    with pytest.raises(LimnerError, match="not a format that limner recognises; give its format as NAME:"):
         load(put(tmp_path, readme__md="x"))
 
 

@@ -169,8 +169,8 @@ def test_without_ids_the_order_of_the_table_is_used_and_said(tmp_path, no_packag
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (range(1000, 1049), "49 ids here, 50 captions in .*; 0 without a caption, 1 captions without a place"),
-        (range(1001, 1051), "1 without a caption, 1 captions without a place"),
+        (range(1000, 1049), "49 ids here, 50 captions in .*; 0 without a caption, 1 captions unlisted"),
+        (range(1001, 1051), "1 without a caption, 1 captions unlisted"),
         ([*range(1000, 1050), 1000], "51 ids here, 50 captions"),
     ],
 )
@@ -194,7 +194,7 @@ def test_folds_of_another_form(tmp_path):
     folder = put(tmp_path, testall_caps__txt="".join(f"c{n}\n" for n in range(50)))
     folded = with_folds(load_precomp(folder, split="testall"))
     assert folded.texts.field("fold")[9:11] == (0, 1)
-    with pytest.raises(LimnerError, match="10 images of .* cannot be cut in 3 equal folds"):
+    with pytest.raises(LimnerError, match="10 images of .* cannot be split into 3 equal folds"):
         with_folds(folded, 3)
 
 

@@ -123,7 +123,7 @@ def test_pictures_beside_the_table_or_in_a_given_folder(tmp_path):
     put(tmp_path / "images", a__png=png())
     loaded = load_table(file)
     assert loaded.images.values == (tmp_path / "images" / "a.png", None)
-    assert loaded.warnings == (f"{file}, line 3: the image is not in {tmp_path / 'images'}; kept without a picture",)
+    assert loaded.warnings == (f"{file}, line 3: the image is not in {tmp_path / 'images'}; kept without pixels",)
     elsewhere = put(tmp_path / "else", b__png=png())
     assert load_table(file, images=elsewhere).images.values[1] == elsewhere / "b.png"
     with pytest.raises(LimnerError, match="none of the 2 images is in .*: expected e.g. .*a.png"):
@@ -151,13 +151,13 @@ def test_images_that_do_not_open_are_left_out_with_their_captions(tmp_path):
     told = "\n".join(loaded.warnings)
     assert "t.csv, line 3: image 'b.png'" in told
     assert "does not open" in told
-    assert "t.csv, line 4: image 'c.png' has no picture here" in told
+    assert "t.csv, line 4: image 'c.png' has only an id, no pixels" in told
     assert "t.csv, line 5: image 'd.png'" in told
     assert "left out with its captions" in told
     assert list(load_table(file, split="test").images.ids) == ["d.png"]
-    with pytest.raises(LimnerError, match="line 4: the image is not in .*strict=True refuses"):
+    with pytest.raises(LimnerError, match="line 4: the image is not in .*strict=True makes this an error"):
         load_table(file, check_images=True, strict=True)
-    with pytest.raises(LimnerError, match="has only ids here, no pictures; give their folder"):
+    with pytest.raises(LimnerError, match="has only ids, no images; give their folder"):
         load_table(csv_file(put(tmp_path / "void"), rows), check_images=True)
 
 
@@ -165,7 +165,7 @@ def test_a_folder_of_images(tmp_path):
     put(tmp_path / "mine", a__jpg=png(), b__jpg=png(), captions__csv="image,caption\na.jpg,x\n")
     loaded = load_folder(tmp_path / "mine")
     assert (loaded.name, list(loaded.images.ids)) == ("mine", ["a.jpg"])
-    assert "pictures without a caption: 1 ('b.jpg')" in loaded.warnings[0]
+    assert "images without a caption: 1 ('b.jpg')" in loaded.warnings[0]
 
 
 def test_a_folder_whose_table_names_images_with_their_path(tmp_path):
@@ -173,7 +173,7 @@ def test_a_folder_whose_table_names_images_with_their_path(tmp_path):
     put(tmp_path, captions__csv="image,caption\nimages/a.jpg,x\n")
     loaded = load_folder(tmp_path)
     assert (list(loaded.images.ids), loaded.images.open(0).size) == (["images/a.jpg"], (4, 3))
-    assert "pictures without a caption: 1 ('b.jpg')" in loaded.warnings[0]
+    assert "images without a caption: 1 ('b.jpg')" in loaded.warnings[0]
 
 
 def test_a_folder_with_the_table_beside_it(tmp_path):
@@ -181,7 +181,7 @@ def test_a_folder_with_the_table_beside_it(tmp_path):
     put(tmp_path, metadata__jsonl='{"file_name": "a.jpg", "text": "x"}\n')
     assert load_folder(tmp_path / "photos").images.open(0).size == (4, 3)
     assert load_folder(tmp_path / "photos", captions=tmp_path / "metadata.jsonl").texts.values == ("x",)
-    with pytest.raises(LimnerError, match="no table of captions in .* or beside it"):
+    with pytest.raises(LimnerError, match="no table of captions in .* or next to it"):
         load_folder(put(tmp_path / "deep" / "er"))
 
 

@@ -162,13 +162,13 @@ def test_kaggle(kaggle):
 def test_kaggle_pixels(kaggle):
     loaded = load_wit(kaggle, pixels=True)
     assert loaded.images.open("12").size == (4, 3)
-    assert "no pixels for 1 of 2 images ('https://x/a.jpg'); kept without a picture" in loaded.warnings[0]
+    assert "no pixels for 1 of 2 images ('https://x/a.jpg'); kept without pixels" in loaded.warnings[0]
     checked = load_wit(kaggle, pixels=True, check_images=True)
     assert list(checked.images.ids) == ["12"]
     (kaggle / "test" / "image_data_test" / "image_pixels" / "test_image_pixels.csv").write_text(
         "https://x/b.jpg\t%%\t\n"
     )
-    with pytest.raises(LimnerError, match="test_image_pixels.csv, line 1: the picture is not base64"):
+    with pytest.raises(LimnerError, match="test_image_pixels.csv, line 1: the image is not base64"):
         load_wit(kaggle, pixels=True)
 
 

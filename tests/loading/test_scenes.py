@@ -335,8 +335,8 @@ def test_load_by_name():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": "somewhere"}, "takes no path; got 'somewhere'"),
-        ({"images": 0}, "at least 1 image, .*; got images=0"),
+        ({"path": "somewhere"}, "take no path; got 'somewhere'"),
+        ({"images": 0}, "expected 1 to .* images; got images=0"),
         ({"seed": -1}, "must be 0 or above; got seed=-1"),
         ({"images": 5, "split": "tests"}, "did you mean 'test'"),
     ],

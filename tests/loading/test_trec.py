@@ -54,7 +54,7 @@ def test_negative_grades_on_request(tmp_path):
 
 
 def test_ids_with_blanks_are_not_written(tmp_path):
-    with pytest.raises(LimnerError, match="id 'my dog' holds a blank"):
+    with pytest.raises(LimnerError, match="id 'my dog' contains a blank"):
         write_qrels(Judgements.from_pairs([("my dog", "x")]), tmp_path / "j.qrels")
 
 

@@ -80,11 +80,11 @@ def test_what_a_table_cannot_hold_is_said(tmp_path):
     said = "\n".join(write(more, tmp_path / "t.csv"))
     for part in (
         "further judgements were left out: 'expert', 'eccv (text to image)'",
-        "fields of images that this form cannot hold were left out: 'objects' (.jsonl holds lists and dicts)",
+        "fields of images that this format cannot store were left out: 'objects' (.jsonl can store lists and dicts)",
         "images without any text were left out: 1 ('c')",
         "some images are in several splits",
-        "fields of texts that are named like columns were left out: 'split'",
-        "2 pictures are no files",
+        "fields of texts with names of columns were left out: 'split'",
+        "2 images are not files",
     ):
         assert part in said
     assert not any("objects" in sentence for sentence in write(more, tmp_path / "t.jsonl"))
@@ -113,10 +113,10 @@ def test_values_that_no_form_can_hold(tmp_path):
     odd = made.images.with_fields(thing=[object(), object()], box=[(np.float32(1.5), 2), (3, 4)], mixed=[1, "one"])
     made = Collection("c", odd, made.texts, made.judgements)
     (sentence,) = write(made, tmp_path / "t.jsonl")
-    assert "fields of images that this form cannot hold were left out: 'thing'" in sentence
+    assert "fields of images that this format cannot store were left out: 'thing'" in sentence
     assert load(tmp_path / "t.jsonl").images.field("box") == ([1.5, 2], [3, 4])
     (tmp_path / "t.parquet").write_bytes(b"what was there")
-    with pytest.raises(LimnerError, match="t.parquet: a column mixes kinds of values .*; write .jsonl instead"):
+    with pytest.raises(LimnerError, match="t.parquet: a column mixes types .*; write .jsonl instead"):
         write(made, tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").read_bytes() == b"what was there"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["t.jsonl", "t.parquet"]
@@ -152,7 +152,7 @@ def test_a_folder_never_writes_outside_itself(tmp_path):
 
 def test_qrels_and_unknown_endings(tmp_path):
     (sentence,) = write(small(), tmp_path / "j.qrels")
-    assert "qrels hold judgements only" in sentence
+    assert "qrels store only judgements" in sentence
     assert load(tmp_path / "j.qrels").judgements == small().judgements
     with pytest.raises(
         LimnerError, match=r"write '.xlsx'; expected .csv, .tsv, .jsonl, .parquet, .qrels, .trec, .tar, or a folder"

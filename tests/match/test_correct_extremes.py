@@ -176,7 +176,7 @@ def test_statistics_of_another_correction_or_with_other_options_are_refused(agai
         assert np.array_equal(scores.correct(how, k=5).matrix(), expected)
     assert np.array_equal(scores.correct("csls", bank=known).matrix(), expected)  # options follow the statistics
     assert np.array_equal(scores.correct(correction("csls", k=5), bank=known).matrix(), expected)
-    with pytest.raises(LimnerError, match="statistics are of csls.*requested is nnn"):
+    with pytest.raises(LimnerError, match="statistics are for csls.*but nnn"):
         scores.correct("nnn", bank=known)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
         scores.correct("csls", bank=known, k=10)
@@ -190,7 +190,7 @@ def test_statistics_of_another_correction_or_with_other_options_are_refused(agai
         scores.correct(known, bank=scores)
     from limner.match import CorrectedScores
 
-    with pytest.raises(LimnerError, match="statistics are of csls"):
+    with pytest.raises(LimnerError, match="statistics are for csls"):
         CorrectedScores(scores, correction("nnn"), known)
 
 

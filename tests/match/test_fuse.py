@@ -143,8 +143,8 @@ RUN = Ranking.from_lists({"q0": ["c1"], "q1": ["c0"], "q2": ["c2"]})
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: borda([]), "no list of systems"),
-        (lambda: borda(A), "no list of systems"),
+        (lambda: borda([]), "no systems to fuse"),
+        (lambda: borda(A), "no systems to fuse"),
         (lambda: borda([A, np.eye(3)]), "system 2 is a ndarray: expected Scores or a Ranking"),
         (lambda: borda([A, B]), "system 2 has other queries than the first .*it has 'q3'"),
         (lambda: borda([B, A]), "system 2 has other queries .*it lacks 'q3'"),
@@ -153,13 +153,13 @@ RUN = Ranking.from_lists({"q0": ["c1"], "q1": ["c0"], "q2": ["c2"]})
             "queries in another order",
         ),
         (lambda: borda([A, Ranking.from_lists({"q0": ["z"], "q1": [], "q2": []})]), "other candidates .*it has 'z'"),
-        (lambda: mean([A, RUN]), "system 2 is an order without scores: fuse it by 'borda'"),
+        (lambda: mean([A, RUN]), "system 2 is a ranking without scores: fuse it by 'borda'"),
         (lambda: mean([A], normalise="z-score"), "did you mean 'zscore'"),
         (lambda: reciprocal_rank([A], k=-1), "k is -1, expected 0 or more"),
         (lambda: borda([A], depth=0), "depth 0: expected at least 1"),
         (lambda: fuse([A], "bord"), "did you mean 'borda'"),
         (lambda: fuse([A], "borda", k=3), "unknown option of fusion 'borda' 'k'"),
-        (lambda: mean([A, A.ranking()]).T.shape, "knows one direction"),
+        (lambda: mean([A, A.ranking()]).T.shape, "has only one direction"),
     ],
 )
 def test_what_does_not_go_together_is_refused(call, message):

@@ -178,7 +178,7 @@ def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
     of_others = index(tmp_path / "i", some(9, 6)).statistics("nnn", some(9, 6))
     with pytest.raises(LimnerError, match="gather them again"):
         opened.search(one, correct=of_others)
-    with pytest.raises(LimnerError, match="statistics are of nnn.k=16, alpha=0.75., requested is csls"):
+    with pytest.raises(LimnerError, match="statistics are for nnn.k=16, alpha=0.75., but csls"):
         opened.search(one, correct="csls", bank=of_others)
 
 
@@ -296,7 +296,7 @@ def test_a_recall_that_was_not_measured_again_is_not_shown(tmp_path):
     made.delete([str(n) for n in range(500)], measure=False)
     made.compact()  # too few rows are left for an approximate index
     assert made.search(query).exact and "exact" in made.search(query).how
-    with pytest.raises(LimnerError, match="there is no approximate index here"):
+    with pytest.raises(LimnerError, match="there is no approximate index"):
         made.search(query, exact=False)
 
 
@@ -310,7 +310,7 @@ def test_without_its_approximate_index_a_store_is_still_searched_by_product(tmp_
 
 
 def test_an_approximate_index_that_cannot_be_is_refused(stored, tmp_path):
-    with pytest.raises(LimnerError, match="there is no approximate index here"):
+    with pytest.raises(LimnerError, match="there is no approximate index"):
         open_index(stored[0]).search(some(1, 6), exact=False)
     with pytest.raises(LimnerError, match="3 rows: an approximate index needs 256 or more"):
         index(tmp_path / "i", some(3)).approximate()
@@ -397,10 +397,10 @@ def test_lists_are_read_as_people_have_them(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", "\n \n", "is empty: expected one text per line"),
-        ("a.csv", "id,size\nx,3\n", "has columns 'id', 'size': expected one of texts"),
+        ("a.csv", "id,size\nx,3\n", "has columns 'id', 'size': expected a column of texts"),
         ("a.csv", "id,text\nx,\n", r"a.csv, line 2: column 'text' is empty"),
         ("a.csv", "id,text\nx,a\nx,b\n", "duplicate id id 'x' in rows 0 and 1"),
-        ("a.jsonl", '{"text": 3}\n', "line 1: column 'text' is empty or no text"),
+        ("a.jsonl", '{"text": 3}\n', "line 1: column 'text' is empty or not text"),
         ("a.jsonl", "{\n", "line 1 is not JSON"),
         ("a.pdf", "x", "expected a folder or a file that ends in"),
     ],
@@ -412,7 +412,7 @@ def test_bad_lists_are_refused(tmp_path, name, content, message):
 
 
 def test_missing_and_empty_lists_are_refused(tmp_path):
-    with pytest.raises(LimnerError, match="no pictures in"):
+    with pytest.raises(LimnerError, match="no images in"):
         read(tmp_path)
     with pytest.raises(LimnerError, match="no file .*nowhere.txt"):
         read(tmp_path / "nowhere.txt")
@@ -538,7 +538,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
         (["search", "I", "a", "--system", "nothing"], 3, "no saved model or file, 'nothing'"),
         (["search", "I", "a", "--system", "json:loads"], 3, "encodes nothing"),
-        (["search", "I", "a", "--approximate"], 3, "there is no approximate index here"),
+        (["search", "I", "a", "--approximate"], 3, "there is no approximate index"),
         (["search", "I", "--image", "nothing.png"], 3, "no file"),
         (["index", "I", "--system", "histograms"], 2, "nothing to add"),
         (["index", "I", *WORLD, "--replace", "--resume"], 2, "give only one of them"),
@@ -546,7 +546,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["index", "I", *WORLD, "--side", "texts", "--replace"], 3, "text items for an index of images"),
         (["index", "I", "--delete", "nobody"], 3, "not in the index"),
         (["index", "new", *WORLD], 2, "give --embeddings or --system"),
-        (["index", "new", "--items", "I", "--system", "histograms"], 3, "no pictures in"),
+        (["index", "new", "--items", "I", "--system", "histograms"], 3, "no images in"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(commanded, monkeypatch, tmp_path, words, status, message):

@@ -109,5 +109,5 @@ def test_an_empty_file_is_an_empty_run(tmp_path, content):
 
 def test_a_gap_inside_a_list_is_refused():
     """Lengths are counted, so that what follows a gap would stand at another rank than it says."""
-    with pytest.raises(LimnerError, match="query 'q' at rank 2 holds -1, which pads the end of a list only"):
+    with pytest.raises(LimnerError, match="query 'q' at rank 2 holds -1, which may only pad the end of a list"):
         Ranking(["q"], "abc", np.array([[0, -1, 2]]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import random
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,24 @@ def _train(name: str, **options: Any) -> Callable[[Path], Any]:
         limner.train(world, name, **given, **options).save(folder / "m")
 
     return make
+
+
+@cache
+def _clip() -> Path:
+    """A tiny pretrained CLIP that lies outside of the saved model."""
+    import tempfile
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+    import tiny
+
+    folder = Path(tempfile.mkdtemp(prefix="limner-clip-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return tiny.clip(folder)
+
+
+def _finetuned(folder: Path) -> None:
+    options = {"mode": "head", "epochs": 1, "batch_size": 4, "device": "cpu"}
+    limner.train(_small_world(), "finetune", encoder=f"clip(model={_clip()})", **options).save(folder / "m")
 
 
 def _old_histograms(folder: Path) -> None:
@@ -145,6 +166,26 @@ def _read_index(folder: Path) -> Any:
     return held.search(np.ones((1, 4), np.float32), 2).records(), held.about, held.versions()
 
 
+def _calibrated(folder: Path) -> None:
+    from limner import search
+    from limner.core.judgements import Judgements
+
+    rows = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32)
+    fields = {"captions": [["a dog", "a cat"]] * 60, "colour": ["red", "blue"] * 30}
+    made = search.index(folder / "i", limner.Embeddings(range(60), rows), limner.Items(range(60), [None] * 60, fields))
+    pairs = Judgements.from_pairs((n, n) for n in range(60))
+    search.calibrate_index(made, limner.Embeddings(range(60), rows), pairs)
+
+
+def _read_calibrated(folder: Path) -> Any:
+    from limner.search import calibration_of, open_index, search_words
+
+    held = open_index(folder / "i")
+    found = search_words(held, np.ones((1, 4), np.float32), 2, by="vectors", where=["colour=red"])
+    known = calibration_of(held)
+    return found.records(), known.confidences([hit.id for hit in found["0"]], np.ones(2)), known.cut_off(0.1)
+
+
 def _store(folder: Path) -> None:
     from limner.annotate.pool import fill
     from limner.annotate.store import open_store
@@ -211,10 +252,12 @@ LEARNED = {
     "pcme model": Reader(_made(_train("pcme", **TOWER)), SIGNED, _model("m"), 0.2),
     "mcprop model": Reader(_made(_train("mcprop", **TINY)), SIGNED, _model("m"), 0.15),
     "crank model": Reader(_made(_train("crank", use_images=True, **TINY)), SIGNED, _model("m"), 0.15),
+    "finetuned model": Reader(_made(_finetuned), SIGNED, _model("m"), 0.1),
     "gru": Reader(_made(_gru), CONFIG, _read_gru, 0.7),
     "cache": Reader(_made(_cache), {".safetensors": spoil.of_safetensors, ".json": spoil.of_json}, _read_cache, 3),
     "visual words": Reader(_made(_words), {"": spoil.of_safetensors}, _read_words, 2),
     "index": Reader(_made(_index), {"": spoil.of_bytes}, _read_index, 0.08),
+    "calibrated index": Reader(_made(_calibrated), {"": spoil.of_bytes}, _read_calibrated, 0.08),
     "store": Reader(_made(_store), {"": _of_sqlite}, _read_store, 0.05),
 }
 """Those that need torch, LanceDB or SQLAlchemy, or take longer."""

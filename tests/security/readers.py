@@ -210,6 +210,38 @@ DATASETS = {
         loaded("multi30k:{}"),
         2,
     ),
+    "beir": Reader(
+        seeds(
+            lambda: {
+                "corpus.jsonl": b'{"_id": "a", "image": "a.jpg"}\n{"_id": "b", "title": "t", "text": "x"}\n',
+                "queries.jsonl": b'{"_id": "1", "text": "a dog"}\n{"_id": "2", "text": "two"}\n',
+                "qrels/test.tsv": b"query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t2\n",
+            }
+        ),
+        {".jsonl": spoil.of_json_lines, ".tsv": spoil.of_text},
+        loaded("beir:{}"),
+        4,
+    ),
+    "xtd10": Reader(
+        seeds(
+            lambda: {
+                "XTD10/test_1kcaptions_de.txt": b"ein Hund\nzwei\n",
+                "MIC/test_1kcaptions_en.txt": b"a dog\ntwo\n",
+                "XTD10/test_image_names.txt": b"a.jpg\nb.jpg\n",
+            }
+        ),
+        {"": spoil.of_text},
+        loaded("xtd10:{}"),
+        2,
+    ),
+    "crossmodal-3600": Reader(
+        seeds(
+            lambda: {"captions.jsonl": b'{"image/key": "a", "image/locale": "de", "en": {"caption": ["x", "y"]}}\n' * 1}
+        ),
+        {"": spoil.of_json_lines},
+        loaded("crossmodal-3600:{}"),
+        2,
+    ),
     "wit": Reader(seeds(lambda: {"wit_v1.train.tsv": WIT}), {"": spoil.of_text}, loaded("wit:{}"), 3),
     "qrels": Reader(
         seeds(lambda: {"a.qrels": b"".join(f"q{n % 3} 0 c{n} {n % 3}\n".encode() for n in range(9))}),
@@ -329,6 +361,23 @@ def _probed(folder: Path) -> Any:
     return str(probe(found)), found.collection().describe()
 
 
+COMPOSED = {
+    "cap.x.json": [
+        {"pairid": 1, "reference": "a", "target_hard": "b", "caption": "red", "img_set": {"members": ["a", "b"]}},
+        {"id": 9, "reference_img_id": 3, "target_img_id": 4, "gt_img_ids": [4, 5], "relative_caption": "two"},
+        {"candidate": "a", "target": "c", "captions": ["x", "y"]},
+    ],
+    "split.x.json": {name: f"./{name}.png" for name in ("a", "b", "c", "3", "4", "5")},
+}
+
+
+def _composed(folder: Path) -> Any:
+    from limner.datasets.composed import read_composed
+
+    made = read_composed(folder / "cap.x.json", images=folder)
+    return made.describe(), list(made.judgements), made.texts.values
+
+
 def _scored(folder: Path) -> Any:
     return limner.Scores.load(folder / "s.npy", range(4), range(6)).top(2).indices
 
@@ -382,6 +431,12 @@ VECTORS = {
         seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: limner.Ranking.load(f / "a.json"), 4
     ),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
+    "composed queries": Reader(
+        seeds(lambda: {name: json.dumps(content).encode() for name, content in COMPOSED.items()}),
+        {"": spoil.of_json},
+        _composed,
+        3,
+    ),
     "probes": Reader(
         seeds(lambda: {name: json.dumps(content).encode() for name, content in PROBES.items()}),
         {"": spoil.of_json},

@@ -171,7 +171,7 @@ def test_long_captions_are_captions(folder):
     (folder / "long.csv").write_text(f'image,caption\na.jpg,"{long}"\n')
     assert limner.load("long.csv").texts.values == (long,)
     (folder / "open.csv").write_text('image,caption\na.jpg,"' + ("x" * 999 + "\n") * 18_000)
-    refused(shell("data", "describe", "open.csv"), "line 2", "is a quote left open?")
+    refused(shell("data", "describe", "open.csv"), "line 2", "is a quote unclosed?")
 
 
 @pytest.mark.parametrize("encoding", ["abc", "rot13", "base64", "\x00", "utf-8\x00"])

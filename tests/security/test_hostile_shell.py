@@ -236,7 +236,7 @@ def test_folders_that_were_never_made_are_not_made(folder, words):
 
 def test_one_folder_is_made_but_not_its_parents(tmp_path):
     assert paths.folder_for(tmp_path / "a").is_dir()
-    with pytest.raises(LimnerError, match="no folder .*b to write 'c' into: make it first"):
+    with pytest.raises(LimnerError, match="no folder .*b to write 'c' into: create it first"):
         paths.folder_for(tmp_path / "b" / "c")
     (tmp_path / "file").touch()
     with pytest.raises(LimnerError, match="is a file"):

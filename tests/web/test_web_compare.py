@@ -87,3 +87,49 @@ def test_wins_are_the_queries_that_a_slow_count_finds(asked, matrices, direction
 def test_wins_of_nonsense_are_refused(asked):
     for bad in ("a=nosuch", "kind=x", "order=x", "d=x"):
         assert asked.get(f"/wins?{bad}").status_code == 404
+
+
+def test_wins_of_a_group_of_queries_and_of_a_class(asked):
+    held = websites.world(100).test
+    every = re.findall(r"([\d,]+) places apart", patient(asked, "/wins?a=good&b=bad&kind=better").text)
+    counted = {}
+    for place in sorted(set(held.images.field("background"))):
+        page = patient(asked, f"/wins?a=good&b=bad&kind=better&by=background&value={place}")
+        if page.status_code == 200:
+            counted[place] = int(re.search(r"<strong>([\d,]+)</strong> of", page.text)[1])
+            assert f"background: {place}" in words(page)
+    whole = int(re.search(r"<strong>([\d,]+)</strong> of", patient(asked, "/wins?a=good&b=bad&kind=better").text)[1])
+    assert sum(counted.values()) == whole and len(every) <= whole
+    near = re.findall(r"([\d,]+) places apart", patient(asked, "/wins?a=good&b=bad&kind=better&order=close").text)
+    assert [int(n) for n in near] == sorted(int(n) for n in near)
+    part = patient(asked, "/wins?a=good&b=bad&kind=better&class=object")
+    assert part.status_code == 200 and int(re.search(r"<strong>([\d,]+)</strong> of", part.text)[1]) < whole
+    assert asked.get("/wins?a=good&b=bad&by=nothing&value=x").status_code == 404
+    assert asked.get("/wins?a=good&b=bad&by=background&value=nowhere").status_code == 404
+
+
+def test_slices_are_those_of_the_library(asked, matrices):
+    from limner.evaluation import slices
+
+    held = websites.world(100).test
+    reports = {
+        name: limner.evaluate(
+            limner.Scores.from_matrix(matrices[name], held.images.ids, held.texts.ids), held, measures="R@1", name=name
+        )
+        for name in ("good", "bad")
+    }
+    expected = slices(reports["good"], held, by="length", against=reports["bad"], measure="R@1", min_size=5)
+    page = patient(asked, "/slices?a=good&b=bad&by=length&n=5")
+    plain = html.unescape(words(page))
+    for each in expected.slices:
+        assert each.name in plain and each.measure.show_change(each.difference) in plain
+    assert "Benjamini & Yekutieli" in plain and f"of {len(expected.slices)} slices" in plain
+    assert "by=length" in page.text and "/wins?" in page.text
+    assert asked.get("/slices?m=nothing").status_code == 404
+    assert asked.get("/slices?by=nothing").status_code == 404
+
+
+def test_the_chart_says_its_numbers(asked):
+    page = patient(asked, "/compare?s=good&s=bad").text
+    assert page.count('class="chart"') >= 2 and page.count('class="dot s1"') >= 6
+    assert re.search(r"<desc[^>]*>R@1: good [\d.]+% \([\d.]+ to [\d.]+\), bad", page)

@@ -190,3 +190,67 @@ def test_answers_with_a_promised_precision(tmp_path, indexed):
     assert "expected one of 50" in patient(site, "/search?q=caption 8&sure=nonsense").text
     page = words(patient(indexed, "/search?q=dog&sure=90"))
     assert "is not calibrated, so no precision can be guaranteed" in page and "--calibrate" in page
+
+
+def told(asked, **query):
+    """The one column of a search."""
+    reply = patient(asked, "/api/search", params=query)
+    assert reply.status_code == 200, reply.text
+    (column,) = reply.json()["columns"]
+    return column
+
+
+def captions(world, image):
+    return [text for key, text in zip(world.texts.ids, world.texts.values, strict=True) if key.startswith(f"{image}#")]
+
+
+@pytest.mark.parametrize("kind", ["collection", "index"])
+def test_words_and_vectors_minus_terms_and_filters_with_reasons(site, described, kind):
+    asked, world = (site, websites.world().test) if kind == "collection" else (described, websites.world())
+    both = told(asked, q="a red fish", by="hybrid", k=50)
+    assert "by words and vectors, fused by reciprocal rank" in both["searched"]
+    first = next(answer for answer in both["answers"] if answer["why"].startswith("rank 1 by words "))
+    assert re.match(r"rank 1 by words \(.*fish.*\), \d+ by vectors", first["why"])
+    assert any(same and piece.lower().startswith("fish") for piece, same in first["caption"])
+    less = told(asked, q="a red fish -fish", by="hybrid", k=50)
+    assert "without “fish”: images whose own captions have it are removed" in less["note"]
+    assert not [a for a in less["answers"] if any("fish" in text for text in captions(world, a["id"]))]
+    only = told(asked, q="a red fish", where="background:meadow", k=50)
+    backgrounds = dict(zip(websites.world().images.ids, websites.world().images.field("background"), strict=True))
+    assert {backgrounds[a["id"]] for a in only["answers"]} == {"meadow"} and only["note"] == "only background:meadow"
+    assert told(asked, q="a red fish background:meadow", k=50)["answers"] == only["answers"]
+    assert told(asked, q="fish", by="words", k=3)["answers"][0]["why"].startswith("rank 1 by words (fish)")
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory, model):
+    """A site with an index that keeps captions and fields."""
+    folder = tmp_path_factory.mktemp("described")
+    model.save(folder / "model")
+    items = limner.search.with_captions(websites.world())
+    limner.search.index(
+        folder / "photos.index", model.encode_images(items), items, system=model, system_name=str(folder / "model")
+    )
+    app = make_app([], systems=(), store=folder / "answers.db", indexes=[str(folder / "photos.index")])
+    return TestClient(app, base_url="http://localhost", follow_redirects=False)
+
+
+def test_the_form_offers_fields_and_what_cannot_be_is_refused(site, described):
+    for asked in (site, described):
+        shown = patient(asked, "/search?q=fish&by=hybrid&where=background:meadow").text
+        assert '<option value="background:meadow" selected>meadow</option>' in shown and "<mark>fish" in shown
+        assert '<option value="hybrid" selected>' in shown
+        assert asked.get("/api/search?q=fish&by=magic").status_code == 400
+        assert patient(asked, "/api/search?q=fish&where=colours:red").status_code == 404
+        assert patient(asked, "/api/search?q=fish&where=red").status_code == 400
+        assert "say what to look for" in patient(asked, "/api/search?q=-fish").json()["error"]
+        assert "promised precision" in asked.get("/api/search?q=fish -house&sure=90").json()["error"]
+        nothing = words(patient(asked, "/search?q=xyzzy&by=words"))
+        assert "Nothing is left" in nothing
+    corrected = patient(site, "/api/search?q=fish -house&fix=csls&k=50").json()["columns"]
+    plain, fixed = ({answer["id"] for answer in column["answers"]} for column in corrected)
+    assert plain == fixed
+    image = websites.world().test.images.ids[0]
+    backgrounds = dict(zip(websites.world().images.ids, websites.world().images.field("background"), strict=True))
+    alike = told(site, image=image, find="images", where="background:meadow", k=50)["answers"]
+    assert alike and {backgrounds[a["id"]] for a in alike} == {"meadow"} and image not in {a["id"] for a in alike}

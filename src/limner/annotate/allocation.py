@@ -13,6 +13,8 @@ from limner.stats import strata_of
 Z = 1.96
 EACH = 50
 """Minimum number of units drawn per stratum, on average; otherwise there are fewer strata."""
+CORRECTED = 20
+"""The same, after the finite-population correction."""
 _DOUBT = 4.0  # weight of the overall rate in each stratum's rate, as a number of answers
 
 
@@ -20,8 +22,8 @@ def strata_for(number: float, units: int, most: int) -> int:
     """The number of strata of a judge's scores: the largest that leaves `EACH` drawn units per stratum.
 
     The number of units from each stratum is random. With n of N units drawn from H strata, this adds about
-    `(H - 1) / (n (1 - n / N))` to the variance, as a share, and a useless judge does not compensate for it. So units
-    are counted after the finite-population correction: if most units are drawn, there are few strata.
+    `(H - 1) / (n (1 - n / N))` to the variance, as a share, and a useless judge does not compensate for it. So there
+    are fewer strata if most units are drawn: `CORRECTED` units per stratum after the finite-population correction.
 
     Args:
         number: Number of units to draw.
@@ -29,9 +31,10 @@ def strata_for(number: float, units: int, most: int) -> int:
         most: Maximum number of strata.
 
     >>> strata_for(200, 100_000, 4), strata_for(200, 300, 4), strata_for(60, 100_000, 4)
-    (3, 1, 1)
+    (4, 3, 1)
     """
-    return max(min(most, int(number * (1 - min(number / units, 1)) / EACH)), 1)
+    corrected = number * (1 - min(number / units, 1))
+    return max(min(most, int(number / EACH), int(corrected / CORRECTED)), 1)
 
 
 def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _WARNINGS = 5  # warnings shown in full; a data set may have thousands
 EVERY = 5.0
 """Seconds between two progress lines without a terminal."""
+SURE = 2.0
+"""Seconds after which a rate is shown."""
 # Control characters other than tab and newline, bidirectional controls, and lone surrogates.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -111,26 +113,60 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
-    """Shows progress on a terminal; otherwise prints a line every few seconds, for logs."""
+def progress(what: str, unit: str = "") -> Iterator[Progress]:
+    """Shows progress on a terminal, with rate and time left; otherwise prints a line every few seconds, for logs.
+
+    Args:
+        what: Description of the work.
+        unit: The unit that is counted, for the rate.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        with Lines(what) as lines:
+        with Lines(what, unit) as lines:
             yield lines
         return
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[pace]}", markup=False),
     )
     with Bar(*columns, console=console, transient=True) as bar:
-        yield _Told(bar, bar.add_task(shown(what), total=None), shown(what))
+        yield _Told(bar, bar.add_task(shown(what), total=None, pace=""), shown(what), unit)
+
+
+def pace(done: int, total: int, seconds: float, unit: str = "") -> list[str]:
+    """The rate so far, and the time left at that rate; nothing in the first two seconds, which say little.
+
+    >>> pace(30, 90, 15.0, "images"), pace(2, 20, 120.0), pace(1, 9, 0.5), pace(9, 9, 30.0)
+    (['2.0 images/s', 'about 30 s left'], ['60 s each', 'about 18 min left'], [], ['3.3 s each'])
+    """
+    if done < 1 or seconds < SURE:
+        return []
+    each = seconds / done
+    rate = (
+        f"{1 / each:,.{0 if each < 0.1 else 1}f} {unit}/s".replace(" /s", "/s")
+        if each <= 1
+        else f"{each:,.{0 if each >= 10 else 1}f} s each"
+    )
+    return [rate, f"about {_time_left(each * (total - done))} left"] if done < total else [rate]
+
+
+def _time_left(seconds: float) -> str:
+    """A rough time, in steps that an average of what was done can tell.
+
+    >>> _time_left(3), _time_left(42), _time_left(600), _time_left(9000)
+    ('5 s', '40 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(5, 5 * round(seconds / 5)):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Lines:
@@ -172,7 +208,7 @@ class Lines:
         parts = [f"{self.what}: {seconds:,.0f} s"]
         if self.done is not None:
             parts.append(f"{self.done:,} of {self.total:,}")
-            parts += [f"{self.done / seconds:,.0f} {self.unit}/s"] if self.unit and seconds > 0 else []
+            parts += pace(self.done, self.total, seconds, self.unit)
         return ", ".join([*parts, *([self._said] if self._said else [])])
 
     def _run(self) -> None:
@@ -187,10 +223,13 @@ class _Told:
     bar: Any
     task: Any
     what: str
+    unit: str = ""
+    began: float = field(default_factory=time.monotonic)
 
     def __call__(self, done: int, total: int) -> None:
         # The stage may continue after the last step: until it ends, the bar is indeterminate.
-        self.bar.update(self.task, completed=done, total=total if done < total else None)
+        told = ", ".join(pace(done, total, time.monotonic() - self.began, self.unit))
+        self.bar.update(self.task, completed=done, total=total if done < total else None, pace=told)
 
     def note(self, text: str) -> None:
         """Further information, such as the loss."""

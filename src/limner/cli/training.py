@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,8 @@ from limner.systems.held_out import hold_out
 from limner.systems.opening import OpenSystem, WithFeatures, features_of, find_system, open_system
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
+    from limner.core.collection import Collection, Items
+    from limner.core.embeddings import Embeddings
     from limner.scores import Scores
     from limner.systems.opening import OpenSystem
 
@@ -84,6 +86,18 @@ def opened_on(
     """Opens a system on the items it may be evaluated on."""
     given = None if features is None else as_features(features)
     return open_system(name, whole, split=split, features=given, trust=trust, stage=progress)
+
+
+def encoded_sides(name: str, sides: Sequence[Items], *, trust: bool = False) -> list[Embeddings]:
+    """Vectors of images and texts by a model or encoder with one space for both, with progress."""
+    from limner.encoders import encoded
+
+    model = find_system(name, trust=trust).model()
+    found = []
+    for items in sides:
+        with progress(f"encoding {len(items):,} {items.kind}s with {name}") as told:
+            found.append(encoded(model, items, progress=told))
+    return found
 
 
 def as_features(words: str) -> Path | str:

@@ -36,8 +36,7 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
     Args:
         address: "auto" for the cluster this machine belongs to (or the one this process has joined already),
             "host:port" for another that this machine is a node of, "ray://host:port" for a cluster that this machine is
-            not part of (encoding is not supported there), "local" for one that runs on this machine's cores until the
-            `with` block ends.
+            not part of, "local" for one that runs on this machine's cores until the `with` block ends.
         shard: Candidates per shard, if they are too many for one node; by default they are split when
             they would fill half of the smallest node's object store. Top-k and evaluation of plain products of vectors
             are done in shards; other passes need whole rows and get them.

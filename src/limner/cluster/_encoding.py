@@ -42,13 +42,21 @@ class Encoding:
 def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, cores: int) -> Embeddings:
     """Like `Cluster.encode`, on a given number of cores."""
     import ray
-    import ray.data
     from ray.util.client import ray as client
 
-    if client.is_connected():
-        raise LimnerError("encoding through ray:// is not supported by Ray Data: run this on a node, with 'auto'")
     if batch < 1 or not len(items):
         raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
+    if client.is_connected():  # Ray Data needs a process on a node: a task that takes no core starts the others
+        there = ray.remote(num_cpus=0)(_encoded)
+        return Embeddings(items.ids, ray.get(there.remote(encoder, items, batch, cpus, gpus, cores)))
+    return Embeddings(items.ids, _encoded(encoder, items, batch, cpus, gpus, cores))
+
+
+def _encoded(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, cores: int) -> npt.NDArray[np.float32]:
+    """The rows of all items, by Ray Data."""
+    import ray
+    import ray.data
+
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised
     starts = [{"start": low} for low in range(0, len(items), batch)]
     copies = max(1, min(len(starts), int(cores / max(cpus, 1e-9))))
@@ -62,7 +70,7 @@ def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, 
         num_cpus=cpus,
         num_gpus=gpus,
     )
-    return Embeddings(items.ids, _gathered(encoded, len(items)))
+    return _gathered(encoded, len(items))
 
 
 def _gathered(encoded: Any, count: int) -> npt.NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The data types of limner (ids, collections, judgements, embeddings, rankings) and what they are built on."""
+"""The data types of limner (ids, collections, judgements, embeddings, rankings) and the infrastructure they use."""
 
 from typing import TYPE_CHECKING
 

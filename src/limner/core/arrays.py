@@ -23,12 +23,12 @@ IntArray = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 22  # numbers per step, so that a memory-mapped file stays on disk
 
 
-def array(given: Any, what: str) -> Array:
+def array(given: object, what: str) -> Array:
     """Converts anything that holds numbers to an array; missing entries of sparse matrices become 0.
 
     Args:
         given: An array, a list of rows, a torch tensor of any type on any device (or a list of them), a scipy sparse
-            matrix, a table or a column of vectors of pandas, polars or Arrow, `Embeddings`.
+            matrix, a pandas, polars or Arrow table or column of vectors, or `Embeddings`.
         what: Used in error messages.
 
     >>> array([[1, 2], [3, 4]], "similarity matrix").shape
@@ -45,7 +45,7 @@ def array(given: Any, what: str) -> Array:
 
 
 def _on_host(given: Any) -> Any:
-    """Copies data on a GPU, sparse data, and types that numpy lacks to an array in memory."""
+    """Copies GPU data, sparse data and types that numpy does not have to an array in memory."""
     if hasattr(given, "detach"):
         return _tensor(given.detach())
     if is_lazy(given):
@@ -56,7 +56,7 @@ def _on_host(given: Any) -> Any:
 
 
 def _tensor(held: Any) -> Array:
-    """A tensor of any type, on any device, as an array in memory."""
+    """Converts a tensor of any type, on any device, to an array in memory."""
     if str(held.device) == "meta":
         raise LimnerError(f"a tensor of shape {tuple(held.shape)} on the device 'meta' holds no numbers: load it first")
     held = held.dequantize() if held.is_quantized else held
@@ -68,14 +68,14 @@ def _tensor(held: Any) -> Array:
 
 
 def _plain(found: Array) -> Array:
-    """An array of Python's objects as rows of numbers, where it is a column of vectors, or holds numbers only."""
+    """Converts an object array to numbers if it is a column of vectors, or if it holds only numbers."""
     if found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1):
         found = _joined(found.reshape(-1))
     held = found.dtype == object and all(_is_held(value) for value in found.flat)
     return found.astype(np.float64) if held else found
 
 
-def _is_held(value: Any) -> bool:
+def _is_held(value: object) -> bool:
     """Whether a number is certainly exact in double precision."""
     if isinstance(value, (int, np.integer)):
         return abs(int(value)) <= 1 << 53
@@ -83,15 +83,15 @@ def _is_held(value: Any) -> bool:
 
 
 def _joined(column: Array) -> Array:
-    """A column of vectors as a matrix."""
+    """Stacks a column of vectors into a matrix."""
     first = _on_host(column[0])
     if not isinstance(first, (list, tuple, np.ndarray)) or np.ndim(first) != 1:
         return column
     return np.stack([np.asarray(_on_host(row)) for row in column])
 
 
-def is_lazy(given: Any) -> bool:
-    """Whether it is a lazy table of polars, which has to be collected before it can be read."""
+def is_lazy(given: object) -> bool:
+    """Whether this is a polars LazyFrame, which must be collected before it can be read."""
     return hasattr(given, "collect") and hasattr(given, "collect_schema")
 
 
@@ -100,7 +100,7 @@ def _is_row(given: object) -> bool:
 
 
 def is_matrix(given: object) -> bool:
-    """Whether something is a matrix: something that `array` accepts, with two dimensions.
+    """Whether this is a two-dimensional input that `array` accepts.
 
     >>> is_matrix([[1.0, 2.0]]), is_matrix(["a dog", "a cat"]), is_matrix({"q": ["a"]})
     (True, False, False)
@@ -117,18 +117,18 @@ def is_matrix(given: object) -> bool:
 
 
 def numbers(given: Array, what: str) -> Array:
-    """The same array; refuses values that are not real numbers, or that float64 cannot represent exactly."""
+    """Returns the array unchanged; refuses anything but real numbers that float64 represents exactly."""
     if not np.issubdtype(given.dtype, np.number) or np.iscomplexobj(given):
         raise LimnerError(f"{what} of type {given.dtype}: expected real numbers")
     if given.dtype.itemsize > 8 or (given.dtype.itemsize == 8 and given.dtype.kind in "iu"):
         for start, rows in pieces(given):
             wrong = _inexact(np.ma.filled(rows, 0))
-            refuse(wrong, start, given, what, "which double precision cannot hold exactly: take off a constant")
+            refuse(wrong, start, given, what, "which double precision cannot hold exactly: subtract a constant")
     return given
 
 
 def unmasked(given: Array, what: str, *, fill: float | None = None) -> Array:
-    """A masked array without its mask: masked cells are filled, or refused if there is no fill value."""
+    """Removes the mask of a masked array: masked cells are filled, or refused if there is no fill value."""
     if not isinstance(given, np.ma.MaskedArray):
         return given
     mask = np.ma.getmaskarray(given)
@@ -138,13 +138,13 @@ def unmasked(given: Array, what: str, *, fill: float | None = None) -> Array:
 
 
 def pieces(given: Array) -> Iterator[tuple[int, Array]]:
-    """(first row, some rows) of an array."""
+    """Yields an array in blocks, as (number of the first row, rows)."""
     step = max(1, _AT_ONCE // max(1, given[:1].size))
     return ((low, given[low : low + step]) for low in range(0, len(given) if given.ndim else 0, step))
 
 
 def refuse(wrong: npt.NDArray[np.bool_], start: int, given: Array, what: str, why: str) -> None:
-    """Refuses an array where any cell of the rows from `start` on is wrong, and names the first."""
+    """Raises an error that names the first wrong cell, if there is one; the block begins at row `start`."""
     if not wrong.any():
         return
     first = np.argwhere(wrong)[0]
@@ -154,11 +154,11 @@ def refuse(wrong: npt.NDArray[np.bool_], start: int, given: Array, what: str, wh
 
 
 def _inexact(given: Array) -> npt.NDArray[np.bool_]:
-    """Which numbers float64 cannot hold."""
+    """A mask of the numbers that float64 cannot represent exactly."""
     if np.issubdtype(given.dtype, np.floating):
         with np.errstate(over="ignore"):
             return np.asarray((given.astype(np.float64).astype(given.dtype) != given) & ~np.isnan(given))
     held = given.astype(np.float64)
-    top = 2.0**63 if given.dtype == np.int64 else 2.0**64  # just beyond: the cast back would wrap
+    top = 2.0**63 if given.dtype == np.int64 else 2.0**64  # just out of range: casting back would wrap around
     fits = held < top
     return np.asarray(~fits | (np.where(fits, held, 0.0).astype(given.dtype) != given))

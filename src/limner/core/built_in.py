@@ -1,8 +1,8 @@
 """Built-in objects are declared where they are defined, and found without importing their modules.
 
 A module of limner marks an object with `@built_in("correction", "csls")`. The registry of corrections searches the
-source files of its packages for such lines, so a new built-in object touches one file, and a list of names imports
-nothing heavy.
+source files of its packages for such lines. So a new built-in object touches only one file, and listing the names does
+not import anything heavy.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Declaration:
         kind: The kind of object: "correction".
         name: Its name in the registry.
         home: Where it is, as "module:thing".
-        order: Place in lists, before the name: lower numbers first.
-        facts: What else is declared, such as the file patterns of a data set.
+        order: Sort key in lists, before the name: lower numbers first.
+        facts: Further declared values, such as the file patterns of a data set.
     """
 
     kind: str
@@ -46,13 +46,13 @@ class Declaration:
 def built_in(kind: str, name: str, /, *, order: int = 100, **facts: object) -> Callable[[T], T]:
     """Declares a class or function as built in; it is returned unchanged.
 
-    The arguments must be literals, because they are read from the source. Several names are several decorators.
+    The arguments must be literals, because they are read from the source. For several names, use several decorators.
 
     Args:
         kind: The kind of object, as its registry calls it: "correction".
         name: Its name in the registry.
-        order: Place in lists, before the name: lower numbers first.
-        facts: What else the registry of this kind needs.
+        order: Sort key in lists, before the name: lower numbers first.
+        facts: Further values that the registry of this kind needs.
     """
     return lambda thing: thing
 
@@ -74,7 +74,7 @@ def _in_package(package: str) -> tuple[Declaration, ...]:
     found: list[Declaration] = []
     for path in sorted(first.parent.rglob("*.py")) if first.name == "__init__.py" else [first]:
         source = path.read_text(encoding="utf-8")
-        if "\n@built_in(" in source:  # most files have none, and this is faster than the expression
+        if "\n@built_in(" in source:  # most files have none, and this check is faster than the regular expression
             found.extend(_declared(source, _module_name(package, first, path)))
     return tuple(found)
 
@@ -88,7 +88,7 @@ def _declared(source: str, module: str) -> Iterator[Declaration]:
     for found in _DECLARATION.finditer(source):
         defined = _DEFINITION.search(source, found.end())
         call = ast.parse(f"built_in({found[1]})", mode="eval").body
-        if defined is None or not isinstance(call, ast.Call):  # the expression above excludes both
+        if defined is None or not isinstance(call, ast.Call):  # the regular expression above excludes both
             continue
         kind, name = (ast.literal_eval(argument) for argument in call.args)
         facts = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}

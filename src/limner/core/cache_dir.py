@@ -1,8 +1,8 @@
 """Cache folders for compiled code and library settings when neither limner's folder nor the home folder is writable.
 
 numba caches compiled code next to the source or in the home folder, and fails if it can do neither, as in a read-only
-container run by a user without a home. Then a temporary folder is used. numba unpickles what it finds in its cache, so
-that this folder is used only if it belongs to this user alone.
+container whose user has no home folder. Then a temporary folder is used. numba unpickles what it finds in its cache, so
+the folder is used only if it belongs to this user and nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 def private_folder() -> Path | None:
     """A private temporary folder, the same in every run where possible.
 
-    If another user owns that name, a new folder that is removed at exit; None without a temporary directory.
+    If another user owns a folder of that name, a new one is created and removed at exit. None if there is no temporary
+    directory.
     """
     try:
         kept = Path(tempfile.gettempdir()) / f"limner-{_user()}"
@@ -37,7 +38,7 @@ def private_folder() -> Path | None:
 def vectors_folder() -> Path | None:
     """The cache folder for encoder vectors: below `LIMNER_CACHE`, else in the user's cache folder.
 
-    None if `LIMNER_CACHE` is set to nothing, which turns the cache off, or if no folder can be created.
+    None if `LIMNER_CACHE` is set but empty, which turns the cache off, or if no folder can be created.
     """
     named = os.environ.get("LIMNER_CACHE")
     if named == "":
@@ -46,7 +47,7 @@ def vectors_folder() -> Path | None:
         base = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "limner"
         folder = base / "vectors"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # nothing may be written there, or there is no home
+    except (OSError, RuntimeError):  # it is read-only, or there is no home folder
         return None
     return folder if os.access(folder, os.W_OK) else None
 
@@ -56,7 +57,7 @@ def _user() -> int:
 
 
 def _is_mine(folder: Path) -> bool:
-    """Makes the folder; returns whether it is a real, writable folder of this user, closed to all others."""
+    """Creates the folder; returns whether it is a real, writable folder that only this user can access."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         about = folder.lstat()
@@ -66,8 +67,8 @@ def _is_mine(folder: Path) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == _user() and closed and os.access(folder, os.W_OK)
 
 
-def compiled(**options: Any) -> Any:
-    """`numba.njit`, with an on-disk cache if there is a place for it.
+def compiled(**options: object) -> Any:
+    """`numba.njit`, with an on-disk cache if there is a writable folder for it.
 
     Args:
         options: Options of `numba.njit`.
@@ -76,7 +77,7 @@ def compiled(**options: Any) -> Any:
 
 
 def _numba() -> Any:
-    import numba  # here: not everything that asks for a private folder compiles
+    import numba  # imported here: not every caller that needs a private folder compiles code
 
     return numba
 
@@ -93,7 +94,7 @@ def _has_cache() -> bool:
 
 
 def _can_cache() -> bool:
-    """Whether numba finds a place for its cache: it looks for one when a function is decorated."""
+    """Whether numba finds a folder for its cache; it looks for one when a function is decorated."""
 
     def probe() -> int:
         return 0
@@ -116,10 +117,10 @@ def settle_matplotlib() -> None:
 
 
 def _is_writable_home() -> bool:
-    """Whether the folder that holds matplotlib's settings is there, or the nearest one above it can be written to."""
+    """Whether matplotlib's settings folder exists, or the nearest existing folder above it is writable."""
     try:
         place = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "matplotlib"
-    except RuntimeError:  # no home at all
+    except RuntimeError:  # no home folder
         return False
     there = next((folder for folder in (place, *place.parents) if folder.exists()), place)
     return os.access(there, os.W_OK)

@@ -80,7 +80,7 @@ class Items:
         return self[self.ids.positions(list(ids))]
 
     def open(self, which: int | str, *, side: int | None = None) -> Image:
-        """Opens one image as RGB, upright, by position or id; refuses what does not decode, with the file's name.
+        """Opens one image by position or id, as upright RGB; an error for an undecodable image names the file.
 
         Args:
             which: The position or id.
@@ -94,12 +94,12 @@ class Items:
 
         Args:
             row: The position.
-            shortest: What its short side is scaled to afterwards; a large JPEG is decoded at a smaller scale then.
+            shortest: The length its short side will be scaled to; a large JPEG is then decoded at a smaller scale.
         """
         return opened(self.values[row], name=self.ids[row], shortest=shortest)
 
     def with_fields(self, **columns: Sequence[object]) -> Items:
-        """The same items with further columns (or replaced ones)."""
+        """The same items with additional or replaced columns."""
         return replace(self, fields={**self.fields, **columns})
 
     def __getitem__(self, key: Any) -> Items:
@@ -114,7 +114,7 @@ class Items:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Any]:
-        """The values: texts, or images as they are stored."""
+        """Iterates over the values: texts, or images as they are stored."""
         return iter(self.values)
 
     @classmethod
@@ -124,7 +124,7 @@ class Items:
         Args:
             given: One text, path or image; a list or column of them; or {id: value}. Strings are texts unless `kind`
                 says that they are paths; `Path`, bytes, Pillow images and arrays of pixels are images.
-            kind: "image" or "text", where that is known.
+            kind: "image" or "text", if known.
 
         >>> Items.of(["a dog", "a cat"]), Items.of({"d": Path("dog.jpg")}).ids[0]
         (Items(2 texts), 'd')
@@ -137,14 +137,12 @@ class Items:
             names = list(getattr(given, "column_names", getattr(given, "columns", ())))
             raise LimnerError(
                 f"got {type(given).__name__}, a table of {shown(map(str, names))}: expected one column of it, such as "
-                f"table[{names[0] if names else 'caption'!r}]; limner.load(table) takes the whole"
+                f"table[{names[0] if names else 'caption'!r}]; limner.load(table) loads the whole table"
             )
         one = isinstance(given, (str, Path, bytes, Mapping)) or hasattr(given, "getexif")
         one = one or getattr(given, "ndim", 1) in (2, 3)  # the pixels of one image
         if not one and not isinstance(given, Iterable):
-            raise LimnerError(
-                f"got {type(given).__name__}: expected texts or pictures, a list of them, or {{id: value}}"
-            )
+            raise LimnerError(f"got {type(given).__name__}: expected texts or images, a list of them, or {{id: value}}")
         values = [given] if one else list(given.to_pylist() if hasattr(given, "to_pylist") else given)
         found = kind or _kind(values)
         named = found == "image" and all(isinstance(v, (str, Path)) for v in values) and len(set(values)) == len(values)
@@ -155,13 +153,13 @@ class Items:
 
 
 def _kind(values: Sequence[object]) -> str:
-    """What a list holds: strings are texts, everything else is images; refuses a mixture."""
+    """The kind of items in a list: strings are texts, everything else is images; a mixture is refused."""
     texts = [isinstance(value, str) for value in values]
     if any(texts) and not all(texts):
         row = texts.index(False)
         raise LimnerError(
-            f"row {row} is {type(values[row]).__name__} and others are strings: expected texts only or pictures only; "
-            "write paths as pathlib.Path, or say kind='image'"
+            f"row {row} is {type(values[row]).__name__} and others are strings: expected only texts or only images; "
+            "write paths as pathlib.Path, or pass kind='image'"
         )
     return "text" if any(texts) else "image"
 
@@ -183,7 +181,7 @@ class Collection(Tabular):
             "unrelated", so they are not used as ground truth until `.at_least()` turns them into binary judgements.
         warnings: Problems that the loader skipped or repaired, each with file and line.
         ordered: Whether images and texts are in the order of the data set. False if the order is incidental, such
-            as that in which a file of judgements first names them: nothing without ids can be matched to it.
+            as the order in which a file of judgements first names them: data without ids cannot be aligned with it.
     """
 
     name: str
@@ -223,7 +221,7 @@ class Collection(Tabular):
     def in_order(
         cls, images: Iterable[object], texts: Iterable[object], *, per_image: int = 1, name: str = "pairs"
     ) -> Collection:
-        """A collection of ids only: the first `per_image` texts belong to the first image, and so on.
+        """Builds a collection of ids only: the first `per_image` texts belong to the first image, and so on.
 
         Args:
             images: Ids of the images.
@@ -293,7 +291,7 @@ class Collection(Tabular):
 
     @property
     def all_judgements(self) -> dict[str, Judgements]:
-        """The usual pairs and every further judgement (image -> text), by name."""
+        """The usual pairs and all further judgements (image -> text), by name."""
         return {self.judgements.name: self.judgements, **self.extra}
 
     def judged(self, name: str, direction: str) -> Judgements:
@@ -320,7 +318,7 @@ class Collection(Tabular):
         }
 
     def _columns(self) -> dict[str, list[Any]]:
-        """One row for each pair of an image and its text, as `to_pandas`, `to_polars` and `to_arrow` give it."""
+        """One row per pair of an image and its text, for `to_pandas`, `to_polars` and `to_arrow`."""
         split = {image: name for name, ids in self.splits.items() for image in ids}
         images = [self.images.ids[row] for row in self.judgements.rows]
         texts = self.judgements.columns
@@ -329,14 +327,14 @@ class Collection(Tabular):
         return {**pairs, **captions, **({"split": [split.get(image) for image in images]} if split else {})}
 
     def _repr_html_(self) -> str:
-        """Counts, and the first images with a caption each."""
+        """A table of counts, and the first images with one caption each."""
         counts = {"images": len(self.images), "texts": len(self.texts)}
         counts |= {f"judgements: {name}": len(j) for name, j in self.all_judgements.items()}
         counts |= {f"split: {name}": len(ids) for name, ids in self.splits.items()}
         return overview_html(self.name, counts, [self._shown(row) for row in range(min(SHOWN, len(self.images)))])
 
     def _shown(self, row: int) -> tuple[str, str, Image | None]:
-        """Id and first caption of an image, and the image itself if it opens."""
+        """Id and first caption of an image, and the image itself if it can be opened."""
         captions = self.judgements.columns[self.judgements.rows == row]
         name = self.images.ids[row]
         caption = str(self.texts.values[int(captions[0])]) if len(captions) else name

@@ -77,15 +77,15 @@ class Embeddings:
         object.__setattr__(self, "max_norm", max_norm)
 
     @classmethod
-    def of(cls, given: Any, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
+    def of(cls, given: object, *, ids: Iterable[object] | None = None, prefix: str = "") -> Embeddings:
         """Converts anything that holds vectors to `Embeddings`; `Embeddings` are returned unchanged.
 
         Args:
             given: Embeddings, {id: vector}, a table with a column "id" and one of vectors, or what
-                `limner.core.arrays.array` takes. The index of a DataFrame of pandas that is not just numbered is its
-                ids.
+                `limner.core.arrays.array` accepts. The index of a pandas DataFrame gives the ids, unless it only
+                numbers the rows.
             ids: Ids of rows without ids; row numbers by default.
-            prefix: Prefix of such a row number.
+            prefix: Prefix of the row numbers.
 
         >>> list(Embeddings.of([[1.0, 0.0]], prefix="image-").ids)
         ['image-0']
@@ -105,7 +105,7 @@ class Embeddings:
         return int(self.matrix.shape[1])
 
     def normalised(self) -> Embeddings:
-        """Every vector divided by its Euclidean norm."""
+        """The L2-normalised vectors."""
         norms = np.sqrt(_squares(self.matrix))
         return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
 
@@ -138,10 +138,10 @@ class Embeddings:
         return self if wanted == self.ids else Embeddings(wanted, self.matrix[self.ids.positions(wanted)])
 
     def save(self, path: str | Path) -> Path:
-        """Writes npy, npz, safetensors, parquet or pt, by the file's ending.
+        """Writes npy, npz, safetensors, parquet or pt, depending on the file extension.
 
-        An npy file carries the ids after the array, where other programs ignore them; for other programs
-        `<name>.ids.txt` is written next to it.
+        An npy file stores the ids after the array, where other programs ignore them; for those, `<name>.ids.txt` is
+        written next to it.
         """
         target = Path(path)
         write = _format(target).write
@@ -157,9 +157,9 @@ class Embeddings:
 
         Args:
             path: The file. An npy file is memory-mapped.
-            ids: Ids, or a text file with one per line, for files that hold none; `<name>.ids.txt` next to the file is
-                found automatically, and without it rows are numbered from 0. An npy file saved by limner knows its ids:
-                a different list next to it is refused.
+            ids: Ids, or a text file with one per line, for files without ids; `<name>.ids.txt` next to the file is
+                found automatically, and without it rows are numbered from 0. An npy file saved by limner contains its
+                ids: a different list next to it is refused.
         """
         source = Path(path)
         refuse_irregular(source, what="embeddings")
@@ -180,7 +180,7 @@ class Embeddings:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The vectors, for numpy and libraries built on it."""
         return np.array(self.matrix, dtype=dtype, copy=copy)
 
@@ -189,7 +189,7 @@ class Embeddings:
 
 
 def named_vectors(given: Any) -> tuple[list[Any], Any] | None:
-    """(ids, vectors) of an object that holds both; None for anything else.
+    """Returns (ids, vectors) of an object that holds both; None for anything else.
 
     >>> named_vectors({"a": [1.0, 2.0]})
     (['a'], [[1.0, 2.0]])
@@ -220,7 +220,7 @@ def _squares(rows: Float32) -> npt.NDArray[np.float64]:
 
 
 def _kind(row: Array) -> str:
-    """What is wrong with a row."""
+    """Describes what is wrong with a row."""
     if not np.isfinite(row).all():
         return "holds NaN or an infinite value"
     if np.abs(row).max() > np.finfo(np.float32).max:
@@ -273,15 +273,15 @@ def _lines(ids: Iterable[str]) -> str:
 
 
 def _found_ids(source: Path, stored: list[str] | None, rows: int) -> Iterable[object]:
-    """The ids in the file, else those next to it, else row numbers; two lists that differ are refused."""
+    """The ids in the file, or next to it, or else row numbers; if both lists exist, they must agree."""
     beside = _ids_file(source)
     if source.suffix.lower() != ".npy" or not beside.is_file():
         return range(rows) if stored is None else stored
     listed = _read_ids(beside)
     if stored is not None and stored != listed:
         raise LimnerError(
-            f"{beside} is not the list of ids that {source} was saved with: remove it to use those, or name it with "
-            "ids= (--ids) to use it anyway"
+            f"{beside} is not the list of ids that {source} was saved with: remove it to use those ids, or pass it "
+            "with ids= (--ids) to use it anyway"
         )
     return listed
 
@@ -314,7 +314,7 @@ _MARK, _BEHIND = b"limnerid", struct.Struct("<Q8s")
 
 
 def _ids_behind(path: Path) -> list[str] | None:
-    """The ids that `_write_npy` wrote after the array; None in a file of another program."""
+    """The ids that `_write_npy` wrote after the array; None for a file from another program."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _BEHIND.size))
@@ -345,7 +345,7 @@ def _read_safetensors(path: Path) -> tuple[Array, list[str] | None]:
 
 
 def _parsed_ids(text: str, path: Path) -> list[str]:
-    """The ids of the file's metadata, which is JSON."""
+    """Parses the ids in the metadata of a file, which is JSON."""
     ids = parse_json(text, where=f"the list of ids in {path}")
     if not isinstance(ids, list):
         raise LimnerError(f"the ids in {path} are of type {type(ids).__name__}: expected a list, one id per row")

@@ -1,7 +1,7 @@
-"""Every error a user can cause. Each says what it got, what it expected and what to do.
+"""All errors that a user can cause. Each message says what it got, what it expected and what to do.
 
-All of them are `LimnerError`, so the shell turns them into one clear line and an exit status, and a
-program can catch them in one place. They are also `ValueError`, because that is what Python calls a bad value.
+All of them derive from `LimnerError`, so the command line turns them into one clear line and an exit status, and a
+program can catch them all at once. They are also `ValueError`, Python's exception for a bad value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class LimnerError(ValueError):
 
 
 class LimnerWarning(UserWarning):
-    """A result that should not be used as it is; the message says why and what to do. The shell prints one line."""
+    """A result that should not be used as it is; the message says why and what to do."""
 
 
 class UnknownId(LimnerError):
@@ -24,7 +24,7 @@ class UnknownId(LimnerError):
 
 
 class UnknownName(LimnerError):
-    """A name (of a data set, measure, protocol, ...) is not known."""
+    """An unknown name of a data set, measure, protocol, ..."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         """Suggests the nearest known names."""
@@ -36,10 +36,10 @@ class UnknownName(LimnerError):
 
 
 class Untrusted(LimnerError):
-    """A file names code outside limner, and the file is not marked as trusted."""
+    """A file names code outside limner, and the user has not said that the file is trusted."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        """Explains how to trust the file, and which names need no trust."""
+        """Explains how to trust the file, and which names are allowed without trust."""
         listed = ", ".join(sorted(known))
         super().__init__(
             f"{what} {name!r} is named by a file, and is code from outside limner: loading it runs that "
@@ -50,11 +50,11 @@ class Untrusted(LimnerError):
 
 
 class TooShort(LimnerError):
-    """A truncated ranking does not hold what a measure needs."""
+    """A truncated ranking is too short for a measure."""
 
 
 class NotWritten(LimnerError, OSError):
-    """A file does not fit: the disk or a quota is full, or the file exceeds a size limit."""
+    """A file could not be written: the disk or a quota is full, or the file exceeds a size limit."""
 
     def __init__(self, path: str | Path, why: object) -> None:
         """Names the file, and says that the previous version is kept."""

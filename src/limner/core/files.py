@@ -39,8 +39,8 @@ _FULL_WORDS = ("no space left", "file too large", "quota exceeded", "requested a
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path to write to; it replaces `path` on success and is removed on failure.
 
-    An interrupted or failing write leaves what was there before. The file keeps its name and permissions, and a link
-    stays a link. A full disk is a `NotWritten` that names the file.
+    If the write is interrupted or fails, the previous file is kept. The file keeps its permissions, and a link stays
+    a link. If the disk is full, `NotWritten` names the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -66,10 +66,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def replacing_folder(path: str | Path, *, head: str, own: Collection[str]) -> Iterator[Path]:
     """A temporary folder to write to; it replaces `path` on success and is removed on failure.
 
-    The old folder stays until the new one is complete, and then both are swapped in one step. On a file system that
-    cannot swap, it takes two steps, and after a kill in between the next write restores the old folder. A folder that
-    cannot be replaced (it holds other files, is the working directory, or a mount point) gets the new files one by one,
-    `head` last: a kill then leaves a folder that is refused, never a mixture.
+    The old folder stays until the new one is complete, and then the two are swapped in one step. On a file system that
+    cannot swap, this takes two steps; if the process is killed in between, the next write restores the old folder. If a
+    folder cannot be replaced (it contains other files, is the working directory, or is a mount point), the new files
+    are moved one by one, `head` last: a killed process then leaves a folder that is refused, never a mixture.
 
     Args:
         path: The folder; files that are not in `own` are kept.
@@ -106,7 +106,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_file(path: str | Path, content: str | bytes) -> None:
-    """Writes a text as `write_text` does, or bytes as they are; whole or not at all."""
+    """Writes text as `write_text` does, or raw bytes, atomically."""
     if isinstance(content, str):
         write_text(path, content)
         return
@@ -157,7 +157,7 @@ def _meant(path: str | Path, target: Path, workshop: Path) -> Path:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether a write failed for lack of space: a full disk, a quota, a file size limit.
+    """Whether a write failed because of missing space: a full disk, a quota, or a file size limit.
 
     >>> is_full(OSError(28, "No space left on device")), is_full(OSError(2, "No such file"))
     (True, False)
@@ -170,9 +170,9 @@ def is_full(error: Exception) -> bool:
 
 @cache
 def _sweep(folder: Path) -> None:
-    """Removes what killed processes left in a folder; once per process and folder.
+    """Removes the drafts of killed processes from a folder, once per process and folder.
 
-    Leftovers of other machines, which may share the folder, count as dead after a day without a change.
+    The folder may be shared with other machines; their drafts count as abandoned after a day without a change.
     """
     with suppress(OSError):
         for entry in folder.iterdir():
@@ -192,13 +192,13 @@ def _put_back(workshop: Path) -> None:
 
 
 def _changed(folder: Path) -> float:
-    """When something in a draft was last written."""
+    """The time of the last write in a draft."""
     return max(entry.stat().st_mtime for entry in (folder, *folder.rglob("*")))
 
 
 def _runs(process: int) -> bool:
     if os.name != "posix":
-        return True  # asking would end it
+        return True  # on Windows os.kill would end the process
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -218,7 +218,7 @@ def _rights(target: Path, workshop: Path) -> int:
 
 
 def _sync(path: Path, *, rights: int | None = None) -> None:
-    """Waits until a file or a folder is on the disk; some systems cannot do that for a folder."""
+    """Flushes a file or a folder to disk; some systems cannot do that for a folder."""
     if rights is not None:
         with suppress(OSError):
             path.chmod(rights)
@@ -240,7 +240,7 @@ def _sync_all(folder: Path, *, rights: int) -> None:
 
 
 def _exchangeable(target: Path, own: Collection[str]) -> bool:
-    """Whether a folder may be replaced: it holds no other files, is not the working directory, can be renamed."""
+    """Whether a folder can be replaced: it has no other files, is not the working directory, and can be renamed."""
     if any(entry.name not in own and not DRAFT.fullmatch(entry.name) for entry in target.iterdir()):
         return False
     try:

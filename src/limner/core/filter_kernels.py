@@ -1,4 +1,4 @@
-"""Loops that keep only what the bounds of `limner.core.lowprecision` cannot rule out. All let go of the interpreter."""
+"""Loops that keep only what the bounds of `limner.core.lowprecision` cannot rule out. All release the GIL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, bo
 
 @_summing
 def round_rows(vectors, words, bits, lengths, rounded, residuals):  # type: ignore[no-untyped-def]
-    """Numbers to bfloat16, and the squared lengths before, after, and of the difference.
+    """Rounds vectors to bfloat16, and computes squared lengths before and after rounding and of the difference.
 
     `words` are the bits of `vectors`.
     """
@@ -39,7 +39,7 @@ def round_rows(vectors, words, bits, lengths, rounded, residuals):  # type: igno
 
 @_summing
 def _product(x, y):  # type: ignore[no-untyped-def]
-    """In double precision: exact products, and a sum in any order."""
+    """The dot product in double precision: the products are exact, and the order of the sum does not matter."""
     total = 0.0
     for i in range(x.shape[0]):
         total += np.float64(x[i]) * np.float64(y[i])
@@ -48,7 +48,7 @@ def _product(x, y):  # type: ignore[no-untyped-def]
 
 @_jit
 def _interval(near, words, values, query, candidate, eps, lower, upper):  # type: ignore[no-untyped-def]
-    """Bounds of every score of a row: `words` and `values` are one piece of memory, as bits and as numbers."""
+    """Bounds of every score of a row; `words` and `values` are the same memory, as bits and as numbers."""
     a, b, tiny = query[0], query[1], query[2]
     for i in range(near.shape[0]):
         words[i] = np.uint32(near[i]) << np.uint32(16)
@@ -67,7 +67,7 @@ def _shift(lower, upper, scale, shift, allowance):  # type: ignore[no-untyped-de
 
 @_jit
 def _collect(upper, least, places):  # type: ignore[no-untyped-def]
-    """Places whose upper bound reaches `least`; returns their number, which may exceed the room."""
+    """Collects the positions whose upper bound reaches `least`; returns their number, which may exceed the output."""
     count = 0
     for low in range(0, upper.shape[0], 64):
         high = min(low + 64, upper.shape[0])
@@ -85,7 +85,7 @@ def _collect(upper, least, places):  # type: ignore[no-untyped-def]
 
 @_jit
 def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: ignore[no-untyped-def]
-    """Columns that may be among the k best of every row: all others are ruled out by the bounds.
+    """Finds the columns that may be among the k best of each row: the bounds rule out all others.
 
     Args:
         near: bfloat16 products as bits, a row per query.
@@ -94,11 +94,11 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
         keys: See `Keys`: scale (float32), shift (float32), shift (float64), allowance (float32, rounded up).
         k: Number of results; at most the number of columns.
         room: Products in double precision that may be computed in total.
-        columns: Output, the columns of all rows one after another, in rising order.
-        indptr: Output, those of row r are `indptr[r]:indptr[r + 1]`.
+        columns: Output, the columns of all rows one after another, in ascending order.
+        indptr: Output, the columns of row r are `indptr[r]:indptr[r + 1]`.
 
     Returns:
-        How many there are; -1 where `room` or the output is too small.
+        The number of columns found; -1 if `room` or the output is too small.
     """
     queries, candidates = vectors
     query, candidate, close_query, close_candidate, eps = bounds
@@ -139,7 +139,7 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
 
 @_jit
 def _tell(near_lower, near_upper, sure, doubtful):  # type: ignore[no-untyped-def]
-    """How many are certainly above, and how many may be."""
+    """Counts the candidates that are certainly above, and those that may be."""
     above, reached = np.uint32(0), np.uint32(0)
     for i in range(near_lower.shape[0]):
         above = np.uint32(above + np.uint32(near_lower[i] > sure))
@@ -156,7 +156,7 @@ def _taken(values, places, taken):  # type: ignore[no-untyped-def]
 
 @_jit
 def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose, columns):  # type: ignore[no-untyped-def]
-    """How many are certainly above every positive, and the pairs that only float32 can decide.
+    """Counts the candidates certainly above each positive, and lists the pairs that only float32 scores can decide.
 
     Args:
         near: bfloat16 products as bits, a row per query.
@@ -164,14 +164,14 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
         positives: The column of each positive.
-        cut: The pool of every row, empty where all columns count; indptr and columns of the pools, in rising order.
+        cut: The pool of each row as indptr and sorted columns; empty if all columns count.
         room: Products in double precision that may be computed in total.
         above: Output, one number per positive.
         whose: Output, the positive of each pair that is left.
-        columns: Output, the column of each pair that is left; the positive's own is not among them.
+        columns: Output, the column of each pair that is left; never that of the positive itself.
 
     Returns:
-        How many pairs are left; -1 where `room` or the output is too small.
+        The number of pairs left; -1 if `room` or the output is too small.
     """
     queries, candidates = vectors
     query, candidate, close_query, close_candidate, eps = bounds
@@ -218,7 +218,7 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, above, whose
 
 @_jit
 def _between(lower, upper, sure, doubtful, places):  # type: ignore[no-untyped-def]
-    """Positions that are neither certainly above nor certainly below; the output has room for all of them."""
+    """Positions that are neither certainly above nor certainly below; the output is large enough for all of them."""
     count = 0
     for low in range(0, upper.shape[0], 64):
         high = min(low + 64, upper.shape[0])

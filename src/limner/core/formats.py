@@ -1,4 +1,4 @@
-"""Writing a value in the format of a file's ending."""
+"""Writes a value in the format given by the file extension."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from limner.core.registry import Registry, checked
 
 
 def save_as(
-    value: object, path: str | Path, formats: Registry[Callable[..., Any]], options: Mapping[str, Any], *, what: str
+    value: object, path: str | Path, formats: Registry[Callable[..., Any]], options: Mapping[str, object], *, what: str
 ) -> Path:
-    """Writes a value in the format of the file's ending, in one piece.
+    """Writes a value atomically, in the format given by the file extension.
 
     Args:
-        value: What is written.
+        value: The value to write.
         path: The file; its folder must exist.
-        formats: Functions `(value, **options) -> str or bytes` by file ending.
-        options: Options of the format; an unknown one is refused.
-        what: What the value is; used in messages only.
+        formats: Functions `(value, **options) -> str or bytes` by file extension.
+        options: Options of the format; unknown options are refused.
+        what: Name of the value in error messages.
 
     Returns:
         The path.

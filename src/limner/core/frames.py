@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Tabular(ABC):
-    """What can be shown as a table: `_columns()` names the columns and gives their values."""
+    """A mixin for objects that can be shown as a table: `_columns()` returns the columns by name."""
 
     @abstractmethod
-    def _columns(self) -> Mapping[str, Sequence[Any]]:
-        """The columns by name, all of one length."""
+    def _columns(self) -> Mapping[str, Sequence[object]]:
+        """The columns by name, all of the same length."""
 
     def to_arrow(self) -> pa.Table:
-        """The table as Arrow."""
+        """The table as an Arrow table."""
         table: pa.Table = _library("pyarrow").table(dict(self._columns()))
         return table
 
@@ -41,8 +41,8 @@ class Tabular(ABC):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def by_column(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Flat records as columns; what a record lacks is None.
+def by_column(records: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+    """Turns flat records into columns; missing values are None.
 
     >>> by_column([{"a": 1}, {"a": 2, "b": 3}])
     {'a': [1, 2], 'b': [None, 3]}

@@ -1,4 +1,4 @@
-"""Ids: unique strings in a fixed order. They travel with every array, so that rows are never confused."""
+"""Ids: unique strings in a fixed order. Every array is stored with its ids, so that rows are never confused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ids(Sequence[str]):
 
     Args:
         values: The ids. Integers become decimal strings, so COCO's numeric ids work as they are.
-        what: What the ids stand for ("image", "text", "query"); used in error messages only.
+        what: What the ids identify ("image", "text", "query"); used in error messages only.
 
     >>> ids = Ids(["a", "b", "c"])
     >>> ids.index("b"), list(ids[[2, 0]]), "z" in ids
@@ -79,7 +79,7 @@ class Ids(Sequence[str]):
             ) from None
 
     def positions(self, values: Iterable[object]) -> IntArray:
-        """Positions of many ids at once; refuses if any is missing, and names the first few."""
+        """Positions of many ids at once; raises an error that names the first few unknown ids."""
         found = self.find(values)
         if (found < 0).any():
             missing = [str(v) for v, row in zip(values, found, strict=True) if row < 0]
@@ -90,7 +90,7 @@ class Ids(Sequence[str]):
         return found
 
     def find(self, values: Iterable[object]) -> IntArray:
-        """Positions of many ids, -1 for an unknown id (for internal joins; `positions` refuses instead)."""
+        """Positions of many ids, -1 for unknown ids (for internal joins; `positions` raises an error instead)."""
         if isinstance(values, Ids) and values.array is self.array:
             return np.arange(len(self))
         get = self._lookup.get

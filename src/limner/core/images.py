@@ -1,9 +1,9 @@
 """Image decoding: one code path for all modes, with EXIF orientation and size limits.
 
 Collections, encoders, pages, uploads, reports and indexes all open images here. The result is RGB, rotated by its EXIF
-orientation, with transparency on white, 16-bit grey scaled to 8 bits, and the first frame of an animation. A file is
-untrusted: only a few formats are read, nothing above `PIXEL_LIMIT` pixels, and no more than `AT_ONCE` pixels are being
-decoded at any time, whatever the number of threads; the others wait.
+orientation, with transparency on white, 16-bit grey scaled to 8 bits, and the first frame of an animation. Files are
+untrusted: only a few formats are read, an image above `PIXEL_LIMIT` pixels is refused, and at most `AT_ONCE` pixels are
+decoded at any time, whatever the number of threads; further images wait.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ PIXEL_LIMIT = 128_000_000
 """An image with more pixels than this is refused before it is decoded: a 20 KB file can decode to gigabytes."""
 AT_ONCE = 128_000_000
 """Pixels that may be decoded at the same time in this process, at about 8 bytes each."""
-_FREE, _LARGE = (
-    1_000_000,
-    16_000_000,
-)  # up to the first size an image never waits; from the second size on memory is returned to the system
+# pixels: up to the first size an image never waits; from the second on, freed memory is returned to the system
+_FREE, _LARGE = 1_000_000, 16_000_000
 _UPRIGHT = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270",
             7: "TRANSVERSE", 8: "ROTATE_90"}  # fmt: skip
 _ORIENTATION = 0x0112
@@ -49,8 +47,8 @@ class Unreadable(LimnerError):
 
     Args:
         name: Name of the image in error messages.
-        where: Its file, or how many bytes it has.
-        reason: What is wrong, in a few words.
+        where: Its file, or its size in bytes.
+        reason: A short description of the problem.
     """
 
     def __init__(self, name: str, where: object, reason: str) -> None:
@@ -62,8 +60,8 @@ def as_value(given: Any, *, name: str) -> Value:
     """Converts an image to the form that `Items` store.
 
     Args:
-        given: A path, the bytes of a file, a Pillow image, an array of pixels (height by width, by 3 or 4 colours,
-            whole numbers up to 255), `{"bytes": ..., "path": ...}` of the datasets library, a function that draws it.
+        given: A path, the bytes of a file, a Pillow image, an array of pixels (height by width, by 3 or 4 channels,
+            uint8), `{"bytes": ..., "path": ...}` of the datasets library, or a function that draws it.
         name: Name in error messages.
     """
     if given is None or isinstance(given, (str, Path, bytes)) or callable(given) or hasattr(given, "getexif"):
@@ -82,7 +80,7 @@ def as_value(given: Any, *, name: str) -> Value:
 
 
 def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
-    """Decodes one image to RGB, upright.
+    """Decodes one image to upright RGB.
 
     Args:
         value: As `Items.values` holds it.
@@ -103,25 +101,25 @@ def opened(
     formats: tuple[str, ...] = FORMATS,
     limit: int = PIXEL_LIMIT,
 ) -> Iterator[Image]:
-    """Like `open_image`, as a context manager that makes other large images wait: for work on full-size images.
+    """Like `open_image`, but a context manager that makes other large images wait, for work on full-size images.
 
     Args:
         value: As `Items.values` holds it.
         name: Name in error messages.
         side: As for `open_image`.
-        shortest: Decode a JPEG at a smaller scale, as long as its short side stays twice as long as this.
-        formats: Accepted formats, as Pillow calls them.
-        limit: Pixels above which it is refused.
+        shortest: Decode a JPEG at a smaller scale, as long as its short side stays at least twice as long as this.
+        formats: Accepted formats, with Pillow's names.
+        limit: Maximum number of pixels.
     """
     if value is None:
-        raise LimnerError(f"image {name!r} has no picture here, only an id: give the folder with images when loading")
+        raise LimnerError(f"image {name!r} has only an id, no pixels: give the folder with images when loading")
     if callable(value) or hasattr(value, "getexif"):
         drawn: Any = value() if callable(value) else value
         yield _smaller(upright(drawn), side)
         return
     with _lazily(value, name, formats) as picture:
         if picture.width * picture.height > limit:
-            size = f"{picture.width} x {picture.height} pixels, of which at most {limit:,} are read"
+            size = f"{picture.width} x {picture.height} pixels; the limit is {limit:,}"
             raise Unreadable(name, _where(value), f"it has {size}")
         with _explained(value, name):
             pixels = _drafted(picture, side, shortest)
@@ -135,7 +133,7 @@ def opened(
 
 @contextmanager
 def _lazily(value: str | Path | bytes, name: str, formats: tuple[str, ...]) -> Iterator[Image]:
-    """The image with its header read and nothing decoded."""
+    """Opens the image and reads its header, without decoding it."""
     pil = _pillow()
     if not isinstance(value, bytes):
         refuse_irregular(value, what=f"image {name!r}")
@@ -154,7 +152,7 @@ def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise LimnerError(f"image {name!r}: no file {Path(str(value))}; check the folder with images") from None
-    except (Exception, _pillow().DecompressionBombWarning) as error:  # decoders raise nearly every kind of error
+    except (Exception, _pillow().DecompressionBombWarning) as error:  # decoders raise almost any exception
         reason = "it is of another kind" if "cannot identify" in str(error) else str(error) or type(error).__name__
         raise Unreadable(name, _where(value), reason[:200]) from error
 
@@ -169,7 +167,7 @@ def _drafted(picture: Image, side: int | None, shortest: int | None) -> int:
     if side is not None or shortest is not None:
         share = 2 * side / max(picture.size) if side is not None else 2 * (shortest or 1) / min(picture.size)
         picture.draft(None, (max(1, int(picture.width * share)), max(1, int(picture.height * share))))
-    is_progressive = "progressive" in picture.info  # all of it is held while it is decoded, whatever the scale
+    is_progressive = "progressive" in picture.info  # held in memory at full size, whatever the scale
     return whole if is_progressive else picture.width * picture.height
 
 
@@ -185,7 +183,7 @@ def _decoded(picture: Image, side: int | None) -> Image:
 
 
 def _give_back() -> None:
-    """Makes the C library return free memory; otherwise it keeps as much as a large image for every thread."""
+    """Makes the C library return free memory; otherwise it keeps the memory of one large image per thread."""
     trim = _trim()
     if trim is not None:
         trim(0)
@@ -195,13 +193,13 @@ def _give_back() -> None:
 def _trim() -> Any:
     try:
         return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # another C library, or another system
+    except (OSError, AttributeError, TypeError):  # another C library or operating system
         return None
 
 
 @cache
 def _pillow() -> Any:
-    """Pillow, without its warnings about large images and damaged EXIF blocks: limner has its own limits."""
+    """Imports Pillow without its warnings about large images and damaged EXIF blocks: limner has its own limits."""
     from PIL import Image
 
     warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -212,7 +210,7 @@ def _pillow() -> Any:
 
 
 def upright(picture: Image) -> Image:
-    """The image as meant to be seen: RGB, rotated by its EXIF orientation, transparency on white.
+    """The image as it should be displayed: RGB, rotated by its EXIF orientation, transparency on white.
 
     >>> from PIL import Image
     >>> upright(Image.new("LA", (1, 1), (0, 128))).getpixel((0, 0))
@@ -246,7 +244,7 @@ def _rgb(picture: Image) -> Image:
 
 
 def _eight_bits(picture: Image) -> Image:
-    """Grey of 16 bits as grey of 8: 65535 becomes 255."""
+    """Converts 16-bit grey to 8-bit grey: 65535 becomes 255."""
     values = np.asarray(picture)
     rounded = (np.clip(values, 0, 65535).astype(np.uint32) + 128) // 257
     return _pillow().fromarray(rounded.astype(np.uint8))  # type: ignore[no-any-return]
@@ -271,7 +269,7 @@ def _smaller(picture: Image, side: int | None) -> Image:
 
 
 class Turns:
-    """A semaphore by size: work waits, first come, first served, until it fits within the total.
+    """A weighted semaphore: work waits, first come, first served, until it fits within the total.
 
     Args:
         total: Total size that may run at once. Anything larger waits until it can run alone.

@@ -1,6 +1,6 @@
 """Imports "module:thing" names, reads their documentation, and refuses such names in files.
 
-Importing a module runs it. Users may name one, on the command line or in Python; a file may not.
+Importing a module runs it. So a user may name a module, on the command line or in Python, but a file may not.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
     """Imports the object named by "module:thing".
 
     Args:
-        place: Where it is.
-        what: What it is; used in messages only.
-        name: The name the user wrote; `place` by default.
+        place: The import path, "module:thing".
+        what: The kind of object, for error messages.
+        name: The name that the user gave; `place` by default.
 
     >>> imported("json:loads", what="reader")("[1]")
     [1]
@@ -37,7 +37,7 @@ def imported(place: str, *, what: str, name: str | None = None) -> Any:
         found = _module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, but something that it needs is not
+            raise  # the module exists, but one of its imports is missing
         raise LimnerError(
             f"{what} {name!r}: there is no module {module!r}; expected 'module:thing' or a known name. Is it "
             "installed, in this folder, or on PYTHONPATH?"
@@ -61,7 +61,7 @@ def documented(place: str) -> str:
 
 
 def source_file(module: str) -> Path | None:
-    """The source of a module, found without importing it or the packages above it; None if there is none.
+    """The source file of a module, found without importing it or its parent packages; None if there is none.
 
     >>> source_file("json.decoder").name, source_file("no_such_module")
     ('decoder.py', None)
@@ -78,7 +78,7 @@ def source_file(module: str) -> Path | None:
 
 
 def _module(name: str) -> types.ModuleType:
-    """An installed module, or else one in the current folder, as for a script that runs there."""
+    """Imports an installed module, or else one in the current folder, as a script there would."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -94,7 +94,7 @@ def _module(name: str) -> types.ModuleType:
 
 
 def refuse_code(values: Mapping[str, object], *, where: object) -> None:
-    """Refuses "module:thing" anywhere in the options that a file gives, before anything can import it.
+    """Refuses "module:thing" anywhere in options read from a file, before anything can import it.
 
     >>> refuse_code({"device": "cuda:1", "features": "photos.npy"}, where="options.toml")
     >>> refuse_code({"features": {"encoder": "os:system"}}, where="options.toml")

@@ -1,7 +1,7 @@
-"""Judgements: which candidates are relevant to which queries, and how much.
+"""Judgements: which candidates are relevant to which queries, and to what degree.
 
-The original pairs of a data set, CxC ratings, ECCV Caption, plausible matches, votes of a crowd and a team's
-own answers are all this one type, so that "COCO R@1" and "ECCV R@1" are one measure on two judgements.
+The original pairs of a data set, CxC ratings, ECCV Caption, plausible matches, crowd votes and your own annotations
+are all of this type, so that "COCO R@1" and "ECCV R@1" are the same measure on two sets of judgements.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from limner.core.ids import Ids
 class Judgements:
     """Sparse graded relevance between queries and candidates.
 
-    A grade above 0 means relevant; grade 0 means judged and found not relevant (kept, since "judged no" and
-    "never judged" differ); a pair that is absent was never judged. Entries are sorted by row, then column.
+    A grade above 0 means relevant, and grade 0 means judged and not relevant. A pair that is absent was never judged,
+    which is not the same as grade 0. Entries are sorted by row, then column.
 
     Args:
         queries: Ids of the queries (rows).
@@ -62,7 +62,7 @@ class Judgements:
             rows, columns, grades, key = rows[order], columns[order], grades[order], key[order]
             self._refuse_repeated(rows, columns, key)
         for name, array in (("rows", rows), ("columns", columns), ("grades", grades)):
-            frozen = array.view()  # a view: the caller's own array stays writeable
+            frozen = array.view()  # a view, so that the caller's array stays writeable
             frozen.flags.writeable = False
             object.__setattr__(self, name, frozen)
 
@@ -100,8 +100,8 @@ class Judgements:
     ) -> Judgements:
         """Builds judgements from (query id, candidate id[, grade]) tuples; the grade is 1 if none is given.
 
-        Ids not named by `queries` or `candidates` are taken in order of appearance when those are left out, and
-        refused when those are given.
+        Without `queries` or `candidates`, ids are numbered in order of appearance. If they are given, any other id is
+        refused.
         """
         listed = [(str(p[0]), str(p[1]), float(p[2]) if len(p) > 2 else 1.0) for p in pairs]
         query_ids = _ids(queries, (p[0] for p in listed), "query")
@@ -112,7 +112,7 @@ class Judgements:
 
     @cached_property
     def T(self) -> Judgements:
-        """The same judgements seen from the other side: candidates become queries."""
+        """The transposed judgements: candidates become queries."""
         return Judgements(self.candidates, self.queries, self.columns, self.rows, self.grades, self.name)
 
     @cached_property
@@ -122,12 +122,12 @@ class Judgements:
 
     @cached_property
     def indptr(self) -> IntArray:
-        """Row boundaries: entries of query q are `indptr[q]:indptr[q + 1]`, judged-not-relevant ones included."""
+        """Row boundaries: entries of query q are `indptr[q]:indptr[q + 1]`, including those with grade 0."""
         return np.searchsorted(self.rows, np.arange(len(self.queries) + 1)).astype(np.int64)
 
     @cached_property
     def counts(self) -> IntArray:
-        """How many relevant candidates each query has."""
+        """The number of relevant candidates of each query."""
         return np.bincount(self.rows[self.grades > 0], minlength=len(self.queries)).astype(np.int64)
 
     @cached_property
@@ -155,7 +155,7 @@ class Judgements:
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Judgements:
-        """Keeps these queries and candidates, in this order; an id without any judgement stays, with no pairs."""
+        """Keeps these queries and candidates, in this order, including ids without judgements."""
         query_ids = self.queries if queries is None else Ids(queries, what=self.queries.what)
         candidate_ids = self.candidates if candidates is None else Ids(candidates, what=self.candidates.what)
         rows = query_ids.find(self.queries)[self.rows]
@@ -164,7 +164,7 @@ class Judgements:
         return Judgements(query_ids, candidate_ids, rows[kept], columns[kept], self.grades[kept], self.name)
 
     def at_least(self, threshold: float) -> Judgements:
-        """Binary judgements: grade 1 where the grade is at least `threshold`, 0 if it was judged lower."""
+        """Binary judgements: 1 for grades of at least `threshold`, 0 for lower grades."""
         return replace(self, grades=(self.grades >= threshold).astype(np.float64))
 
     def named(self, name: str) -> Judgements:
@@ -172,7 +172,7 @@ class Judgements:
         return replace(self, name=name)
 
     def __or__(self, other: Judgements) -> Judgements:
-        """The union: all ids of both, and the higher grade where both judged a pair."""
+        """The union: all ids of both, and the higher grade if both judged a pair."""
         queries = self.queries if self.queries == other.queries else Ids(dict.fromkeys([*self.queries, *other.queries]))
         candidates = (
             self.candidates
@@ -202,7 +202,7 @@ class Judgements:
             yield self.queries[int(row)], self.candidates[int(column)], float(grade)
 
     def __eq__(self, other: object) -> bool:
-        """Equal when ids, pairs and grades are equal; the name is a label and does not count."""
+        """Whether ids, pairs and grades are equal; the name does not count."""
         return (
             isinstance(other, Judgements)
             and self.queries == other.queries
@@ -218,13 +218,13 @@ class Judgements:
 
 
 def _hashes(ids: Ids) -> npt.NDArray[np.uint64]:
-    """Eight bytes for every id, the same on every machine."""
+    """An eight-byte hash of every id, the same on every machine."""
     joined = b"".join(hashlib.blake2b(i.encode("utf-8", "surrogatepass"), digest_size=8).digest() for i in ids)
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
 def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Spreads every bit over all others (the finaliser of splitmix64)."""
+    """Mixes all bits (the finaliser of splitmix64)."""
     spread = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     spread = (spread ^ (spread >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(spread ^ (spread >> np.uint64(31)))

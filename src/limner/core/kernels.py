@@ -1,31 +1,30 @@
 """The hot loops: ranks of positives, top-k selection, locating ids in lists.
 
-The tie rule: candidates with equal scores keep candidate order (the lower index first), and the counts say how many are
-above, how many are equal, and how many equals come before, so that any other rule can be derived from them.
+The tie rule: candidates with equal scores keep candidate order (the lower index first). The counts say how many
+candidates score higher, how many tie, and how many of the ties come first, so that any other rule can be derived.
 
-Rows are made contiguous where they are not (it costs nothing where they are), since only then loops vectorise.
-Compiled on first use and cached on disk. All loops release the interpreter lock, so blocks run on threads.
+Rows are made contiguous (which is free if they already are), because loops vectorise only then.
+Compiled on first use and cached on disk. All loops release the GIL, so blocks can run in threads.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 
-# Calls between compiled functions count references to every array they pass: more than a few bytes of work cost.
-_inlined: Any = numba.njit(nogil=True, inline="always")
+FEW = 24  # up to this many best are inserted one by one; for more, a lower bound first rules out most values
+GROUPS, BISECTIONS = 4, 12  # groups per best value, and steps, for that bound
 
 
 @_jit
 def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infers the types
-    """How many of `values` are above `score`, equal to it, and equal at a lower place."""
-    above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits as the scores have: all vector lanes are filled
+    """Counts the values above `score`, equal to it, and equal at a lower position."""
+    above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits, like the scores: all SIMD lanes are used
     for i in range(values.shape[0]):
         above = np.uint32(above + np.uint32(values[i] > score))
         equal = np.uint32(equal + np.uint32(values[i] == score))
@@ -37,7 +36,7 @@ def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infer
 
 @_jit
 def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
-    """Counts for every positive of every row of a block, against the whole row.
+    """Counts the candidates above and equal to every positive of a block, among the whole row.
 
     Args:
         block: Scores, one row per query.
@@ -53,9 +52,9 @@ def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
 
 @_jit
 def count_against(block, indptr, scores, places, counts):  # type: ignore[no-untyped-def]
-    """Like `count_all`, where a block is a piece of its rows: positives have their scores with them.
+    """Like `count_all`, for a block that holds only a range of columns; the scores of the positives are given.
 
-    `places` are relative to the piece: below 0 for positives of earlier pieces, beyond its width for later ones.
+    `places` are relative to the range: below 0 for positives in earlier columns, beyond its width for later ones.
     """
     for r in range(block.shape[0]):
         row = np.ascontiguousarray(block[r])
@@ -70,7 +69,7 @@ def count_against(block, indptr, scores, places, counts):  # type: ignore[no-unt
 
 @_jit
 def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):  # type: ignore[no-untyped-def]
-    """Like `count_all`, each row against its own pool of columns; `places` are places within the pool."""
+    """Like `count_all`, but each row is ranked within its own pool of columns; `places` are positions in the pool."""
     for r in range(block.shape[0]):
         if indptr[r] == indptr[r + 1]:
             continue
@@ -84,9 +83,9 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
 
 @_jit
 def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
-    """Whether any value of a segment is above `least`; without an early exit, so that the loop vectorises.
+    """Whether any value of a segment is above `least`. No early exit, so that the loop vectorises.
 
-    Nor would one whose index might be negative, and so count from the end: unsigned ones are not.
+    The index is unsigned for the same reason: a signed one might be negative and count from the end.
     """
     found = np.uint32(0)
     for i in range(np.uint64(low), np.uint64(high)):
@@ -96,7 +95,7 @@ def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
 
 @_jit
 def _insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
-    """Puts a value among the best so far, after those that equal it."""
+    """Inserts a value into the best so far, after equal ones."""
     at = min(held, scores.shape[0] - 1)
     while at > 0 and scores[at - 1] < value:
         scores[at] = scores[at - 1]
@@ -110,8 +109,12 @@ def _insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def
 def best(block, indices, scores):  # type: ignore[no-untyped-def]
     """The k best of every row, best first, equal scores in candidate order; k is the width of the outputs."""
     k = indices.shape[1]
+    groups = np.empty(min(GROUPS * k, block.shape[1]), block.dtype)
     for r in range(block.shape[0]):
         row, kept, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
+        if k > FEW:
+            _best_of_many(row, _lower_bound(row, k, groups), kept, places)
+            continue
         for c in range(k):
             _insert(row[c], c, kept, places, c)
         for low in range(k, row.shape[0], 64):
@@ -123,8 +126,82 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
+    """The k best of a row if k is large: only values that reach a bound, which at least k values do, are inserted."""
+    k, held = kept.shape[0], 0
+    for low in range(0, row.shape[0], 32):
+        high = min(low + 32, row.shape[0])
+        if held < k:
+            if _any_reaching(row, low, high, bound):
+                for c in range(low, high):
+                    if row[c] >= bound if held < k else row[c] > kept[k - 1]:
+                        _insert_by_bisection(row[c], c, kept, places, held)
+                        held = min(held + 1, k)
+        elif _any_above(row, low, high, kept[k - 1]):
+            for c in range(low, high):
+                if row[c] > kept[k - 1]:
+                    _insert_by_bisection(row[c], c, kept, places, k)
+
+
+@_jit
+def _any_reaching(row, low, high, least):  # type: ignore[no-untyped-def]
+    """Whether any value of a segment is at least `least`; vectorises like `_any_above`."""
+    found = np.uint32(0)
+    for i in range(np.uint64(low), np.uint64(high)):
+        found = np.uint32(found | np.uint32(row[i] >= least))
+    return found > 0
+
+
+@_jit
+def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
+    """Like `_insert`; faster if many entries move, since the moves are whole blocks."""
+    low, high = 0, held
+    while low < high:
+        middle = (low + high) // 2
+        if scores[middle] < value:
+            high = middle
+        else:
+            low = middle + 1
+    last = min(held, scores.shape[0] - 1)
+    for at in range(last, low, -1):
+        scores[np.uint64(at)] = scores[np.uint64(at - 1)]
+    for at in range(last, low, -1):
+        indices[np.uint64(at)] = indices[np.uint64(at - 1)]
+    scores[low] = value
+    indices[low] = place
+
+
+@_jit
+def _lower_bound(row, k, groups):  # type: ignore[no-untyped-def]
+    """A value that at least k of the row reach, and that few others do.
+
+    If k groups of the row have a maximum of at least t, then k values are at least t. Bisection finds a high t.
+    """
+    n = groups.shape[0]
+    for i in range(n):
+        groups[i] = row[i]
+    for low in range(n, row.shape[0] - n + 1, n):
+        for i in range(np.uint64(n)):
+            value = row[np.uint64(low) + i]
+            groups[i] = value if value > groups[i] else groups[i]
+    least, most = groups.min(), groups.max()
+    for _ in range(BISECTIONS):
+        middle = least / 2 + most / 2
+        if not least < middle < most:
+            break
+        reached = np.uint32(0)
+        for i in range(np.uint64(n)):
+            reached = np.uint32(reached + np.uint32(groups[i] >= middle))
+        if reached >= k:
+            least = middle
+        else:
+            most = middle
+    return least
+
+
+@_jit
 def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
-    """The place of each positive in its row's list of candidate indices, -1 where the list lacks it."""
+    """The position of each positive in its row's list of candidate indices; -1 if it is not in the list."""
     for r in range(lists.shape[0]):
         row = lists[r]
         for p in range(indptr[r], indptr[r + 1]):
@@ -133,7 +210,7 @@ def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
 
 @_jit
 def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
-    """Turns places in lists into places in lists filtered to each query's own pool, and counts those that remain."""
+    """Converts positions in lists to positions after filtering each list to its query's pool; counts what is left."""
     before = np.zeros(lists.shape[1], np.int64)
     for r in range(lists.shape[0]):
         for i in range(lists.shape[1]):
@@ -162,10 +239,10 @@ def _first(row, wanted):  # type: ignore[no-untyped-def]
 
 @_jit
 def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
-    """(row, place) of the first invalid entry of a ranking, (-1, -1) if there is none.
+    """Finds (row, place) of the first invalid entry of a ranking; (-1, -1) if all are valid.
 
-    Faults: a candidate outside 0 to n - 1 (-1 pads the end of a list), one that the list held before, a score that is
-    NaN or above the one before it. `scores` has no columns where only an order is known.
+    Invalid are: a candidate outside 0 to n - 1 (except -1, which pads the end of a list), a repeated candidate, and a
+    score that is NaN or above the one before it. `scores` has no columns if only the order is known.
     """
     seen = np.full(n_candidates, -1, np.int32)
     for r in range(lists.shape[0]):
@@ -187,7 +264,7 @@ def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
 
 @_jit
 def _first_rise(scores):  # type: ignore[no-untyped-def]
-    """The first place whose score is NaN or above the one before it, -1 if there is none."""
+    """The first place whose score is NaN or above the one before it; -1 if there is no such place."""
     falling = scores[0] == scores[0]
     for i in range(1, scores.shape[0]):
         falling &= scores[i] <= scores[i - 1]
@@ -197,209 +274,3 @@ def _first_rise(scores):  # type: ignore[no-untyped-def]
         if not scores[i] <= scores[max(i - 1, 0)]:
             return i
     return -1
-
-
-# --- run files ------------------------------------------------------------------------------------------------------
-# Distinct words are kept one after another in `held`, word w at starts[w]:starts[w + 1]. `slots` is a table of their
-# numbers by hash, open addressing, a power of two long and at least twice as long as there may be words: the number of
-# a word in the low half of an entry, other bits of its hash in the high half, -1 where a slot is free.
-
-
-@_inlined
-def _byte(text, at):  # type: ignore[no-untyped-def]
-    """One byte; an index without a sign need not be checked for counting from the end."""
-    return text[np.uintp(at)]
-
-
-@_inlined
-def _hashed(value, byte):  # type: ignore[no-untyped-def]
-    """One step of FNV-1a, from 14695981039346656037 on."""
-    return (value ^ np.uint64(byte)) * np.uint64(1099511628211)
-
-
-@_inlined
-def _slot(value, slots):  # type: ignore[no-untyped-def]
-    return np.int64((value ^ (value >> np.uint64(32))) & np.uint64(slots.shape[0] - 1))
-
-
-@_inlined
-def _tag(value):  # type: ignore[no-untyped-def]
-    return np.int64(value >> np.uint64(33))
-
-
-@_inlined
-def _same(text, start, held, at, length):  # type: ignore[no-untyped-def]
-    i = 0
-    while i < length and _byte(text, start + i) == _byte(held, at + i):
-        i += 1
-    return i == length
-
-
-@_jit
-def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # type: ignore[no-untyped-def]
-    """The number of the word in each span of the text; a new word is added, and `count[0]` says how many there are.
-
-    Each table is read in its own loop, so that many slow reads overlap.
-    """
-    mask = slots.shape[0] - 1
-    begins = np.empty(spans.shape[0], np.int64)
-    for i in range(spans.shape[0]):
-        slot, tag = _slot(hashes[i], slots), _tag(hashes[i])
-        while slots[slot] >= 0 and slots[slot] >> 32 != tag:
-            slot = (slot + 1) & mask
-        numbers[i] = slots[slot] & 0x7FFFFFFF if slots[slot] >= 0 else -1
-    for i in range(spans.shape[0]):
-        begins[i] = starts[max(numbers[i], 0)]
-    for i in range(spans.shape[0]):
-        begin, length, word = spans[i, 0], spans[i, 1] - spans[i, 0], numbers[i]
-        if word >= 0 and starts[word + 1] - begins[i] == length and _same(text, begin, held, begins[i], length):
-            continue
-        again = (
-            i > 0 and spans[i - 1, 1] - spans[i - 1, 0] == length and _same(text, begin, text, spans[i - 1, 0], length)
-        )
-        numbers[i] = numbers[i - 1] if again else _number(text, begin, length, hashes[i], slots, starts, held, count)
-
-
-@_jit
-def _number(text, begin, length, value, slots, starts, held, count):  # type: ignore[no-untyped-def]
-    """The number of one word; a new word is added."""
-    slot, word = _slot(value, slots), count[0]
-    while slots[slot] >= 0:
-        known = slots[slot] & 0x7FFFFFFF
-        if starts[known + 1] - starts[known] == length and _same(text, begin, held, starts[known], length):
-            return known
-        slot = (slot + 1) & (slots.shape[0] - 1)
-    slots[slot] = (_tag(value) << 32) | word
-    starts[word + 1] = starts[word] + length
-    for i in range(length):
-        held[starts[word] + i] = text[begin + i]
-    count[0] += 1
-    return word
-
-
-@_jit
-def place_words(slots, starts, held, count):  # type: ignore[no-untyped-def]
-    """Fills an enlarged, empty table with the existing words."""
-    for word in range(count[0]):
-        value = np.uint64(14695981039346656037)
-        for i in range(starts[word], starts[word + 1]):
-            value = _hashed(value, held[i])
-        slot = _slot(value, slots)
-        while slots[slot] >= 0:
-            slot = (slot + 1) & (slots.shape[0] - 1)
-        slots[slot] = (_tag(value) << 32) | word
-
-
-@_inlined
-def _blank(byte):  # type: ignore[no-untyped-def]
-    """White space as C and Python's bytes have it: tab, line ends, feeds, space."""
-    return byte <= 32 and (byte == 32 or 9 <= byte <= 13)
-
-
-@_jit
-def read_run_lines(text, powers, spans, hashes, scores, ranks):  # type: ignore[no-untyped-def]
-    """Reads lines of `query Q0 candidate rank score tag`, any white space between; blank lines are skipped.
-
-    Args:
-        text: Bytes, the last one a line's end.
-        powers: 1.0, 10.0, 100.0, ... up to 1e18.
-        spans: Output, (3, lines, 2): where the query, the candidate and the score of each line begin and end.
-        hashes: Output, (2, lines): hashes of query and candidate.
-        scores: Output, the score where it is a plain decimal number of a few digits, which is then exact.
-        ranks: Output, the rank; NaN if it is not a plain number.
-
-    Returns:
-        How many lines were read, -1 if one does not have six columns; and whether all scores were plain.
-    """
-    at, line, all_plain = 0, 0, True
-    while at < text.shape[0]:
-        column = 0
-        while _byte(text, at) != 10:
-            if _blank(_byte(text, at)):
-                at += 1
-                continue
-            start = at
-            if column == 0 or column == 2:
-                value = np.uint64(14695981039346656037)
-                while not _blank(_byte(text, at)):
-                    value = _hashed(value, _byte(text, at))
-                    at += 1
-                spans[column // 2, line, 0], spans[column // 2, line, 1] = start, at
-                hashes[column // 2, line] = value
-            elif column == 4:
-                scores[line], at, plain = _decimal(text, start, powers)
-                spans[2, line, 0], spans[2, line, 1] = start, at
-                all_plain &= plain
-            elif column == 3:
-                ranks[line], at, plain = _decimal(text, start, powers)
-                if not plain:
-                    ranks[line] = np.nan
-            else:
-                while not _blank(_byte(text, at)):
-                    at += 1
-            column += 1
-        at += 1
-        if column == 6:
-            line += 1
-        elif column:
-            return -1, False
-    return line, all_plain
-
-
-@_inlined
-def _decimal(text, start, powers):  # type: ignore[no-untyped-def]
-    """(value, end, whether it is right): a whole number below 2**53 over a power of ten is rounded once, so exact."""
-    at = start + (text[start] == 45)
-    whole, digits, fraction, after_point, plain = np.int64(0), 0, 0, 0, True
-    while not _blank(_byte(text, at)):
-        digit = np.int64(_byte(text, at)) - 48
-        if 0 <= digit <= 9 and digits < 18:
-            whole = 10 * whole + digit
-            digits += 1
-            fraction += after_point
-        elif _byte(text, at) == 46 and not after_point:
-            after_point = 1
-        else:
-            plain = False
-        at += 1
-    value = whole / powers[fraction]
-    return -value if text[start] == 45 else value, at, plain and digits > 0 and whole < (1 << 53)
-
-
-@_jit
-def gather_words(text, spans, gathered, ends):  # type: ignore[no-untyped-def]
-    """Copies the words of all spans one after another; word i ends at `ends[i + 1]`, and `ends[0]` stays 0."""
-    at = 0
-    for i in range(spans.shape[0]):
-        for j in range(spans[i, 0], spans[i, 1]):
-            gathered[at] = text[j]
-            at += 1
-        ends[i + 1] = at
-
-
-@_jit
-def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
-    """Counts the lines of each query, and checks that they are consecutive, with non-increasing scores."""
-    ordered = True
-    for i in range(rows.shape[0]):
-        if i and rows[i] == rows[i - 1]:
-            ordered &= scores[i] <= scores[i - 1]
-        elif lengths[rows[i]]:
-            ordered = False
-        lengths[rows[i]] += 1
-    return ordered
-
-
-@_jit
-def first_beyond(block, most):  # type: ignore[no-untyped-def]
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
-    for r in range(block.shape[0]):
-        row, beyond = block[r], np.uint32(0)
-        for i in range(np.uint64(0), np.uint64(row.shape[0])):
-            size = abs(row[i]) if row[i] != -np.inf else most
-            beyond = np.uint32(beyond | np.uint32(not size <= most))
-        if beyond:
-            for i in range(row.shape[0]):
-                if row[i] != -np.inf and not abs(row[i]) <= most:
-                    return r, i
-    return -1, -1

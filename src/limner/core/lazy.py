@@ -12,7 +12,7 @@ def submodules(package: str) -> Callable[[str], object]:
     """The `__getattr__` of a package: imports a public submodule by its name.
 
     Args:
-        package: The package's own name.
+        package: Name of the package.
 
     >>> submodules("limner.language")("overlap").__name__
     'limner.language.overlap'

@@ -1,27 +1,27 @@
 r"""Vectors in bfloat16 with rigorous bounds; the loops that use them are in `limner.core.filter_kernels`.
 
-A vector x is also held as x', every number rounded to bfloat16 (numbers below 2^-126 become 0), together with the
-lengths |x|, |x'| and |x - x'|, computed in double precision and rounded up. With a query a and a candidate b, let s be
-the exact product, f the float32 score of today's grid and s' the low-precision product as it is read, in bfloat16:
+A vector x is also stored as x', its values rounded to bfloat16 (numbers below 2^-126 become 0), together with the
+lengths |x|, |x'| and |x - x'|, computed in double precision and rounded up. For a query a and a candidate b, let s be
+the exact product, f the float32 score that limner reports and s' the low-precision product, read as bfloat16:
 
     |f - s'| <= eps |s'| + E,    E = |a| (|b - b'| + g |b|) + (|a - a'| + g |a'|) |b'| + t
 
 Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sums in any order):
 
-- a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: what rounding took away.
+- a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: the effect of rounding.
 - The low-precision unit adds up d products in float32 with an error of at most g |a'| |b'|, where
   g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units
-  cut off instead. `limner.scores.filtering` puts a unit to the test before it is used.
+  truncate instead. `limner.scores.filtering` tests a unit before it is used.
 - f itself is within d 2^-24 / (1 - d 2^-24) |a| |b| of s, which is less than g |a| |b|.
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
-- t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that a unit takes as 0, on either way.
+- t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that either unit flushes to 0.
 
-The bounds themselves are computed in float32: the factors are rounded up by 2^-16 and eps is larger than necessary,
-which is more than their own rounding can lose.
+The bounds themselves are computed in float32. The factors are rounded up by 2^-16 and eps is larger than necessary,
+which more than covers the rounding of the bounds.
 
-What the first bound leaves undecided is computed in double precision, pair by pair, and compared by the second bound,
-|f - s| <= d 2^-24 / (1 - d 2^-24) |a| |b| + t. What that leaves undecided, and every score that is returned, is read
-from the grid itself.
+Pairs that the first bound leaves undecided are computed in double precision and compared by the second bound,
+|f - s| <= d 2^-24 / (1 - d 2^-24) |a| |b| + t. Pairs that are still undecided, and every score that is returned, are
+read from the float32 tiles of `VectorScores`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Int64 = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint16]
 
 READ = 2.0**-8 + 2.0**-14
-"""eps: what reading a product in bfloat16 may change, relative to it."""
+"""eps: the largest relative change of a product that is read as bfloat16."""
 SLACK = 1 + 2.0**-16
-"""Bounds computed in float32 are larger by this than their own rounding can lose."""
+"""Bounds computed in float32 are multiplied by this, which more than covers their own rounding."""
 
 
 def accumulation(dimensions: int, unit: float = 2.0**-22) -> float:
-    """The relative error of a sum of this many products, each step with at most `unit`, in any order.
+    """The relative error of a sum of this many products, in any order, with an error of at most `unit` per step.
 
     >>> accumulation(1024) < 2.5e-4
     True
@@ -54,13 +54,13 @@ def accumulation(dimensions: int, unit: float = 2.0**-22) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """Vectors in bfloat16, and the exact lengths that bound what rounding changed.
+    """Vectors in bfloat16, and the lengths that bound the rounding error.
 
     Args:
         bits: bfloat16 numbers as their 16 bits, one row per vector.
         length: At least |x| of every vector.
-        rounded: At least |x'|, of what is left after rounding.
-        residual: At least |x - x'|, of what rounding took away.
+        rounded: At least |x'|, the length after rounding.
+        residual: At least |x - x'|, the length of the difference.
 
     >>> exact = Rounded.of(np.array([[1.0, 0.5, -2.0]], dtype=np.float32))
     >>> float(exact.residual[0]) < 1e-44, np.array_equal(exact.values, [[1.0, 0.5, -2.0]])
@@ -74,13 +74,13 @@ class Rounded:
 
     @classmethod
     def of(cls, vectors: Float32) -> Rounded:
-        """Rounds to nearest, ties to even; what bfloat16 holds with fewer digits (below 2^-126) becomes 0."""
+        """Rounds to nearest, ties to even; subnormal numbers (below 2^-126) become 0."""
         from limner.core.filter_kernels import round_rows
 
         given = np.ascontiguousarray(vectors, dtype=np.float32)
         bits, squares = np.empty(given.shape, np.uint16), np.empty((3, len(given)))
         round_rows(given, given.view(np.uint32), bits, *squares)
-        exact = 1 + (given.shape[1] + 4) * 2.0**-52  # the sums of squares round too
+        exact = 1 + (given.shape[1] + 4) * 2.0**-52  # the sums of squares are rounded too
         return cls(bits, *(upward(np.sqrt(each * exact)) for each in squares))
 
     @property
@@ -125,12 +125,12 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """What is ranked: scale s - shift(candidate), with an allowance for how it is rounded.
+    """The sort key: scale s - shift(candidate), with an allowance for rounding.
 
     Args:
         scale: A power of two.
         shift: One number per candidate; all 0 for scores themselves.
-        allowance: One number per query: how far rounding can move what is ranked.
+        allowance: One number per query: how far rounding can move a key.
     """
 
     scale: float

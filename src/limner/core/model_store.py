@@ -1,10 +1,10 @@
 """Saved models: one versioned folder format for every kind of model, written atomically and checked when it is read.
 
-    config.json         kind, format, version, name, options and what the model was trained on; human-readable
+    config.json         kind, format, version, name, options and training data of the model; human-readable
     model.safetensors   every array, and in its header the SHA-256 of names, types, shapes and numbers
     ...                 further files of a kind: a model card, a vocabulary, a figure
 
-A folder contains no code, so reading one is safe wherever it comes from. Format 1, of limner 0.1, can be read too.
+A folder contains no code, so it is safe to read one from any source. Format 1, of limner 0.1, can be read too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class SavedModel:
     """The contents of a model folder.
 
     Args:
-        folder: Where it is.
-        kind: Which loader reads it.
+        folder: The folder.
+        kind: The kind of model, which determines its loader.
         content: Contents of config.json, with the arrays filled in.
         weights: Parameters of a network by name; empty for a model that has none.
     """
@@ -48,11 +48,11 @@ class SavedModel:
     content: Mapping[str, Any]
     weights: Arrays
 
-    def refuse_larger(self, *sizes: Mapping[str, Any]) -> None:
+    def refuse_larger(self, *sizes: Mapping[str, object]) -> None:
         """Refuses sizes larger than any weight, before a network of that size is built.
 
         Args:
-            sizes: Sizes by name, and other settings among them; only whole numbers count.
+            sizes: Settings by name; only whole numbers are checked.
         """
         shapes = [array.shape for array in self.weights.values()]
         most = max((len(shapes), *(size for shape in shapes for size in shape)))
@@ -75,10 +75,10 @@ def write(
 
     Args:
         path: The folder.
-        kind: Which loader reads it.
+        kind: The kind of model, which determines its loader.
         content: Values for config.json: nested dicts, lists, plain values and arrays.
         weights: Parameters of a network by name.
-        beside: Function that writes further files into the given folder; `limner.core.files.MODEL` lists their names.
+        beside: Function that writes further files into the folder; `limner.core.files.MODEL` lists their names.
     """
     from safetensors.numpy import save_file
 
@@ -88,7 +88,7 @@ def write(
     config = {"limner": kind, "format": FORMAT, "version": VERSION, **pack(dict(content), tensors, _CONTENT)}
     head = json.dumps({"kind": kind, "format": FORMAT, "sha256": fingerprint(tensors, kind)})
     with replacing_model(path) as draft:
-        save_file(tensors, draft / WEIGHTS, {"limner": head})  # one entry: several would be written in any order
+        save_file(tensors, draft / WEIGHTS, {"limner": head})  # a single entry: the order of several is not fixed
         if beside is not None:
             beside(draft)
         write_text(draft / CONFIG, json.dumps(config, ensure_ascii=False, indent=1) + "\n")
@@ -96,7 +96,7 @@ def write(
 
 
 def read(path: str | Path, kind: str) -> SavedModel:
-    """Reads the folder of a model; refuses another kind, a format it does not know, and damage."""
+    """Reads a model folder; refuses another kind, an unknown format and damaged files."""
     folder = Path(path)
     if not (folder / CONFIG).exists():
         raise LimnerError(
@@ -135,7 +135,7 @@ def is_model(path: str | Path) -> bool:
 
 
 def part(path: str | Path, name: str) -> Any:
-    """One entry of a model's config.json, with its arrays; None if there is none. The other arrays are not read."""
+    """One entry of a model's config.json, with its arrays, or None; the other arrays are not read."""
     from safetensors import safe_open
 
     folder = Path(path)
@@ -200,7 +200,7 @@ def fingerprint(tensors: Arrays, about: str) -> str:
 
 
 def sha256_of(parts: Iterable[tuple[str, str, tuple[int, ...], Any]], about: str) -> str:
-    """SHA-256 of arrays in the order of their names: (name, type, shape, bytes); types as torch calls them."""
+    """SHA-256 of arrays in the order of their names: (name, type, shape, bytes), with torch's names of types."""
     digest = hashlib.sha256(about.encode())
     for name, kind, shape, held in parts:
         digest.update(f"{name} torch.{kind} {tuple(shape)}".encode())
@@ -213,7 +213,7 @@ def _bytes(array: Array) -> object:
 
 
 def pack(value: object, tensors: dict[str, Array], name: str) -> Any:
-    """JSON values for nested dicts, lists and arrays; arrays go to `tensors`, named by their position.
+    """Converts nested dicts, lists and arrays to JSON values; arrays go to `tensors`, named by their position.
 
     >>> tensors = {}
     >>> pack({"a": [1, np.zeros(2)]}, tensors, "m"), list(tensors)
@@ -230,7 +230,7 @@ def pack(value: object, tensors: dict[str, Array], name: str) -> Any:
 
 
 def unpack(value: object, tensors: Arrays) -> Any:
-    """The input of `pack`, with lists in place of tuples."""
+    """The inverse of `pack`, with lists in place of tuples."""
     if isinstance(value, dict):
         if set(value) == {_TENSOR}:
             return tensors[value[_TENSOR]]

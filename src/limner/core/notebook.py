@@ -1,4 +1,4 @@
-"""How notebooks show the nouns: small HTML tables with everything escaped, and thumbnails as data URIs."""
+"""How notebooks display limner's data types: small HTML tables, all escaped, and thumbnails as data URIs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 SIDE = 128
 SHOWN = 5
-"""How many rows of a long table a notebook shows."""
+"""The number of rows that a notebook shows of a long table."""
 
 
 def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
-    """A table with a caption; the first row is its head.
+    """A table with a caption; the first row is the header.
 
     >>> html_table("a < b", [["R@1"], ["50.0"]])[:57]
     '<table><caption>a &lt; b</caption><thead><tr><th>R@1</th>'
@@ -30,7 +30,7 @@ def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 def data_uri(picture: Image) -> str:
-    """An image as a data URI: WebP where Pillow can write it, else JPEG."""
+    """An image as a data URI: WebP if Pillow supports it, else JPEG."""
     from PIL import features
 
     form = "webp" if features.check("webp") else "jpeg"
@@ -45,7 +45,7 @@ def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple
     Args:
         name: The caption of the table.
         counts: Rows of the table.
-        pictures: Id, caption and image of each; None if the image cannot be opened.
+        pictures: Id, caption and image of each item; None for an image that cannot be opened.
     """
     table = html_table(name, [("", "count"), *((what, f"{n:,}") for what, n in counts.items())])
     shown = "".join(_figure(*picture) for picture in pictures)
@@ -53,7 +53,7 @@ def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple
 
 
 def _figure(name: str, caption: str, picture: Image | None) -> str:
-    """One image with its caption; the id instead if there is no image."""
+    """One image with its caption, or the id if there is no image."""
     shown = f"<code>{escape(name)}</code>"
     if picture is not None:
         shown = f'<img src="{data_uri(picture)}" alt="{escape(name, quote=True)}">'

@@ -42,7 +42,7 @@ class Option:
         return _words(self.hint)
 
     def described(self) -> dict[str, object]:
-        """Plain values, for JSON."""
+        """The option as plain values, for JSON."""
         if self.required:
             return {"type": self.type, "required": True}
         if self.default is ...:
@@ -51,7 +51,7 @@ class Option:
 
 
 def takes(*settings: type | str, **defaults: object) -> Callable[[T], T]:
-    """Says that the `**options` of a function are the fields of these dataclasses.
+    """Declares that the `**options` of a function are the fields of these dataclasses.
 
     Args:
         settings: The dataclasses; or "module:function" of another function with the same options, imported only when
@@ -102,12 +102,12 @@ def checked(
     """Checks options against a signature: refuses unknown names, missing names and values of the wrong type.
 
     Args:
-        thing: The function or class that will be called. `**running: Unpack[Running]` stands for the keys of a typed
-            dict, and `takes` for the fields of dataclasses; a plain `**options` accepts anything.
+        thing: The function or class that will be called. `**running: Unpack[Running]` adds the keys of a typed dict,
+            and `takes` the fields of dataclasses; a plain `**options` accepts anything.
         options: Values by name.
         what: Owner of the options; used in error messages only.
         filled: Leading positional arguments, which are not options.
-        objects: Whether values that no file could hold (arrays, functions, ...) pass unchecked.
+        objects: Whether values that cannot be stored in a file (arrays, functions, ...) pass unchecked.
 
     >>> def load(*, images: int = 2000, graded: bool = False) -> None: ...
     >>> checked(load, {"images": "abc"}, what="'scenes'")
@@ -148,7 +148,7 @@ def _parameters(thing: Callable[..., object], filled: int) -> tuple[dict[str, Op
 
 
 def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] | None:
-    """What `**options` stands for: the settings of a function, the keys of a typed dict; None for anything."""
+    """The options behind `**options`: fields of dataclasses or keys of a typed dict; None if anything is accepted."""
     if settings := getattr(thing, "__settings__", ()):
         found: dict[str, Option] = {}
         for kind in settings[0]:
@@ -161,7 +161,7 @@ def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] |
 
 
 def _old_names(thing: Any) -> dict[str, str]:
-    """The old names of all options, those behind `**options` included."""
+    """The old names of all options, including those behind `**options`."""
     found = old_names(thing)
     for kind in getattr(thing, "__settings__", ((), {}))[0]:
         found |= _old_names(imported(kind, what="function") if isinstance(kind, str) else kind)
@@ -237,7 +237,7 @@ def _fits(value: object, kind: object) -> bool:
         return value in typing.get_args(kind)
     plain = typing.get_origin(kind) or kind
     if not isinstance(plain, type):
-        return True  # a type variable, or a word that only a type checker understands
+        return True  # a type variable, or a form that only type checkers understand
     if plain in (tuple, Sequence) and isinstance(value, (list, tuple)):
         return True
     if isinstance(value, bool) or plain is bool:
@@ -271,7 +271,7 @@ def _word(kind: object) -> str:
 
 
 def _words(hint: object) -> str:
-    """A type as text: "int or nothing". What only code can pass comes last, after what can be written as text.
+    """A type as text: "int or nothing". Types that only code can pass come last.
 
     >>> _words(Callable[..., int] | str | None)
     'str or nothing or function'

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEEPEST = 100
 """Maximum nesting depth of lists and objects."""
 SMALL, MOST_TIMES = 16_000_000, 250
-"""Compressed contents up to this many bytes are read; larger ones up to this many times their file's size."""
+"""Compressed contents are read up to this many bytes, or up to this many times the size of the file."""
 _SHELL_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 
@@ -29,7 +29,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89abAB]")
 
 
 def refuse_irregular(path: str | Path, *, what: str) -> None:
-    """Refuses folders, and pipes, sockets and devices that might block forever; a missing file passes.
+    """Refuses folders, and pipes, sockets and devices that might block forever; a missing file is accepted.
 
     Process substitution, as in `--run <(zcat run.gz)`, is allowed.
     """
@@ -45,15 +45,15 @@ def refuse_irregular(path: str | Path, *, what: str) -> None:
 
 @contextmanager
 def damage_told(place: object, *, what: str, mend: str = "put back a good copy") -> Iterator[None]:
-    """Turns any exception on a damaged or foreign file into one clear error.
+    """Turns any exception about a damaged or unexpected file into one clear error.
 
-    Libraries raise anything from KeyError to RecursionError on malformed bytes, and so does code that meets a value of
+    Libraries raise anything from KeyError to RecursionError on malformed bytes, and so does code that gets a value of
     an unexpected type. Files are untrusted, so this counts as bad input, not as a bug.
 
     Args:
         place: The file.
-        what: What it should be.
-        mend: What to do about it.
+        what: The expected kind of file.
+        mend: Advice on how to fix it.
     """
     try:
         yield
@@ -72,7 +72,7 @@ def read_bytes(path: str | Path, *, what: str) -> bytes:
 
     Args:
         path: The file.
-        what: What it should hold; used in messages only.
+        what: The expected contents, for error messages.
     """
     refuse_irregular(path, what=what)
     try:
@@ -146,9 +146,9 @@ def _is_unicode(value: object) -> bool:
 
 
 def read_array(path: str | Path, *, what: str) -> Array:
-    """The array of an npy file, memory-mapped, or the tensor of a pt file; without arbitrary unpickling."""
+    """The memory-mapped array of an npy file, or the tensor of a pt file, without arbitrary unpickling."""
     _refuse_missing(path, what, "an .npy file")
-    import numpy as np  # here: names of data sets are listed without it
+    import numpy as np  # imported here: listing data sets does not need it
 
     from limner.core.tensor_files import ENDINGS, read_tensors
 
@@ -163,7 +163,7 @@ def read_array(path: str | Path, *, what: str) -> Array:
 
 
 def read_arrays(path: str | Path, *, what: str) -> dict[str, Array]:
-    """The arrays of an npz file by name; refuses one that would unpack to far more than it holds."""
+    """The arrays of an npz file by name; refuses a decompression bomb."""
     import numpy as np
 
     _refuse_missing(path, what, "an .npz file")
@@ -196,12 +196,12 @@ def _refuse_missing(path: str | Path, what: str, expected: str) -> None:
 def place_for(path: str | Path) -> Path:
     """The path of an output file or folder; refuses one whose parent folder does not exist.
 
-    A missing parent is usually a typing error.
+    A missing parent is usually a typo.
     """
     target = Path(path)
     parent = target.absolute().parent
     if not parent.is_dir():
-        raise LimnerError(f"no folder {parent} to write {target.name!r} into: make it first, or correct the path")
+        raise LimnerError(f"no folder {parent} to write {target.name!r} into: create it first, or correct the path")
     return target
 
 

@@ -1,4 +1,4 @@
-"""Loops that pool products of single vectors into scores of items that have several. All release the interpreter lock.
+"""Loops that pool products of single vectors into scores of items with several vectors. All release the GIL.
 
 Sums are in double precision and in the order of the vectors, so that they do not depend on how blocks are cut.
 """
@@ -12,18 +12,18 @@ import numpy as np
 from limner.core.cache_dir import compiled
 
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
-# Products are finite, and which of two zeros is the higher one does not matter: only so are lanes filled.
+# Products are finite, and the order of -0.0 and 0.0 does not matter: these flags let the loops vectorise.
 _highest: Any = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)
 
 
 @_highest
 def highest_of_columns(block, ends, first, pooled):  # type: ignore[no-untyped-def]
-    """Raises `pooled` to the highest value of each stretch of a row.
+    """Raises `pooled` to the highest value of each range of columns.
 
     Args:
         block: Products, a row per vector.
-        ends: Where the stretches end; each begins where the one before ends.
-        first: The column of `pooled` that the first stretch belongs to.
+        ends: Where the ranges end; each begins where the previous one ends.
+        first: The column of `pooled` for the first range.
         pooled: Output, a row per vector and a column per item.
     """
     for r in range(block.shape[0]):

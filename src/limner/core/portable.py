@@ -1,12 +1,12 @@
-"""Numerics that are identical on every CPU: elementary functions, signs of decompositions, numbers on a grid.
+"""Numerics that are identical on every CPU: elementary functions, signs of decompositions, rounding to a grid.
 
 Math libraries and SIMD units disagree on the last bit of a sine or a logarithm, and a pixel, a visual word or a rank
-can depend on it. Here they are built from sums, products and quotients alone, which IEEE 754 rounds exactly, so that
-every machine gives the same bits. They are accurate to about 1e-14, take single numbers, and can be compiled.
+can depend on it. These functions use only sums, products and quotients, which IEEE 754 rounds exactly, so every machine
+gives the same bits. They are accurate to about 1e-14, take single numbers, and can be compiled.
 
-Linear algebra sums in a different order on every CPU, so its results differ in the last digits. Whole
-numbers do not: rounded to a grid that is far coarser than those digits, results are the same everywhere, and so is what
-is computed from them, as long as every sum is exact.
+Linear algebra sums in a different order on every CPU, so its results differ in the last digits. Rounded to a grid far
+coarser than those digits, they are the same everywhere, and so is everything computed from them, as long as every sum
+is exact.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def arctangent(x: float) -> float:
     >>> arctangent(0.0), round(arctangent(1.0), 12), round(arctangent(0.5773502691896258) * 12, 12)
     (0.0, 0.125, 1.0)
     """
-    whole = 0.125 if x > 0.41421356237309503 else 0.0  # beyond the tangent of a sixteenth: atan x = pi/4 + atan s
+    whole = 0.125 if x > 0.41421356237309503 else 0.0  # above tan(pi/8): atan x = pi/4 + atan s
     s = (x - 1.0) / (x + 1.0) if whole else x
     square, total = s * s, 0.0
     for k in range(35, 0, -2):  # atan s = s - s^3/3 + s^5/5 - ..., from the last term on
@@ -95,7 +95,7 @@ def arctangent(x: float) -> float:
 
 
 def signs(vectors: Array) -> Array:
-    """Fixes the sign of each column, which a decomposition leaves open: 1 or -1.
+    """A sign, 1 or -1, for each column of a decomposition, which determines columns only up to sign.
 
     After multiplication, the first entry with at least half of the largest magnitude is positive.
 
@@ -108,7 +108,7 @@ def signs(vectors: Array) -> Array:
 
 
 def whole(values: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.float64]:
-    """Values as multiples of a power of two, with the largest below 2 ** bits.
+    """Rounds values to multiples of a power of two, with the largest below 2 ** bits.
 
     >>> whole(np.array([0.3, -1.7]), 4)
     array([ 2., -14.])

@@ -1,4 +1,4 @@
-"""Progress: a callback with (done, total)."""
+"""Progress callbacks, which are called with (done, total)."""
 
 from __future__ import annotations
 

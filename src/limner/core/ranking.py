@@ -1,4 +1,4 @@
-"""Ranking: candidates in order for each query. It knows when it is truncated, and reads and writes TREC runs."""
+"""Ranking: candidates in order for each query, possibly truncated. Reads and writes TREC runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from limner.core.paths import read_json, refuse_irregular
 Lists = npt.NDArray[np.integer[Any]]
 
 SHORT = 4096
-"""Entries of a ranking that numpy checks as fast as a compiled loop."""
+"""Up to this many entries, numpy checks a ranking as fast as a compiled loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +34,11 @@ class Ranking(Tabular):
         queries: Ids of the queries, one per row.
         candidates: Ids of the candidates that `indices` refers to.
         indices: (queries, depth) positions in `candidates`, best first; -1 pads rows that are shorter.
-        scores: The scores behind the order, same shape, not increasing along a row; None if only an order is known.
+        scores: The scores behind the order, with the same shape, non-increasing along a row; None if only the order is
+                known.
         n_candidates: Size of the pool that was ranked. None when unknown, as in a run file: such a ranking counts as
             truncated, since the rest is unknown.
-        notes: Remarks for readers of its numbers, such as contradictory columns in a file.
+        notes: Remarks to show with its results, such as contradictory columns in a file.
 
     >>> r = Ranking.from_lists({"q": ["b", "a"]}, candidates=["a", "b", "c"])
     >>> r.truncated, r["q"]
@@ -92,7 +93,7 @@ class Ranking(Tabular):
         """Describes what is wrong with one entry."""
         candidate, at = int(row[place]), f"query {query!r} at rank {place + 1}"
         if candidate == -1:
-            return f"the list of {at} holds -1, which pads the end of a list only: move what follows up"
+            return f"the list of {at} holds -1, which may only pad the end of a list: move the entries after it up"
         if not 0 <= candidate < len(self.candidates):
             return f"{at} has candidate position {candidate}, outside 0 to {len(self.candidates) - 1}"
         if candidate in row[:place]:
@@ -116,7 +117,7 @@ class Ranking(Tabular):
 
     @property
     def truncated(self) -> bool:
-        """Whether some list holds fewer candidates than the pool has (or the pool is unknown)."""
+        """Whether some list has fewer candidates than the pool (or the pool is unknown)."""
         return self.n_candidates is None or bool((self.lengths < self.n_candidates).any())
 
     def __getitem__(self, query: object) -> list[str]:
@@ -136,7 +137,7 @@ class Ranking(Tabular):
         return self.queries
 
     def _columns(self) -> dict[str, Any]:
-        """One row for each entry of a list, as `to_pandas`, `to_polars` and `to_arrow` give it; ranks begin at 1."""
+        """One row per entry of a list, for `to_pandas`, `to_polars` and `to_arrow`; ranks begin at 1."""
         row, place = np.nonzero(self.indices >= 0)
         named = {"query": self.queries, "candidate": self.candidates}
         at = {"query": row, "candidate": self.indices[row, place]}
@@ -144,7 +145,7 @@ class Ranking(Tabular):
         return {**ids, "rank": place + 1, **({} if self.scores is None else {"score": self.scores[row, place]})}
 
     def _repr_html_(self) -> str:
-        """The first queries with their first candidates."""
+        """A table of the first queries with their first candidates."""
         head = ("query", *(str(k + 1) for k in range(min(SHOWN, self.depth))))
         rows = [(q, *(self[q] + [""] * SHOWN)[: len(head) - 1]) for q in list(self.queries)[:SHOWN]]
         return html_table(f"{len(self.queries):,} queries, lists of up to {self.depth:,}", [head, *rows])
@@ -164,8 +165,8 @@ class Ranking(Tabular):
     ) -> Ranking:
         """Builds a ranking from {query id: [candidate ids, best first]}, or {query id: {candidate id: score}}.
 
-        `candidates` names the whole pool (and so says how much is cut off); without it the pool is what the lists hold
-        and its size stays unknown unless `n_candidates` says it.
+        `candidates` names the whole pool, so that truncation is known. Without it the pool is the candidates in the
+        lists, and its size is unknown unless `n_candidates` gives it.
         """
         ordered = {q: _best_first(row) if isinstance(row, Mapping) else list(row) for q, row in lists.items()}
         rows = {str(q): [str(c) for c in row] for q, row in ordered.items()}
@@ -205,7 +206,7 @@ class Ranking(Tabular):
         return cls(run.queries, pool, indices, run.scores, size, notes=run.notes)
 
     def save(self, path: str | Path, *, tag: str = "limner") -> Path:
-        """Writes a TREC run, or JSON lists when the file ends in .json."""
+        """Writes a TREC run, or JSON lists if the file ends in .json."""
         target = Path(path)
         if target.suffix.lower() == ".json":
             write_text(target, json.dumps({q: self[q] for q in self.queries}))
@@ -256,14 +257,14 @@ def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating[Any]] | Non
 
 
 def _real(given: object) -> npt.NDArray[np.floating[Any]]:
-    """float32 and float64 as they are, all others as float64."""
+    """Keeps float32 and float64 unchanged and converts all others to float64."""
     what = "scores of a ranking"
     scores = numbers(unmasked(array(given, what), what), what)
     return scores if scores.dtype in (np.float32, np.float64) else scores.astype(np.float64)
 
 
 def _frozen(array: Array) -> Array:
-    view = array.view()  # a view: the caller's own array stays writeable
+    view = array.view()  # a view, so that the caller's array stays writeable
     view.flags.writeable = False
     return view
 

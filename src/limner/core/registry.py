@@ -1,4 +1,4 @@
-"""The registry: names for objects that are imported on first use, and the options they take.
+"""The registry: named objects that are imported on first use, and their options.
 
 Data sets, encoders, systems, corrections, measures, fusions, losses and pair scorers are each a `Registry`. Built-in
 objects are declared where they are defined, with `@built_in`: see `limner.core.built_in`. On the command line and in
@@ -92,7 +92,7 @@ class Registry(Mapping[str, Thing]):
         if not isinstance(name, str) or not name or ":" in name:
             raise LimnerError(f"{self.what} {name!r}: expected a name without a colon")
         if name in self:
-            raise LimnerError(f"{self.what} {name!r} is registered already: choose another name")
+            raise LimnerError(f"{self.what} {name!r} is already registered: choose another name")
 
         def keep(thing: T) -> T:
             self._own[name] = typing.cast(Thing, thing)
@@ -140,7 +140,7 @@ class Registry(Mapping[str, Thing]):
         return named[0] if named else home
 
     def finds(self, thing: object) -> bool:
-        """Whether the name of an object finds the same object in this process."""
+        """Whether the name of an object leads back to the same object in this process."""
         try:
             return self.find(self.name_of(thing)) is thing
         except LimnerError:

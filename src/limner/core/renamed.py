@@ -1,8 +1,8 @@
-"""Options with a new name: the old name still works, and a warning says what to write instead.
+"""Renamed options: the old name still works, and a warning says what to write instead.
 
 `@renamed(least="min_count")` on a function, a class or the function of a command keeps the old keyword as an alias.
-Python gets a `RenamedOption` warning, the command line a line on stderr. Files are read with `current`, without a
-warning: nobody can be asked to edit a saved model.
+In Python the old name gives a `RenamedOption` warning, on the command line a line on stderr. Files are read with
+`current`, without a warning, because users should not have to edit a saved model.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from limner.core.errors import LimnerError
 
 T = TypeVar("T")
+Value = TypeVar("Value")
 
 
 class RenamedOption(DeprecationWarning):
-    """An option was given by its old name."""
+    """An option was given under its old name."""
 
 
 def renamed(**names: str) -> Callable[[T], T]:
@@ -60,7 +61,7 @@ def old_names(thing: object) -> dict[str, str]:
     return dict(getattr(thing, "__renamed__", {}))
 
 
-def translated(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def translated(options: Mapping[str, Value], names: Mapping[str, str]) -> dict[str, Value]:
     """Options by their new names, with a warning for each old one.
 
     Args:
@@ -74,7 +75,7 @@ def translated(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
     return current(options, names)
 
 
-def current(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def current(options: Mapping[str, Value], names: Mapping[str, str]) -> dict[str, Value]:
     """Options by their new names, without a warning: for saved files.
 
     >>> current({"least": 2, "name": "towers"}, {"least": "min_count"})
@@ -84,5 +85,5 @@ def current(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
 
 
 def warn(old: str, new: str, written: str) -> None:
-    """Warns that an option has a new name."""
+    """Warns that an option was renamed."""
     warnings.warn(f"option {old} is now called {new}: write {written}", RenamedOption, stacklevel=4)

@@ -1,7 +1,7 @@
-"""CSV cells that are safe in a spreadsheet, where a text that begins like a formula would be evaluated.
+"""CSV cells that are safe in a spreadsheet, which evaluates text that begins like a formula.
 
-Names of annotators, ids and texts are untrusted. Such a cell gets a leading apostrophe, as spreadsheets themselves
-write it; limner's reader removes it again.
+Names of annotators, ids and texts are untrusted. A cell like that gets a leading apostrophe, the spreadsheet
+convention for plain text; limner's reader removes it again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def guarded(cell: object) -> object:
-    """The cell as text that no spreadsheet evaluates; numbers are unchanged.
+    """The cell as text that a spreadsheet does not evaluate; numbers are unchanged.
 
     >>> guarded("=1+1"), guarded("a dog"), guarded(-1.5), guarded("-1.5")
     ("'=1+1", 'a dog', -1.5, '-1.5')

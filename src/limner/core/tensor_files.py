@@ -22,12 +22,12 @@ def unpickled(file: str | Path, *, expected: str) -> Any:
 
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # torch's message advises to lift the restriction
+    except pickle.UnpicklingError as error:  # torch's own message recommends lifting the restriction
         raise LimnerError(f"{file} holds more than tensors, or is damaged: expected {expected}") from error
 
 
 def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:
-    """The tensor of a file, and its ids: a tensor, or {"embeddings": tensor, "ids": [...]}."""
+    """The tensor in a file, and its ids; the file has a tensor, or {"embeddings": tensor, "ids": [...]}."""
     held = unpickled(file, expected="a tensor that was saved with torch.save(tensor, FILE)")
     if hasattr(held, "detach"):
         return array(held, str(file)), None
@@ -43,7 +43,7 @@ def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:
 
 
 def write_tensors(file: str | Path, matrix: Array, ids: list[str]) -> None:
-    """Writes what `read_tensors` reads."""
+    """Writes a file for `read_tensors`."""
     if find_spec("torch") is None:
         raise MissingExtra(f"writing {file}", "torch", "gpu")
     import torch

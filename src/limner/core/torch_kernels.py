@@ -1,4 +1,4 @@
-"""The hot loops for torch tensors on any device: same names and results as the compiled ones.
+"""The hot loops for torch tensors on any device, with the same names and results as the compiled ones.
 
 Nothing here needs a GPU: the same code runs on CPU tensors, which is how it is tested. Small outputs per row or column
 are numpy arrays; torch is imported on first use.
@@ -23,7 +23,7 @@ AT_ONCE = 1 << 27
 
 
 def torch_module() -> Any:
-    """The torch module, or an error with the pip command."""
+    """Imports torch, or raises an error with the pip command."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -32,9 +32,9 @@ def torch_module() -> Any:
 
 
 def device_named(name: Any) -> Any:
-    """The torch device of a name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", or a device itself.
+    """The torch device with this name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1"; or a device itself.
 
-    Of several processes on a machine, each gets the GPU of its own rank by default.
+    With several processes on one machine, each uses the GPU of its local rank by default.
     """
     torch, local = torch_module(), int(os.environ.get("LOCAL_RANK", "0"))
     if name == "auto":
@@ -44,7 +44,7 @@ def device_named(name: Any) -> Any:
     except (RuntimeError, TypeError) as error:
         raise LimnerError(f"unknown device {name!r}: expected auto, cpu, cuda or cuda:1 ({error})") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise LimnerError(f"device {name!r}: torch sees no GPU here; use device='cpu' or 'auto'")
+        raise LimnerError(f"device {name!r}: torch sees no GPU; use device='cpu' or 'auto'")
     return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
 
 
@@ -101,7 +101,7 @@ def _in_order(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def count_all(block: Tensor, indptr: Array, columns: Array, counts: Array) -> None:
-    """Counts for every positive of every row of a block, against the whole row; see `limner.core.kernels.count_all`."""
+    """Counts the candidates above and equal to every positive of a block; see `limner.core.kernels.count_all`."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     step = max(1, AT_ONCE // max(block.shape[1], 1))
     for low in range(0, len(rows), step):
@@ -126,7 +126,7 @@ def count_pool(
     pool_indptr: Array,
     pool_columns: Array,
 ) -> None:
-    """Like `count_all`, each row against its own pool of columns; `places` are places within the pool."""
+    """Like `count_all`, but each row is ranked within its own pool of columns; `places` are positions in the pool."""
     torch = torch_module()
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     for pool in np.unique(pools[rows]):
@@ -143,7 +143,7 @@ def lowest(k: int, block: Tensor) -> Tensor:
 
 
 def keep_best(block: Tensor, held: Tensor) -> Tensor:
-    """The k best of every column of a block and of what was held; (k, columns), highest first."""
+    """The k best of every column, over a block and the previous best; (k, columns), highest first."""
     torch = torch_module()
     k = len(held)
     inside = _best(block.T.contiguous(), min(k, len(block)))[0].T
@@ -151,7 +151,7 @@ def keep_best(block: Tensor, held: Tensor) -> Tensor:
 
 
 def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second: Array, rest: Array) -> None:
-    """Of every column: the highest value, its row, the highest of the other rows, and their sum relative to it."""
+    """For every column: the highest value, its row, the highest of the other rows, and their sum relative to it."""
     torch = torch_module()
     top = block.max(dim=0)
     others = block.scatter(0, top.indices[None], -np.inf)
@@ -162,7 +162,7 @@ def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second
 
 
 def add_rows(block: Tensor, beta: float, sums: Array) -> None:
-    """log sum of exp(beta value) along every row; 0 if all of it is -inf."""
+    """log sum of exp(beta value) along every row; 0 for a row that is all -inf."""
     torch = torch_module()
     top = block.amax(dim=1, keepdim=True)
     base = torch.where(top > -np.inf, top, 0.0)
@@ -171,7 +171,7 @@ def add_rows(block: Tensor, beta: float, sums: Array) -> None:
 
 
 def tops(block: Tensor, high: Array, found: Array) -> None:
-    """The highest s(i, t) - high(t) of every row; 0 if all of it is -inf."""
+    """The highest s(i, t) - high(t) of every row; 0 for a row that is all -inf."""
     top = (block - beside(high, block)).amax(dim=1)
     found[:] = on_host(torch_module().where(top > -np.inf, top, 0.0))
 
@@ -207,7 +207,7 @@ def share_of_others(
 
 
 def first_beyond(block: Tensor, most: float) -> tuple[int, int]:
-    """(row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if there is none."""
+    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
     beyond = (~(block.abs() <= float(most)) & (block != -np.inf)).flatten()
     if not bool(beyond.any()):
         return -1, -1

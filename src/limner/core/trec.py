@@ -1,7 +1,7 @@
 """Fast reading of TREC run files: compiled loops split each line, number the ids and parse plain scores.
 
-The file is read in pieces; scores with many digits are left to pyarrow; the order is checked, and
-sorted where needed, in bulk.
+The file is read in pieces, and pyarrow parses scores with many digits. The order is checked, and fixed where needed,
+for all lists at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
 _SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
 _POWERS = np.array([float(10**n) for n in range(19)])
 _PIECE = 1 << 20
-_MOST_CELLS, _MOST_TIMES = 200_000_000, 200  # of a table of lists, and per place that is filled
+_MOST_CELLS, _MOST_TIMES = 200_000_000, 200  # limits of the table of lists: cells in total, and cells per filled place
 _AHEAD = 2  # threads and pieces: numbering the ids takes one thread about as long as everything else
 
 Bytes = npt.NDArray[np.uint8]
@@ -38,7 +38,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class Run:
-    """What a run file holds: padded lists, best first."""
+    """The contents of a run file: padded lists, best first."""
 
     queries: Ids
     candidates: Ids
@@ -49,9 +49,9 @@ class Run:
 
 def read_run(path: Path) -> Run:
     """Reads a run; lists are ordered by score, and equal scores keep the order of the file; ranks are checked."""
-    from limner.core.kernels import measure_lists
+    from limner.core.run_kernels import measure_lists
 
-    if not path.is_file():  # a pipe of the shell can be read only once, from start to end
+    if not path.is_file():  # a shell pipe can be read only once, from start to end
         with tempfile.NamedTemporaryFile(prefix="limner-", suffix=".run") as held, path.open("rb") as piped:
             shutil.copyfileobj(piped, held)
             held.flush()
@@ -93,7 +93,7 @@ def _rank_notes(path: Path, rows: Int32, ranks: FloatArray, scores: FloatArray, 
 
 
 class _Words:
-    """Distinct words in order of appearance, in the form that the compiled loops fill."""
+    """Distinct words in order of appearance, in the format of the compiled loops."""
 
     def __init__(self) -> None:
         self.slots = np.full(1 << 10, -1, dtype=np.int64)
@@ -103,13 +103,13 @@ class _Words:
 
     def number(self, text: Bytes, spans: Int32, hashes: npt.NDArray[np.uint64], numbers: Int32) -> None:
         """Writes the number of the word in each span of the text, adding new words."""
-        from limner.core.kernels import number_words
+        from limner.core.run_kernels import number_words
 
         self._make_room(len(spans), len(text))
         number_words(text, spans, hashes, self.slots, self.starts, self.held, self.count, numbers)
 
     def _make_room(self, words: int, size: int) -> None:
-        from limner.core.kernels import place_words
+        from limner.core.run_kernels import place_words
 
         count = int(self.count[0])
         if len(self.starts) <= count + words:
@@ -128,8 +128,8 @@ class _Words:
 
 
 def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, FloatArray, FloatArray]:
-    """Query number, candidate number, score and rank of every line. Threads find words and read numbers ahead."""
-    most = path.stat().st_size // _SHORTEST_LINE + 1  # memory that is never written is never allocated
+    """Query number, candidate number, score and rank of every line. Threads parse the next pieces in advance."""
+    most = path.stat().st_size // _SHORTEST_LINE + 1  # pages that are never written take no memory
     rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
     ranks = np.empty(most, np.float64)
     done = 0
@@ -155,8 +155,8 @@ def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece
 
 
 def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], FloatArray, FloatArray]:
-    """A piece, where its queries and candidates are, their hashes, the scores, and the ranks."""
-    from limner.core.kernels import read_run_lines
+    """Splits a piece: the spans of its queries and candidates, their hashes, the scores and the ranks."""
+    from limner.core.run_kernels import read_run_lines
 
     most = len(piece) // _SHORTEST_LINE + 1
     spans, hashes, scores = np.empty((3, most, 2), np.int32), np.empty((2, most), np.uint64), np.empty(most)
@@ -183,17 +183,17 @@ def _pieces(path: Path) -> Iterator[Bytes]:
 
 
 def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
-    """Scores as the nearest float64, as Python reads them."""
+    """Parses scores to the nearest float64, like Python."""
     import pyarrow as pa
 
-    from limner.core.kernels import gather_words
+    from limner.core.run_kernels import gather_words
 
     digits, ends = np.empty(len(text), dtype=np.uint8), np.zeros(len(spans) + 1, dtype=np.int32)
     gather_words(text, spans, digits, ends)
     try:
         texts = pa.StringArray.from_buffers(len(spans), pa.py_buffer(ends), pa.py_buffer(digits))
         return texts.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]  # pyarrow is untyped
-    except pa.ArrowInvalid:  # Python reads more: "+1", "1_000"
+    except pa.ArrowInvalid:  # Python accepts more forms: "+1", "1_000"
         written = digits.tobytes()
     try:
         return np.array([float(written[low:high]) for low, high in pairwise(ends)])
@@ -202,12 +202,12 @@ def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
 
 
 def _refuse(path: Path) -> NoReturn:
-    """Goes through the file line by line and reports the wrong one."""
+    """Reads the file line by line and reports the first invalid line."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 _refuse_bad_line(f"{path}, line {number}", line)
-    raise LimnerError(f"{path}: changed while it was read; read it again")
+    raise LimnerError(f"{path}: the file changed while it was read; read it again")
 
 
 def _refuse_bad_line(where: str, line: bytes) -> None:
@@ -226,7 +226,7 @@ def _refuse_bad_line(where: str, line: bytes) -> None:
 
 
 def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:
-    """Refuses lists whose lengths differ so much that a padded table would be mostly empty and not fit into memory."""
+    """Refuses lists whose lengths differ so much that a padded table would be mostly empty and too large."""
     cells = len(lengths) * int(lengths.max(initial=0))
     if cells > max(_MOST_CELLS, _MOST_TIMES * int(lengths.sum())):
         raise LimnerError(

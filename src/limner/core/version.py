@@ -1,3 +1,3 @@
-"""The version of limner, noted in reports and saved models."""
+"""The version of limner, recorded in reports and saved models."""
 
 VERSION = "0.2.0"

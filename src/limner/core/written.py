@@ -14,7 +14,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def value(text: str) -> Any:
-    """A number, true, false, null (None), a JSON list or object; everything else is text.
+    """Parses a number, true, false, null (None), or a JSON list or object; everything else is text.
 
     >>> [value(text) for text in ("3", "true", "False", "None", "[1, 2]", "photos", "1e-3", '"3"')]
     [3, True, False, None, [1, 2], 'photos', 0.001, '3']
@@ -27,7 +27,7 @@ def value(text: str) -> Any:
         return text
 
 
-def truth(given: Any) -> bool | None:
+def truth(given: object) -> bool | None:
     """Parses true, false, yes, no, 1 or 0, in any case; None for anything else.
 
     >>> [truth(each) for each in (True, "Yes", "no", 1, 0, "FALSE", 2, "maybe")]
@@ -54,7 +54,7 @@ def options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:
 
 
 def call(text: str, *, what: str) -> tuple[str, dict[str, object]]:
-    """Reads `name`, or `name(option=value, ...)`.
+    """Parses `name`, or `name(option=value, ...)`.
 
     >>> call("nnn(k=8, alpha=0.5)", what="correction")
     ('nnn', {'k': 8, 'alpha': 0.5})

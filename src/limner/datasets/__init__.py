@@ -1,8 +1,8 @@
-"""Data sets: what limner can load, and `load`, which finds the right loader.
+"""Data sets: the loaders, and `load`, which finds the right one.
 
-A loader is a plain function `(path, *, split=None, **options) -> Collection`. Your own needs no registration: name
-it as "module:function:PATH"; or give it a name with `@DATASETS.register("mine")`, for "mine:PATH". Built-in loaders are
-declared with `@built_in`, whose arguments are the fields of `Dataset`.
+A loader is a plain function `(path, *, split=None, **options) -> Collection`. Your own loader needs no registration:
+use it as "module:function:PATH". Or register a name with `@DATASETS.register("mine")` and use "mine:PATH". Built-in
+loaders are declared with `@built_in`, whose arguments are the fields of `Dataset`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Dataset:
         description: One line.
         loader: The function, as "module:function".
         files: File patterns; the first ones identify a folder or file of this kind.
-        fetch: Where it comes from and where to put it.
+        fetch: Where to get it and where to put it.
         needs_path: Whether `load` needs a path.
     """
 
@@ -79,12 +79,12 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     """Loads a collection.
 
     Args:
-        spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or a
-            loader of your own and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a
-            DataFrame, an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.objects`.
+        spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or your
+            own loader and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a DataFrame,
+            an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.objects`.
         split: Only this split; everything, with its splits, by default.
-        trust: Whether a loader of your own may be named; False for a spec that was read from a file.
-        options: Passed to the loader; one it does not know is refused.
+        trust: Whether your own loader may be named; False for a spec that was read from a file.
+        options: Passed to the loader; unknown options are refused.
 
     >>> load("flicker8k:DIR")
     Traceback (most recent call last):
@@ -104,25 +104,31 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
 
 
 def refuse_foreign(spec: str, options: Mapping[str, Any]) -> None:
-    """Refuses a loader named by a file, unless it is one of limner's own.
+    """Refuses a loader named by a file, unless it is built in.
 
     Args:
         spec: As for `load`.
-        options: Options of the loader, checked.
+        options: Options of the loader, which are checked too.
     """
     name, loader, _ = _resolved(str(spec), trusted=False)
     checked(loader, options, what=repr(name), filled=1)
 
 
-def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what that format cannot hold."""
+def write(collection: Collection, path: str | Path, *, form: str | None = None) -> tuple[str, ...]:
+    """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what the format cannot store.
+
+    Args:
+        collection: What to write.
+        path: The file or folder; its ending says the form.
+        form: "beir" for a folder of that kind.
+    """
     from limner.datasets import writing
 
-    return writing.write(collection, path)
+    return writing.write(collection, path, form=form)
 
 
 def detect(path: str | Path) -> Dataset:
-    """Which kind of data set a file or folder holds, recognised by its file names."""
+    """Detects the kind of data set in a file or folder, by its file names."""
     path = Path(path)
     if not path.exists():
         raise LimnerError(
@@ -132,7 +138,7 @@ def detect(path: str | Path) -> Dataset:
     found = next((entry for entry in built_in if _fits(entry, path)), None)
     if found is None:
         raise LimnerError(
-            f"{path}: not a format that limner recognises; name it with NAME:{path}, NAME being one of "
+            f"{path}: not a format that limner recognises; give its format as NAME:{path}, where NAME is one of "
             f"{', '.join(DATASETS)}"
         )
     return found
@@ -153,7 +159,7 @@ def _any_file(folder: Path, pattern: str) -> bool:
 
 
 def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Path | None]:
-    """Name for messages, loader and path of a spec."""
+    """Resolves a spec to its name in messages, its loader and its path."""
     head, colon, rest = str(spec).partition(":")
     if isinstance(spec, Path) or os.path.exists(spec) or len(head) == 1:  # one letter is a drive, not a name
         return *_known(detect(spec)), spec

@@ -1,4 +1,4 @@
-"""Builds a Collection row by row, with all errors and warnings in one place."""
+"""Builds a Collection row by row, and handles all errors and warnings of loaders."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class _Rows:
 
     def add(self, key: str, value: Any, at: At, fields: Fields) -> None:
         if not key:
-            refuse(at, f"no {self.what} id here; every row needs one")
+            refuse(at, f"no {self.what} id; every row needs one")
         self.row[key] = row = len(self.values)
         self.values.append(value)
         self.places.append(at)
         for name, entry in fields.items():
             column = self.fields.setdefault(name, [])
-            column.extend([None] * (row - len(column)))  # earlier items had no such field
+            column.extend([None] * (row - len(column)))  # earlier items do not have this field
             column.append(entry)
 
     def items(self, values: list[Any]) -> Items:
@@ -72,7 +72,7 @@ class Assembly:
     """
 
     def __init__(self, name: str, *, strict: bool = False) -> None:
-        """Starts empty."""
+        """Creates an empty assembly."""
         self.name = name
         self.notes = Notes(strict=strict)
         self.splits: dict[str, list[str]] = {}
@@ -87,9 +87,9 @@ class Assembly:
 
         Args:
             key: The image's id.
-            at: Where it is named.
+            at: Where it is mentioned.
             split: Its split, if the row has one.
-            value: Its file's name within the folder of images (a string), or bytes; the id by default.
+            value: Its file name in the folder of images (a string), or bytes; the id by default.
             fields: Further columns; those of the first row are used.
         """
         if key not in self.images.row:
@@ -117,7 +117,7 @@ class Assembly:
         fields: Fields = _NONE,
         blank: bool = False,
     ) -> bool:
-        """Adds a text and its pair with an image added before; False if an empty text was left out.
+        """Adds a text and pairs it with an image that was added before; False if the text is empty and left out.
 
         With `blank`, an empty text is kept (only its id is known).
         """
@@ -132,16 +132,16 @@ class Assembly:
         return True
 
     def next_text(self, image: str) -> str:
-        """An id for a text without one: the image's id and a running number."""
+        """An id for a text without one: the id of the image and a counter."""
         self._numbered[image] += 1
         return f"{image}#{self._numbered[image] - 1}"
 
     def pair(self, image: str, text: str, grade: float = 1.0) -> None:
-        """Adds a judgement of one image and one text."""
+        """Adds a judgement for an image and a text."""
         self._pairs[self.images.row[image], self.texts.row[text]] = grade
 
     def paired(self, image: str, text: str) -> bool:
-        """Whether the two were judged before."""
+        """Whether the image and the text were already judged."""
         return (self.images.row[image], self.texts.row[text]) in self._pairs
 
     def split_list(self, file: Path, split: str) -> None:
@@ -179,12 +179,12 @@ class Assembly:
         reverse: Mapping[str, Judgements] | None = None,
         ratings: Mapping[str, Judgements] | None = None,
     ) -> Collection:
-        """Makes the collection.
+        """Creates the collection.
 
         Args:
             split: Only this split.
-            images: Folder with the images, as the user gave it; refused when it holds none of them.
-            beside: Folders to try if none was given; none of them has to contain images.
+            images: Folder with the images, as the user gave it; refused if it contains none of them.
+            beside: Folders to try if no folder was given; they need not contain images.
             check_images: Open every image; skip and list those that cannot be opened.
             extra: Further judgements, image -> text.
             reverse: Judgements text -> image, if they are not the transpose.
@@ -222,14 +222,12 @@ class Assembly:
     def _picture(self, path: Any, row: int, folder: Path) -> Any:
         if not isinstance(path, Path) or _is_file(path):
             return path
-        self.notes.add(self.images.places[row], f"the image is not in {folder}; kept without a picture")
+        self.notes.add(self.images.places[row], f"the image is not in {folder}; kept without pixels")
         return None
 
     def _broken(self, items: Items, check: Check) -> set[str]:
         if all(value is None for value in items.values):
-            raise LimnerError(
-                f"check_images: {self.name!r} has only ids here, no pictures; give their folder: images=DIR"
-            )
+            raise LimnerError(f"check_images: {self.name!r} has only ids, no images; give their folder: images=DIR")
         rows: Iterable[int] = range(len(items))
         broken = set()
         for row in check(rows) if callable(check) else rows:
@@ -244,7 +242,7 @@ class Assembly:
 
 
 def _is_file(path: Any) -> bool:
-    return isinstance(path, Path) and os.path.isfile(path)  # unlike Path.is_file, False for a name too long to exist
+    return isinstance(path, Path) and os.path.isfile(path)  # unlike Path.is_file, False for a name that is too long
 
 
 def _without(collection: Collection, broken: set[str]) -> Collection:
@@ -266,7 +264,7 @@ def _without(collection: Collection, broken: set[str]) -> Collection:
 
 
 def keep_texts(collection: Collection, rows: Array) -> Collection:
-    """The collection with only these rows of its texts; images and splits stay."""
+    """The collection with only these rows of its texts; images and splits are unchanged."""
     texts = collection.texts[rows]
     return replace(
         collection,

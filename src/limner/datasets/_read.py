@@ -1,9 +1,10 @@
-"""Careful file reading: UTF-8 only, and every error names the file and the line.
+"""Strict file reading: UTF-8 only, and every error names the file and the line.
 
-One rule decides between a warning and an error. A row that lacks something (an empty caption, no image, an image that
-is missing or cannot be opened) affects only itself: it is skipped, or kept without it, and listed as a warning. A row
-that contradicts (a repeated id, two splits for one image, a wrong count, a missing column, a row too short, a byte that
-is not UTF-8, a grade that is not a number) is refused, because limner would have to guess which part is right.
+One rule decides between a warning and an error. If something is missing from a row (an empty caption, no image, an
+image that cannot be found or opened), only that row is affected: it is skipped, or kept without the missing part, and
+listed as a warning. A contradiction (a repeated id, two splits for one image, a wrong count, a missing column, a row
+that is too short, a byte that is not UTF-8, a grade that is not a number) is an error, because limner would have to
+guess which part is right.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.paths import SMALL, parse_json, refuse_bomb, refuse_irregular
 
 LONGEST_CELL = 1 << 24
-"""Characters of a cell in a csv: far above any caption, but below the effect of an unclosed quote in a large file."""
+"""Maximum length of a csv cell: far above any caption, but below what an unclosed quote causes in a large file."""
 _LISTED = 10  # lines named in one warning; the rest is counted
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
@@ -46,22 +47,22 @@ class Notes:
     """Warnings of one loader, grouped by file and kind, so that a thousand empty captions give one line.
 
     Args:
-        strict: Refuse at the first warning instead of noting it.
+        strict: Raise an error at the first warning instead of recording it.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
-        """Starts empty."""
+        """Creates an empty list of warnings."""
         self.strict = strict
         self._lines: dict[tuple[Path, str], list[int | None]] = {}
 
     def add(self, at: At, message: str) -> None:
         """Records what was skipped or repaired, and where."""
         if self.strict:
-            refuse(at, f"{message}; strict=True refuses this")
+            refuse(at, f"{message}; strict=True makes this an error")
         self._lines.setdefault((at.path, message), []).append(at.line)
 
     def listed(self) -> tuple[str, ...]:
-        """One sentence per file and kind."""
+        """The warnings, one sentence per file and kind."""
         return tuple(f"{_place(path, lines)}: {message}" for (path, message), lines in self._lines.items())
 
 
@@ -75,7 +76,7 @@ def _place(path: Path, lines: list[int | None]) -> str:
 
 
 def existing(path: str | Path, *, what: str) -> Path:
-    """The path, if something is there; otherwise an error."""
+    """The path if it exists; otherwise an error."""
     path = Path(path)
     if not path.exists():
         raise LimnerError(f"no {what} at {path}: check the path")
@@ -83,7 +84,7 @@ def existing(path: str | Path, *, what: str) -> Path:
 
 
 def find_file(folder: Path, patterns: Iterable[str], *, what: str) -> Path:
-    """The file in `folder` (or `folder` itself, if it is a file) that matches the first matching pattern."""
+    """The file in `folder` (or `folder` itself, if it is a file) for the first pattern with a match."""
     patterns = list(patterns)
     found = optional_file(folder, patterns)
     if found is None:
@@ -99,14 +100,14 @@ def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
         found = sorted(folder.glob(pattern))
         if len(found) > 1:
             names = shown(file.name for file in found)
-            raise LimnerError(f"{folder}: {len(found)} files fit {pattern} ({names}); name one of them")
+            raise LimnerError(f"{folder}: {len(found)} files match {pattern} ({names}); choose one of them")
         if found:
             return found[0]
     return None
 
 
 def lines(path: Path, *, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Numbered lines without line ends; gzip is decompressed. Empty lines are left to the caller."""
+    """Numbered lines without line ends; gzip is decompressed. Empty lines are included."""
     for number, line in enumerate(_decoded(path, encoding), start=1):
         yield number, line.rstrip("\r\n")
 
@@ -147,7 +148,7 @@ def _refuse_encoding(encoding: str) -> None:
     try:
         codecs.lookup(encoding)
     except (LookupError, ValueError):
-        raise LimnerError(f"encoding {encoding!r} is not known: expected utf-8, latin-1, cp1252, ...") from None
+        raise LimnerError(f"encoding {encoding!r} is unknown: expected utf-8, latin-1, cp1252, ...") from None
 
 
 def _decode(raw: bytes, at: At, encoding: str) -> str:
@@ -159,7 +160,7 @@ def _decode(raw: bytes, at: At, encoding: str) -> str:
         refuse(at, "a zero byte: this is not a text file in UTF-8")
     try:
         return raw.decode(encoding)
-    except (LookupError, TypeError) as error:  # a codec that is not for text, such as base64
+    except (LookupError, TypeError) as error:  # not a text codec, such as base64
         raise LimnerError(
             f"encoding {encoding!r} is not a text encoding ({error}): expected utf-8, latin-1, ..."
         ) from error
@@ -169,12 +170,12 @@ def _decode(raw: bytes, at: At, encoding: str) -> str:
 
 
 def split_lines(path: Path, separator: str | None, columns: int) -> Iterator[tuple[At, list[str]]]:
-    """Rows of a plain table without header and without quoting; a row of another length is refused.
+    """Rows of a plain table without header and quoting; a row with another number of columns is refused.
 
     Args:
         path: The file.
         separator: The column separator; None for any blanks.
-        columns: How many there must be; the last one takes the rest of the line.
+        columns: Required number of columns; the last one takes the rest of the line.
     """
     for number, line in filled_lines(path):
         cells = line.split(separator, columns - 1)
@@ -249,7 +250,7 @@ def _csv_rows(
             return
         except csv.Error as error:
             if "field larger than" in str(error):
-                refuse(At(path, begins), f"a cell of more than {LONGEST_CELL:,} characters; is a quote left open?")
+                refuse(At(path, begins), f"a cell of more than {LONGEST_CELL:,} characters; is a quote unclosed?")
             hint = "close the quote, or pass quoted=False if quotes are plain text"
             refuse(At(path, begins), f"broken quoting ({error}); {hint}")
         yield At(path, begins), cells

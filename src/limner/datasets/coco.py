@@ -1,4 +1,4 @@
-"""COCO: its own captions and instances JSON, and the 5,000-image test split with all its judgements."""
+"""COCO: the official caption and instance files, and the 5,000-image test split with all its judgements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _YEAR = re.compile(r"(19|20)\d\d$")
 @built_in(
     "data set",
     "coco",
-    description="COCO's own captions_*.json, with objects from instances_*.json (Lin et al. 2014)",
+    description="COCO's official captions_*.json, with objects from instances_*.json (Lin et al. 2014)",
     files=("captions_*.json", "annotations/captions_*.json"),
     fetch="cocodataset.org, Download, 2017 Train/Val annotations and images; unpack all into DIR.",
     order=90,
@@ -40,13 +40,13 @@ def load_captions(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """Loads COCO's own caption files, such as `captions_val2017.json`.
+    """Loads COCO's official caption files, such as `captions_val2017.json`.
 
     Args:
-        path: One file, or a folder with one or more (also in `annotations/`); the split is in each file's name.
+        path: One file, or a folder with one or more (also in `annotations/`); the split is part of each file name.
         split: "train", "dev" ("val" is "dev") or "test"; everything by default.
-        images: Folder with the images, or with folders such as `val2017` of them.
-        objects: Read the `instances_*.json` beside each caption file into the image field "objects".
+        images: Folder with the images, or with subfolders such as `val2017`.
+        objects: Read the `instances_*.json` next to each caption file into the image field "objects".
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -70,7 +70,7 @@ def _caption_files(path: Path) -> list[Path]:
 
 def _add_file(made: Assembly, file: Path, root: Path, *, objects: bool) -> None:
     content = json_file(file, keys=("images", "annotations"))
-    year = file.stem.removeprefix("captions_")  # "val2017", which is also the name of the folder of images
+    year = file.stem.removeprefix("captions_")  # "val2017", which is also the name of the image folder
     folder = f"{year}/" if (root / year).is_dir() else ""
     found = read_instances(file.with_name(f"instances_{year}.json")) if objects else None
     at = At(file)
@@ -100,10 +100,10 @@ def _add_annotations(made: Assembly, annotations: list[dict[str, Any]], at: At) 
 
 
 def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
-    """The objects of each image of an instances JSON, by image id.
+    """The objects of each image in an instances file, by image id.
 
-    An object is a dict of "name", "supercategory", "category" (COCO's number), "box" (left, top, right, bottom in
-    pixels of the original image), "area" and "crowd" (whether the box holds a group too dense to count).
+    An object is a dict with "name", "supercategory", "category" (COCO's number), "box" (left, top, right, bottom in
+    pixels of the original image), "area" and "crowd" (whether the box contains a group too dense to count).
     """
     at = At(existing(path, what="COCO instances"))
     content = json_file(at.path, keys=("annotations", "categories"))
@@ -163,19 +163,19 @@ def load_karpathy_5k(
 ) -> Collection:
     """Loads the COCO test split of 5,000 images and 25,000 captions, with all its judgements.
 
-    Images and captions come in the order of `coco_test_ids.npy`, and both have an integer field "fold" from 0 to 4:
+    Images and captions are in the order of `coco_test_ids.npy`, and both have an integer field "fold" from 0 to 4:
     the blocks of 5,000 captions of the 1K protocol. Judgements: "pairs"; "cxc" (rated 3 or more; the ratings
     themselves are in `ratings` if the csv exists); "eccv", whose caption queries are in `reverse`; "plausible-0",
-    "-1", "-2" and "plausible-eccv" where instances are given.
+    "-1", "-2" and "plausible-eccv" if instances are given.
 
     Args:
         path: Folder with `karpathy_test_5k.tsv` (columns image_id, caption_id, caption) and `coco_test_ids.npy`, or
             the tsv itself. By default, the ids come from the installed package `eccv_caption`, and texts are "".
-        split: "test" or nothing: this is a test split.
+        split: "test" or None: this is a test split.
         images: Folder with COCO's val2014 or val2017 images.
-        cxc: `sits_test.csv`; looked for beside the tsv and in `cxc/` next to its folder, then in the package.
+        cxc: `sits_test.csv`; by default searched next to the tsv and in `cxc/` next to its folder, then in the package.
         eccv: Folder with ECCV Caption's JSON files; the package's by default.
-        instances: An instances JSON that covers these images, for objects and plausible matches.
+        instances: An instances file that covers these images, for objects and plausible matches.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -197,14 +197,14 @@ def load_karpathy_5k(
 
 
 def with_folds(collection: Collection, folds: int = 5) -> Collection:
-    """The collection with a field "fold" on images and texts: equal blocks of images in their order.
+    """Adds a field "fold" to images and texts: consecutive blocks of images of equal size.
 
-    For COCO's test split in another form (Karpathy's JSON with `first=5`, `testall_caps.txt`), whose order is that
-    of the 1K protocol.
+    For COCO's test split in another format (Karpathy's JSON with `first=5`, `testall_caps.txt`), whose order is that of
+    the 1K protocol.
     """
     size = len(collection.images)
     if folds < 1 or size % folds:
-        raise LimnerError(f"{size:,} images of {collection.name!r} cannot be cut in {folds} equal folds")
+        raise LimnerError(f"{size:,} images of {collection.name!r} cannot be split into {folds} equal folds")
     image_fold = np.arange(size) * folds // max(size, 1)
     pairs = collection.judgements.relevant
     if (pairs.T.counts != 1).any():
@@ -257,7 +257,8 @@ def _fold_order(made: Assembly, file: Path | None, captions: Captions) -> list[s
     if unknown or unlisted or len(set(ids)) != len(ids):
         message = f"{len(ids):,} ids here, {len(captions):,} captions in {file or 'the package'}"
         refuse(
-            At(ids_file), f"{message}; {len(unknown):,} without a caption, {len(unlisted):,} captions without a place"
+            At(ids_file),
+            f"{message}; {len(unknown):,} without a caption, {len(unlisted):,} captions unlisted",
         )
     return ids
 
@@ -274,7 +275,7 @@ def _add_in_folds(
 
 
 def _picture_name(images: str | Path | None, captions: Captions) -> str:
-    """How the folder names an image: COCO changed it between 2014 and 2017."""
+    """The file name pattern of the folder, which COCO changed between 2014 and 2017."""
     names = [
         folder + stem for stem in ("COCO_val2014_{:012d}.jpg", "{:012d}.jpg") for folder in ("", "val2014/", "val2017/")
     ]

@@ -1,4 +1,4 @@
-"""Richer ground truth for COCO's test images: CxC, ECCV Caption, and plausible matches from object labels.
+"""More complete ground truth for COCO's test images: CxC, ECCV Caption, and plausible matches from object labels.
 
 Ids are COCO's numbers written as strings: image "391895", caption "770337".
 """
@@ -20,21 +20,21 @@ from limner.core.judgements import Judgements
 from limner.datasets._read import At, existing, find_file, json_file, number, refuse, table
 
 CXC_THRESHOLD = 3.0
-"""CxC rating (0 to 5) from which an image and a caption count as a match."""
+"""The lowest CxC rating (0 to 5) at which an image and a caption count as a match."""
 
 _TRAILING_NUMBER = re.compile(r"(\d+)(?:\.jpg)?$")
 _MOST_DIGITS = 18
-_FORMS = {"pcme": 0, "eccv": 2}  # form of plausible matches -> its usual distance
+_FORMS = {"pcme": 0, "eccv": 2}  # form of plausible matches -> its default distance
 
 
 def read_cxc(path: str | Path) -> Judgements:
-    """CrissCrossed Captions' ratings of images and captions (image -> text), graded 0 to 5 as published.
+    """The ratings of images and captions in CrissCrossed Captions (image -> text), from 0 to 5 as published.
 
-    The matches that papers report on are `read_cxc(path).at_least(CXC_THRESHOLD)`: for the test split 35,585 pairs,
-    24,972 captions with at least one, 5,000 images.
+    Papers evaluate on `read_cxc(path).at_least(CXC_THRESHOLD)`: in the test split 35,585 pairs, with 5,000 images and
+    24,972 captions that have at least one match.
 
     Args:
-        path: `sits_test.csv`, or the folder that holds it.
+        path: `sits_test.csv`, or the folder that contains it.
     """
     file = find_file(existing(path, what="CxC csv"), ("sits_test.csv", "sits_*.csv"), what="CxC csv")
     pairs: dict[tuple[str, str], float] = {}
@@ -62,9 +62,9 @@ def _coco_number(name: str, at: At) -> str:
 
 
 def eccv_folder(path: str | Path | None = None) -> Path:
-    """The folder with the JSON files of ECCV Caption: the one given, else that of the package `eccv_caption`.
+    """The folder with the JSON files of ECCV Caption: the given one, or that of the package `eccv_caption`.
 
-    The package is found, not imported, so that its own imports are not needed.
+    The package is located but not imported, so its dependencies are not needed.
     """
     if path is not None:
         return existing(path, what="folder with ECCV Caption")
@@ -75,11 +75,11 @@ def eccv_folder(path: str | Path | None = None) -> Path:
 
 
 def read_eccv(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
-    """ECCV Caption (Chun et al. 2022): image -> text and text -> image, judged separately, not transposes.
+    """ECCV Caption (Chun et al. 2022): image -> text and text -> image, judged separately, so not transposes.
 
-    1,261 image queries with 22,550 positives and 1,332 caption queries with 11,279, queries in the order of the
-    files. Two positives (captions 144675 and 467259) are outside the 25,000 test captions; they are kept, as the
-    published figures count them, so that no system can reach an image-to-text mAP@R of 1.
+    There are 1,261 image queries with 22,550 positives and 1,332 caption queries with 11,279, in the order of the
+    files. Two positives (captions 144675 and 467259) are outside the 25,000 test captions. They are kept because the
+    published figures count them, so no system can reach an image-to-text mAP@R of 1.
 
     Args:
         path: Folder with `eccv_image_to_caption.json` and `eccv_caption_to_image.json`; that of the installed
@@ -89,12 +89,12 @@ def read_eccv(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
 
 
 def read_cxc_positives(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
-    """CxC's matches as the package `eccv_caption` ships them: the pairs rated 3 or more, in both directions."""
+    """The matches of CxC, from the package `eccv_caption`: pairs rated 3 or more, in both directions."""
     return _read_both(eccv_folder(path), "cxc")
 
 
 def read_coco_pairs(path: str | Path | None = None) -> tuple[Judgements, Judgements]:
-    """The 25,000 original pairs of COCO's test split, in both directions, as `eccv_caption` ships them."""
+    """The 25,000 original pairs of COCO's test split, in both directions, from the package `eccv_caption`."""
     return _read_both(eccv_folder(path), "original")
 
 
@@ -104,7 +104,7 @@ def _read_both(folder: Path, name: str) -> tuple[Judgements, Judgements]:
 
 
 def _read_positives(file: Path, name: str) -> Judgements:
-    """A JSON object of query id -> list of positive ids; a positive listed twice counts once."""
+    """Reads a JSON object of query id -> list of positive ids; repeated ids count once."""
     content = json_file(file)
     for query, positives in content.items():
         if not isinstance(positives, list):
@@ -122,17 +122,17 @@ def plausible_matches(
 ) -> Judgements:
     """Plausible matches: pairs whose images have (nearly) the same objects.
 
-    A caption takes the object classes of its own image. A pair is plausible when the sets of classes of the two
+    A caption has the object classes of its own image. A pair is plausible if the sets of classes of the two
     images differ in at most `zeta` classes: |A symmetric-difference B| <= zeta (Hamming distance of label vectors).
     Source: PCME, Chun et al. 2021 (form "pcme": own image included; zeta 0, 1 and 2 are averaged) and the build of
     ECCV Caption, Chun et al. 2022 (form "eccv": own image left out, zeta 2).
 
-    An image without any label takes part in no pair. PCME also takes such images out of the pool; do the same with
-    `collection.restrict` to get its figures.
+    An image without labels is in no pair. PCME also removes such images from the pool; do the same with
+    `collection.restrict` to reproduce its figures.
 
     Args:
-        collection: Gives the images, texts and which belong together.
-        zeta: In how many classes two images may differ; 0 for "pcme" and 2 for "eccv" by default.
+        collection: The images and texts, and their pairs.
+        zeta: Number of classes in which two images may differ; 0 for "pcme" and 2 for "eccv" by default.
         form: "pcme" or "eccv".
         labels: Image id -> its object classes; the names in the image field "objects" by default.
 
@@ -161,7 +161,7 @@ def _label_sets(collection: Collection) -> dict[str, set[object]]:
 
 
 def _near(collection: Collection, labels: Mapping[str, Iterable[object]], zeta: int) -> npt.NDArray[np.bool_]:
-    """Which images differ in at most zeta classes; |A ^ B| = |A| + |B| - 2 |A & B| makes it one matrix product."""
+    """Which images differ in at most zeta classes; with |A ^ B| = |A| + |B| - 2 |A & B| this is one matrix product."""
     ids = collection.images.ids
     classes = {label: column for column, label in enumerate({c for key in ids for c in labels.get(key, ())})}
     vectors = np.zeros((len(ids), len(classes)), dtype=np.float32)

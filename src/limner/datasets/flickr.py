@@ -1,4 +1,4 @@
-"""Flickr8k with its human judgements, and Flickr30k's own token file."""
+"""Flickr8k with its human judgements, and Flickr30k's original token file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from limner.datasets._build import Assembly, Check, keep_texts
 from limner.datasets._read import At, existing, find_file, number, refuse, split_lines
 
 EXPERT_THRESHOLD = 3.33
-"""Mean expert score from which a pair counts as relevant (scores 3, 3 and 4 are just enough)."""
+"""The lowest mean expert score of a relevant pair (scores 3, 3 and 4 are just enough)."""
 
 CROWD_THRESHOLD = 0.66
-"""Share of yes from which a pair counts as relevant (two of three are just enough)."""
+"""The lowest share of yes votes for a relevant pair (two of three are just enough)."""
 
 BOGUS_IMAGE = "2258277193_586949ec62.jpg.1"
-"""An id of `Flickr8k.token.txt` that names no photograph; its five captions are left out, with a warning."""
+"""An id in `Flickr8k.token.txt` without a photograph; its five captions are left out, with a warning."""
 
 _TEXT_FOLDERS = ("", "text", "Flickr8k_text")
 _IMAGE_FOLDERS = ("images", "Images", "Flicker8k_Dataset", "Flickr8k_Dataset", "flickr30k-images", "flickr30k_images")
@@ -53,18 +53,18 @@ def load_flickr8k(
 ) -> Collection:
     """Loads Flickr8k (Hodosh, Young & Hockenmaier 2013) from its standard text folder.
 
-    Judgements: "pairs" (each image with its own captions) and, if their files exist, of experts and crowd:
-    "expert" and "crowd" are relevant (1) or judged not relevant (0) at the thresholds of the paper. `ratings` holds
-    the mean score 1 (unrelated) to 4 of the experts and the share of yes of the crowd under the same names, for other
-    thresholds: `collection.ratings["expert"].at_least(3)`.
+    Judgements: "pairs" (each image with its own captions) and, if their files exist, "expert" and "crowd": relevant (1)
+        or not relevant (0) at the thresholds of the paper. For other thresholds, `ratings` has the mean expert score
+        from 1 (unrelated) to 4 and the share of yes votes of the crowd, under the same names:
+        `collection.ratings["expert"].at_least(3)`.
 
     Args:
-        path: Folder with `Flickr8k.token.txt`, or one that holds it in `text/` or `Flickr8k_text/`.
-        split: "train", "dev" or "test"; everything with all splits by default.
-        images: Folder with the photographs; looked for beside the texts by default.
-        captions: Numbers of the captions to keep; `[2]` is the one-caption pool of the ranking paper.
+        path: Folder with `Flickr8k.token.txt`, directly or in `text/` or `Flickr8k_text/`.
+        split: "train", "dev" or "test"; everything, with all splits, by default.
+        images: Folder with the photographs; searched next to the texts by default.
+        captions: Numbers of the captions to keep; `[2]` gives the one-caption pool of the paper.
         captions_per_image: Refuse an image with another number of captions; None allows any.
-        check_images: Open every photograph; leave out and list those that do not open.
+        check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
     folder = _text_folder(Path(path))
@@ -103,9 +103,9 @@ def load_tokens(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """Loads Flickr30k from its own `results_20130124.token` (or any file of that form), which has no splits.
+    """Loads Flickr30k from its `results_20130124.token` (or any file in that format), which has no splits.
 
-    Lists named `train.txt`, `val.txt` and `test.txt` next to it (one image per line) give the splits.
+    Splits come from the lists `train.txt`, `val.txt` and `test.txt` next to it, with one image per line.
     """
     patterns = ("results_*.token", "*.token", "*.token.txt")
     file = find_file(existing(path, what="token file"), patterns, what="token file")
@@ -125,7 +125,7 @@ class RawJudgements:
     Args:
         images: Image id of each judged pair.
         captions: Caption id of each judged pair.
-        values: One row per pair: three expert scores, or the numbers of yes and no.
+        values: One row per pair: three expert scores, or the numbers of yes and no votes.
     """
 
     images: tuple[str, ...]
@@ -138,7 +138,7 @@ class RawJudgements:
 
 
 def expert_scores(path: str | Path) -> RawJudgements:
-    """The three scores (1 unrelated to 4 describes without errors) experts gave each pair of `ExpertAnnotations.txt`.
+    """The three expert scores (1: unrelated, 4: describes without errors) of each pair in `ExpertAnnotations.txt`.
 
     Args:
         path: The file, or the Flickr8k folder.
@@ -148,7 +148,7 @@ def expert_scores(path: str | Path) -> RawJudgements:
 
 
 def crowd_votes(path: str | Path) -> RawJudgements:
-    """How many workers said yes and how many no to each pair of `CrowdFlowerAnnotations.txt`.
+    """The numbers of yes and no votes for each pair in `CrowdFlowerAnnotations.txt`.
 
     Args:
         path: The file, or the Flickr8k folder.
@@ -183,7 +183,7 @@ def _caption_rows(file: Path) -> Iterator[tuple[At, str, int, str]]:
 def _add_captions(made: Assembly, file: Path, lemmas: dict[str, str]) -> None:
     for at, image, digit, caption in _caption_rows(file):
         if image == BOGUS_IMAGE:
-            made.notes.add(at, f"{BOGUS_IMAGE!r} names no photograph; caption left out")
+            made.notes.add(at, f"{BOGUS_IMAGE!r} has no photograph; caption left out")
             continue
         made.image(image, at)
         key = f"{image}#{digit}"
@@ -221,7 +221,7 @@ def _scores(at: At, cells: list[str]) -> list[int]:
 def _votes(at: At, cells: list[str]) -> list[int]:
     share, yes, no = (number(cell, at, what="vote") for cell in cells)
     if yes + no < 1 or abs(share - yes / (yes + no)) > 1e-6:
-        refuse(at, f"share {cells[0]} of yes does not fit {cells[1]} yes and {cells[2]} no")
+        refuse(at, f"share {cells[0]} of yes does not match {cells[1]} yes and {cells[2]} no")
     return [int(yes), int(no)]
 
 
@@ -250,7 +250,7 @@ def _judgements(made: Assembly, file: Path, raw: RawJudgements, grades: npt.NDAr
     known = [i in made.images.row and c in made.texts.row for i, c in zip(raw.images, raw.captions, strict=True)]
     if not all(known):
         unknown = len(known) - sum(known)
-        made.notes.add(At(file), f"{unknown:,} judged pairs name an image or caption that is not here; left out")
+        made.notes.add(At(file), f"{unknown:,} judged pairs name an unknown image or caption; left out")
     rows = zip(raw.images, raw.captions, grades, known, strict=True)
     pairs = [(image, caption, float(grade)) for image, caption, grade, here in rows if here]
     return Judgements.from_pairs(pairs, queries=made.images.row, candidates=made.texts.row)

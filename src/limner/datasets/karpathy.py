@@ -1,4 +1,4 @@
-"""Karpathy's JSON files and the `*_caps.txt` folders of VSE++ and SCAN: the two forms most retrieval papers read."""
+"""Karpathy's JSON files and the `*_caps.txt` folders of VSE++ and SCAN, the formats that most retrieval papers use."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def load_json(
 ) -> Collection:
     """Loads `dataset_flickr8k.json`, `dataset_flickr30k.json` or `dataset_coco.json`.
 
-    COCO's images are named by their COCO number and its captions by their annotation number, as CxC and ECCV Caption
-    name them; Flickr's images by their file, the captions by their `sentid`.
+    The ids of COCO are its image and annotation numbers, as in CxC and ECCV Caption. The ids of Flickr are the file
+    names of the images and the `sentid` of the captions.
 
     Args:
-        path: The JSON file, or a folder that holds one.
+        path: The JSON file, or a folder that contains one.
         split: "train", "dev" or "test" ("val" is "dev"); everything by default.
         images: Folder with the images.
         restval: Where the 30,504 images of COCO's `restval` go: "train" (as nearly all papers do), "restval" (a
             separate split) or "drop".
-        first: Number of captions to keep of each image. COCO's test split has 25,010 captions; most papers
-            report on the first five of each image, 25,000.
+        first: Number of captions to keep per image. COCO's test split has 25,010 captions; most papers use the first
+            five of each image, 25,000.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -102,16 +102,16 @@ def load_precomp(
 ) -> Collection:
     """Loads a folder of VSE++ or SCAN: `train_caps.txt`, `dev_caps.txt`, `test_caps.txt`, with or without `*_ids.txt`.
 
-    A line is a caption, and a fixed number of consecutive lines belong to one image. A file of ids may hold one id per
-    image, the image's id repeated for every caption, or one different id per caption; any other number of lines is
-    refused. Without ids, images are named `test-0` and captions `test-0#0`, by their order.
+    Each line is a caption, and a fixed number of consecutive lines belong to one image. A file of ids may contain one
+    id per image, the image's id repeated for every caption, or a different id for each caption; any other number of
+    lines is refused. Without ids, images are named `test-0` and captions `test-0#0`, by their order.
 
     Args:
         path: The folder.
         split: "train", "dev", "test" or "testall" (COCO's 5,000 images, of which "test" is the first thousand); the
             first three by default.
         images: Folder with the images, if the ids name files.
-        captions_per_image: How many lines belong to one image.
+        captions_per_image: Number of lines per image.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -141,7 +141,7 @@ def _caption_files(folder: Path, name: str) -> list[Path]:
 
 
 def _add_part(made: Assembly, part: str, file: Path, per_image: int) -> None:
-    captions = list(lines(file))  # an empty line is an empty caption here: dropping it would shift the rest
+    captions = list(lines(file))  # an empty line is an empty caption: dropping it would shift the rest
     images, keys = _precomp_ids(part, file, len(captions), per_image)
     for (line, caption), image, key in zip(captions, images, keys, strict=True):
         made.image(image, At(file, line), split=part)

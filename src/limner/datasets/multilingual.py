@@ -1,17 +1,17 @@
-"""Captions in several languages: Multi30K as text files, Multi30K as one table, and Flickr8k-CN."""
+"""Captions in several languages: Multi30K (text files or one table), Flickr8k-CN, XTD10 and Crossmodal-3600."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection as Group
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check, split_name
-from limner.datasets._read import At, existing, filled_lines, find_file, lines, refuse, table
+from limner.datasets._read import At, existing, filled_lines, find_file, json_lines, lines, refuse, table
 
 LANGUAGES = ("en", "de", "fr", "cs", "ar")
 """Multi30K's languages."""
@@ -44,20 +44,22 @@ def load_multi30k(
 ) -> Collection:
     """Loads Multi30K (Elliott et al. 2016): captions of Flickr30k images and their translations.
 
-    Two forms are read. A folder with text files such as `train.en`, `train.de`, `val.en`, `test_2016_flickr.fr` (task
+    There are two formats. A folder with text files such as `train.en`, `train.de`, `val.en`, `test_2016_flickr.fr`
+    (task
     2: `train.1.en` to `train.5.en`), gzipped or not, and a list of images per split (`train.txt`, `train_images.txt`
-    or `image_splits/train.txt`): line n of each belongs together. Or one tsv with a header: a column of images
-    (`flickr8k_image`, `flickr30k_image` or `image`), one column per language, and columns that end in `_split`.
+    or `image_splits/train.txt`), where the lines with the same number belong together. Or one tsv with a header: a
+    column of images (`flickr8k_image`, `flickr30k_image` or `image`), one column per language, and columns that end in
+    `_split`.
 
     Texts have the field "language" and ids such as `1000092795.jpg#de`. Splits are "train", "dev" and "test"
-    (`test_2016_flickr`); other tests keep their names. Multi30K's train holds images of Flickr8k's test: when the
-    table gives both splits, both are image fields, and `splits` says which one counts.
+    (`test_2016_flickr`); other test sets keep their names. The training split of Multi30K contains test images of
+    Flickr8k: if the table has both splits, both are image fields, and `splits` selects one.
 
     Args:
         path: The folder or the tsv.
         split: One split; everything by default.
         images: Folder with the images.
-        languages: Keep these languages.
+        languages: Languages to keep.
         splits: Which `_split` column of a tsv gives the splits, e.g. "multi30k" or "flickr8k".
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
@@ -103,7 +105,7 @@ def _add_text_files(made: Assembly, root: Path, languages: Sequence[str]) -> Non
         listed = _image_list(root, stem)
         captions = list(lines(file))
         if len(captions) != len(listed):
-            refuse(At(file), f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}; one a line")
+            refuse(At(file), f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}")
         for (line, caption), image in zip(captions, listed, strict=True):
             made.image(image, At(file, line), split=_plain_split(stem))
             key = f"{image}#{language}{digit or ''}"
@@ -147,14 +149,14 @@ def load_flickr8k_cn(
 ) -> Collection:
     """Loads Flickr8k-CN (Li et al. 2016): Chinese captions of Flickr8k's images.
 
-    Lines are `image.jpg#zhc#0 caption`; the middle word says where the caption is from (`zhc`: written by people,
-    other words: machine translations) and is the text field "source".
+    Lines are `image.jpg#zhc#0 caption`; the middle part is the source of the caption (`zhc`: written by people, others:
+    machine translations) and becomes the text field "source".
 
     Args:
-        path: The file, or a folder that holds it.
+        path: The file, or a folder that contains it.
         split: "train", "dev" or "test", by the lists in `splits`.
         images: Folder with Flickr8k's photographs.
-        splits: Folder with `Flickr_8k.trainImages.txt` and its like; beside the file, or in `text/`, by default.
+        splits: Folder with `Flickr_8k.trainImages.txt` etc.; that of the file, or its `text/`, by default.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -173,4 +175,120 @@ def load_flickr8k_cn(
     for folder in folders:
         for name in ("train", "dev", "test"):
             made.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
+    return made.finish(split=split, images=images, beside=[file.parent / "images"], check_images=check_images)
+
+
+@built_in(
+    "data set",
+    "xtd10",
+    description="1,000 COCO images with captions in 11 languages (Aggarwal & Kale 2020)",
+    files=("XTD10/test_1kcaptions_*.txt", "test_1kcaptions_*.txt"),
+    fetch="The adobe-research/Cross-lingual-Test-Dataset-XTD10 repository as DIR, and COCO's images.",
+    order=112,
+)
+def load_xtd10(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    languages: Group[str] | None = None,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads XTD10 (Aggarwal & Kale 2020): a caption per image and language, line n of each file for line n of the list.
+
+    Files are `test_1kcaptions_LANGUAGE.txt` in the folders of the repository (XTD10, MIC, STAIR) and
+    `test_image_names.txt`. Japanese is "ja". All is one split, "test".
+
+    Args:
+        path: The folder.
+        split: Only "test".
+        images: Folder with COCO's images.
+        languages: Keep these languages.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
+    """
+    root = existing(path, what="XTD10 folder")
+    made = Assembly("xtd10", strict=strict)
+    found = {_xtd_language(file): file for file in sorted(root.rglob("test_1kcaptions_*.txt"))}
+    if not found:
+        raise LimnerError(f"no XTD10 captions in {root}: expected test_1kcaptions_en.txt and its like")
+    names = next(iter(sorted(root.rglob("test_image_names.txt"))), None)
+    if names is None:
+        raise LimnerError(f"no list of images in {root}: expected test_image_names.txt")
+    listed = [text.strip() for _, text in filled_lines(names)]
+    for language in _chosen(languages, found, "XTD10"):
+        captions = list(lines(found[language]))
+        if len(captions) != len(listed):
+            refuse(At(found[language]), f"{len(captions):,} captions for the {len(listed):,} images of {names.name}")
+        for (line, caption), image in zip(captions, listed, strict=True):
+            at = At(found[language], line)
+            made.image(image, at, split="test")
+            made.text(f"{image}#{language}", caption.strip(), image, at, fields={"language": language})
+    return made.finish(split=split, images=images, beside=[root / "images"], check_images=check_images)
+
+
+def _xtd_language(file: Path) -> str:
+    code = file.stem.removeprefix("test_1kcaptions_")
+    return {"jp": "ja"}.get(code, code)
+
+
+def _chosen(wanted: Group[str] | None, there: Group[str], what: str) -> list[str]:
+    """The languages to keep, in order."""
+    for language in wanted or ():
+        if language not in there:
+            raise UnknownName(f"language of {what}", language, sorted(there))
+    return sorted(there if wanted is None else wanted)
+
+
+@built_in(
+    "data set",
+    "crossmodal-3600",
+    description="3,600 images with captions by people in 36 languages (Thapliyal et al. 2022)",
+    files=("captions.jsonl", "*/captions.jsonl"),
+    fetch="google.github.io/crossmodal-3600: unpack captions.zip and images.tgz into DIR.",
+    order=114,
+)
+def load_crossmodal(
+    path: str | Path,
+    *,
+    split: str | None = None,
+    images: str | Path | None = None,
+    languages: Group[str] | None = None,
+    check_images: Check = False,
+    strict: bool = False,
+) -> Collection:
+    """Loads Crossmodal-3600 (Thapliyal et al. 2022): captions that people wrote in 36 languages.
+
+    Lines of `captions.jsonl` have "image/key" and, for every language, {"caption": [...]}. Texts have the field
+    "language" and ids such as `00a2f0b5.jpg#de0`; images the field "locale". All is one split, "test".
+
+    Args:
+        path: The folder, or `captions.jsonl`.
+        split: Only "test".
+        images: Folder with the images; `images` beside the file by default.
+        languages: Keep these languages.
+        check_images: Open every image; skip and list those that cannot be opened.
+        strict: Raise an error instead of listing a warning.
+    """
+    patterns = ("captions.jsonl", "*/captions.jsonl", "*.jsonl")
+    file = find_file(existing(path, what="Crossmodal-3600"), patterns, what="Crossmodal-3600 captions")
+    made = Assembly("crossmodal-3600", strict=strict)
+    rows = list(json_lines(file))
+    there = {key for _, row in rows for key, value in row.items() if isinstance(value, Mapping) and "caption" in value}
+    kept = _chosen(languages, there, "Crossmodal-3600")
+    if not kept:
+        refuse(At(file), "no captions by language; expected {'image/key': ..., 'en': {'caption': [...]}} per line")
+    for at, row in rows:
+        if not isinstance(row.get("image/key"), str):
+            refuse(at, "no 'image/key' here; every line needs one")
+        image = f"{row['image/key']}.jpg"
+        made.image(image, at, split="test", fields={"locale": str(row.get("image/locale", ""))})
+        for language in kept:
+            captions = row.get(language, {}).get("caption", [])
+            if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
+                refuse(at, f"captions of {language!r} are {type(captions).__name__}; expected a list of texts")
+            for number, caption in enumerate(captions):
+                key = f"{image}#{language}{number}"
+                made.text(key, caption.strip(), image, at, fields={"language": language})
     return made.finish(split=split, images=images, beside=[file.parent / "images"], check_images=check_images)

@@ -1,8 +1,8 @@
-"""Tables that are in memory, and folders that the datasets library saved: as in notebooks or from the hub.
+"""Tables in memory, as in notebooks, and folders saved by the datasets library.
 
-Any table is read like a table in a file (see `limner.datasets.tables`): a DataFrame of pandas or polars, a
-table of Arrow, a Dataset or DatasetDict of the datasets library, {column: values}, a list of rows, a list of (image,
-caption) pairs. Images may be paths, bytes, Pillow images or arrays of pixels.
+Any table is read like a table in a file (see `limner.datasets.tables`): a pandas or polars DataFrame, an Arrow table, a
+Dataset or DatasetDict of the datasets library, {column: values}, a list of rows, or a list of (image, caption) pairs.
+Images may be paths, bytes, Pillow images or arrays of pixels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from limner.datasets._read import At, existing
 from limner.datasets.tables import TableReader
 
 Row = Mapping[str, Any]
-_AT_ONCE = 1000  # rows of an Arrow table that are turned into Python's values together
+_AT_ONCE = 1000  # rows of an Arrow table converted to Python values at once
 
 
 def load_object(
@@ -34,13 +34,13 @@ def load_object(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """A collection from a table in memory.
+    """Loads a collection from a table in memory.
 
     Args:
-        given: A table, or a mapping from the names of splits to tables.
+        given: A table, or a mapping from split names to tables.
         split: Only this split.
         name: Name in reports; the kind of table by default.
-        images: Folder that file names start from; the working directory by default.
+        images: Folder that file names are relative to; the working directory by default.
         columns: Column names of the table, e.g. `{"image": "photo", "caption": "alt"}`.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
@@ -62,7 +62,7 @@ def load_object(
     "huggingface",
     description="a folder that the datasets library wrote (save_to_disk), with columns image and caption",
     files=("dataset_dict.json", "state.json"),
-    fetch="Your own data, or `datasets.load_dataset(NAME).save_to_disk(DIR)` on a machine that reaches the hub.",
+    fetch="Your own data, or `datasets.load_dataset(NAME).save_to_disk(DIR)` on a machine with access to the hub.",
     order=50,
 )
 def load_saved(
@@ -74,12 +74,12 @@ def load_saved(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """Loads a folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote; the library is not needed.
+    """Loads a folder written by `Dataset.save_to_disk` or `DatasetDict.save_to_disk`, without the datasets library.
 
     Args:
         path: The folder.
         split: Only this split.
-        images: Folder that file names start from.
+        images: Folder that file names are relative to.
         columns: As in `limner.datasets.tables.load_table`.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
@@ -104,7 +104,7 @@ def _saved_parts(folder: Path) -> dict[str | None, Path]:
 
 
 def _saved_rows(folder: Path) -> Iterator[Row]:
-    """The rows of one split, from the Arrow files that its state names."""
+    """The rows of one split, from the Arrow files listed in its state."""
     import pyarrow as pa
 
     state = read_json(folder / "state.json", what="state of a saved Dataset")
@@ -118,7 +118,7 @@ def _saved_rows(folder: Path) -> Iterator[Row]:
 
 
 def _parts(given: object) -> dict[str | None, object]:
-    """Tables by split; {None: table} if there is one only."""
+    """Tables by split; {None: table} if there is only one."""
     if isinstance(given, Mapping) and given and all(_is_table(table) for table in given.values()):
         return dict(given)
     return {None: given}
@@ -129,7 +129,7 @@ def _is_table(given: object) -> bool:
 
 
 def _placed(found: Iterable[Row], place: Path, split: str | None) -> Iterator[tuple[At, dict[str, object]]]:
-    """Rows with their numbers, from 1, and with the split they belong to."""
+    """Rows with their numbers, from 1, and their split."""
     for number, row in enumerate(found, start=1):
         yield At(place, number), {**row, **({} if split is None or "split" in row else {"split": split})}
 
@@ -168,7 +168,7 @@ def _arrow_rows(given: Any) -> Iterator[Row]:
 
 
 def _filled(found: Iterable[dict[object, object]]) -> Iterator[Row]:
-    """Rows of pandas, in which a missing value is NaN."""
+    """Rows of a pandas table, without missing values, which pandas stores as NaN."""
     for row in found:
         yield {str(name): None if isinstance(cell, float) and cell != cell else cell for name, cell in row.items()}
 

@@ -1,6 +1,6 @@
-"""Probes of image-text matching: a caption beside hard negatives, or two images beside two captions.
+"""Probes of image-text matching: a caption with hard negatives, or two images with two captions.
 
-Read from files on disk, in the forms of SugarCrepe and SugarCrepe++ (Hsieh et al. 2023; Dumpala et al. 2024), ARO
+Read from local files in the formats of SugarCrepe and SugarCrepe++ (Hsieh et al. 2023; Dumpala et al. 2024), ARO
 (Yuksekgonul et al. 2023), VALSE (Parcalabescu et al. 2022), NegBench (Alhamoud et al. 2025) and Winoground (Thrush et
 al. 2022). A file is data: nothing in it is executed.
 """
@@ -24,14 +24,14 @@ ENDINGS = (".json", ".jsonl", ".csv")
 
 @dataclass(frozen=True)
 class ProbeCase:
-    """One question of a probe.
+    """One test case of a probe.
 
     Args:
         id: Its name.
-        subset: What it tests, such as "swap_obj".
-        images: One image; or two, of which the first fits the first caption and the second the second.
-        right: The captions that fit the image; of two images, one for each.
-        foils: Captions that do not fit; none where there are two images.
+        subset: The skill it tests, such as "swap_obj".
+        images: One image; or two, which match the first and the second caption.
+        right: The captions that match the image, or one for each of two images.
+        foils: Captions that do not match; empty if there are two images.
     """
 
     id: str
@@ -48,12 +48,12 @@ class ProbeCase:
 
 @dataclass(frozen=True)
 class Probe:
-    """Cases that test whether a system reads its captions.
+    """Cases that test whether a system understands captions.
 
     Args:
         name: Name in tables.
         cases: The cases.
-        pictures: The images by id, where they are available.
+        pictures: The images by id, if they are available.
         warnings: Cases that were left out, and why.
     """
 
@@ -63,7 +63,7 @@ class Probe:
     warnings: tuple[str, ...] = ()
 
     def collection(self) -> Collection:
-        """All images and captions, each once, and which fit: what a system is run on."""
+        """The collection that a system is run on: all images and captions, each once, and the pairs that match."""
         images = list(dict.fromkeys(image for case in self.cases for image in case.images))
         texts = list(dict.fromkeys(text for case in self.cases for text in (*case.right, *case.foils)))
         row = {text: f"t{n}" for n, text in enumerate(texts)}
@@ -90,14 +90,14 @@ def read_probe(path: str | Path, *, images: str | Path | None = None) -> Probe:
     Args:
         path: JSON of SugarCrepe, SugarCrepe++, ARO or VALSE; csv of NegBench; JSON lines or JSON of Winoground; or a
             folder of such files.
-        images: The folder of the images; without it, images are only names.
+        images: Folder with the images; without it, only their names are known.
     """
     source = existing(path, what="probe")
     files = (
         [source] if source.is_file() else sorted(f for f in source.iterdir() if f.suffix in (".json", ".jsonl", ".csv"))
     )
     if not files:
-        raise LimnerError(f"{source} has no probe: expected {', '.join(ENDINGS)} files")
+        raise LimnerError(f"{source} contains no probe: expected {', '.join(ENDINGS)} files")
     cases, notes = list[ProbeCase](), Notes()
     for file in files:
         with damage_told(file, what="probe"):
@@ -121,14 +121,14 @@ def _cases(file: Path, notes: Notes, *, several: bool) -> list[ProbeCase]:
         case = make(f"{file.stem}/{name}" if several else name, record, file.stem)
         _refuse_bad(at, case)
         if set(case.right) & set(case.foils):
-            notes.add(at, "a caption that is right and wrong in the same case: the case is left out")
+            notes.add(at, "a caption is both right and wrong in the same case: the case is left out")
             continue
         found.append(case)
     return found
 
 
 def _records(file: Path) -> Iterator[tuple[str, At, Mapping[str, Any]]]:
-    """The cases of a file with their names."""
+    """The cases in a file, with their names."""
     if file.suffix == ".csv":
         for number, (at, cells) in enumerate(table(file, delimiter=",")):
             yield str(number), at, cells
@@ -196,4 +196,4 @@ FORMS: Sequence[tuple[frozenset[str], Callable[[str, Mapping[str, Any], str], Pr
     (frozenset({"image_file", "caption", "foil"}), _valse),
     (frozenset({"image_path", "true_caption", "false_caption"}), _aro),
 )
-"""Forms of cases, by the keys that they have; the first that fits is taken."""
+"""Formats of cases, by their keys; the first that matches is used."""

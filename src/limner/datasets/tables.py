@@ -1,4 +1,4 @@
-"""Plain tables (csv, tsv, jsonl, parquet) and folders of images with a table of captions: your own data."""
+"""Loaders for your own data: plain tables (csv, tsv, jsonl, parquet) and folders of images with a table of captions."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def load_table(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    r"""Loads a csv, tsv, txt (comma or tab), jsonl or parquet table, one caption per row; text forms may be gzipped.
+    r"""Loads a csv, tsv, txt (comma or tab), jsonl or parquet table, one caption per row; text files may be gzipped.
 
-    Columns: `image` (a file's name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
-    `language` and `grade` (1 by default; 0 means judged and not relevant). jsonl and parquet may have `captions`,
-    a list, instead of `caption`. Further columns become fields of the texts, those that begin with `image_` fields of
-    the images. Without ids, captions are named `dog.jpg#0`, `dog.jpg#1`, ... Rows that repeat a caption's id with
-    another image and a grade judge the same caption again; without an id, the same words are the same caption there.
+    Columns: `image` (a file name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
+        `language` and `grade` (1 by default; 0 means judged and not relevant). jsonl and parquet may have a list
+        `captions` instead of `caption`. Further columns become fields of the texts, or of the images if they begin with
+        `image_`. Without ids, captions are named `dog.jpg#0`, `dog.jpg#1`, ... With a column of grades, several rows
+        may judge the same caption for different images: rows with the same id or, without ids, with the same words.
 
     Args:
         path: The table.
         split: Only this split.
-        images: Folder that the names in `image` start from; the table's own folder and its `images/` by default.
+        images: Folder that the names in `image` are relative to; the table's own folder and its `images/` by default.
         columns: Column names of the table, e.g. `{"image": "photo", "caption": "alt"}`.
         quoted: Whether double quotes enclose cells; with False they are ordinary characters.
-        encoding: Encoding of a text table. UTF-8 unless said otherwise; never guessed.
+        encoding: Encoding of a text table; never guessed.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
 
@@ -107,10 +107,10 @@ def load_folder(
     Images without a caption are listed as a warning.
 
     Args:
-        path: The folder, or one that holds `images/`.
+        path: The folder, or one that contains `images/`.
         split: Only this split.
         captions: The table, if it has another name.
-        columns: As in `load_table`, as are `quoted`, `encoding`, `check_images` and `strict`.
+        columns: As in `load_table`, like the arguments below.
         quoted: Whether double quotes enclose cells.
         encoding: Encoding of a text table.
         check_images: Open every image; skip and list those that cannot be opened.
@@ -128,7 +128,7 @@ def load_folder(
 
 
 def holds_pairs(file: Path) -> bool:
-    """Whether a table has a column of images and one of captions, by their usual names."""
+    """Whether a table has an image column and a caption column with the usual names."""
     try:
         _, first = next(iter(_rows(file, quoted=True, encoding="utf-8")))
     except (StopIteration, LimnerError):
@@ -140,7 +140,7 @@ def holds_pairs(file: Path) -> bool:
 def _captions_beside(folder: Path) -> Path:
     found = optional_file(folder, _CAPTION_FILES) or optional_file(folder.parent, _CAPTION_FILES)
     if found is None:
-        raise LimnerError(f"no table of captions in {folder} or beside it: expected captions.csv, metadata.jsonl, ...")
+        raise LimnerError(f"no table of captions in {folder} or next to it: expected captions.csv, metadata.jsonl, ...")
     return found
 
 
@@ -149,7 +149,7 @@ def _note_uncaptioned(made: Assembly, pictures: Path, named: set[str], places: I
     files = (file for place in places if place.is_dir() for file in sorted(place.iterdir()))
     bare = [file.name for file in files if file.suffix.lower() in IMAGE_ENDINGS and file not in captioned]
     if bare:
-        made.notes.add(At(pictures), f"pictures without a caption: {len(bare):,} ({shown(bare)}); left out")
+        made.notes.add(At(pictures), f"images without a caption: {len(bare):,} ({shown(bare)}); left out")
 
 
 def _rows(file: Path, *, quoted: bool, encoding: str) -> Iterator[tuple[At, dict[str, Any]]]:
@@ -197,7 +197,7 @@ class TableReader:
         self.image_of: dict[object, str] = {}
 
     def add_all(self, rows: Iterator[tuple[At, dict[str, object]]], file: Path) -> None:
-        """Adds every row; refuses a table that has none."""
+        """Adds all rows; refuses an empty table."""
         empty = True
         for at, row in rows:
             self._add(row, at)
@@ -254,7 +254,7 @@ def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dic
 
 
 def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[str, object], dict[str, object]]:
-    """Columns without a role, as fields of the image and of the text."""
+    """The columns without a role, as fields of the image and fields of the text."""
     known = set(named.values())
     further = {name: cell for name, cell in row.items() if name not in known}
     about_image = {name.removeprefix("image_"): cell for name, cell in further.items() if name.startswith("image_")}
@@ -267,7 +267,7 @@ def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[s
 def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
     """The image (a file name, bytes, or a decoded image) and its id."""
     cell, key = cells["image"], cells.get("image_id")
-    if isinstance(cell, dict):  # as the datasets library writes images into parquet
+    if isinstance(cell, dict):  # the format of the datasets library for images in parquet
         name, content = cell.get("path"), cell.get("bytes")
         if not isinstance(name, str | None) or not isinstance(content, bytes | None):
             refuse(at, f"the image is {shown(cell.values())}, expected a path (text) and bytes")
@@ -281,7 +281,7 @@ def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
 
 
 def _content(value: Any) -> object:
-    """A key for an image without a name: rows with the same content share it."""
+    """A key for an image without a name; rows with the same content share a key."""
     return value.tobytes() if hasattr(value, "getexif") else value
 
 

@@ -1,4 +1,4 @@
-"""TREC qrels: judgements as lines of `query 0 candidate grade`, which every retrieval tool reads."""
+"""TREC qrels: judgements as lines of `query 0 candidate grade`, the standard format of retrieval tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse
     Args:
         path: The file, gzipped or not.
         name: Name of the judgements in reports.
-        negative: Some TREC tracks mark spam with negative grades: "refuse" them, or take them as "zero".
+        negative: What to do with negative grades, which mark spam in some TREC tracks: "refuse", or "zero" for grade 0.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ def read_qrels(path: str | Path, *, name: str = "pairs", negative: str = "refuse
             refuse(at, f"query {query!r} and candidate {candidate!r} are judged a second time")
         grade = number(cell, at, what="grade")
         if grade < 0 and negative == "refuse":
-            refuse(at, f"grade {cell.strip()} is negative; pass negative='zero' to take it as not relevant")
+            refuse(at, f"grade {cell.strip()} is negative; pass negative='zero' to treat it as not relevant")
         grades[query, candidate] = max(grade, 0.0)
     if not grades:
         refuse(At(Path(path)), "no judgements; expected lines of query, 0, candidate, grade")
@@ -64,7 +64,7 @@ def read_groups(path: str | Path) -> dict[str, str]:
     groups: dict[str, str] = {}
     for at, (query, group) in _columns(file):
         if query in groups:
-            refuse(at, f"query {query!r} is in a group already")
+            refuse(at, f"query {query!r} is already in a group")
         groups[query] = group
     return groups
 
@@ -80,15 +80,15 @@ def _columns(file: Path) -> Iterator[tuple[At, tuple[str, str]]]:
 
 
 def write_qrels(judgements: Judgements, path: str | Path) -> None:
-    """Writes judgements as qrels, judged-not-relevant pairs included.
+    """Writes judgements as qrels, including pairs with grade 0.
 
-    Whole grades are written as whole numbers, as `trec_eval` wants them; others as decimals, which limner and
-    `ir_measures` read.
+    Integral grades are written as integers, as `trec_eval` requires; others as decimals, which limner and `ir_measures`
+    can read.
     """
     for ids in (judgements.queries, judgements.candidates):
         blank = next((key for key in ids if len(key.split()) != 1), None)
         if blank is not None:
-            raise LimnerError(f"id {blank!r} holds a blank, which separates columns in qrels: rename it first")
+            raise LimnerError(f"id {blank!r} contains a blank, which separates columns in qrels: rename it first")
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
         for query, candidate, grade in judgements:
             file.write(f"{query} 0 {candidate} {int(grade) if grade.is_integer() else grade!r}\n")
@@ -97,14 +97,14 @@ def write_qrels(judgements: Judgements, path: str | Path) -> None:
 @built_in(
     "data set",
     "qrels",
-    description="TREC qrels: ids and grades alone, enough to evaluate a run",
+    description="TREC qrels: only ids and grades, enough to evaluate a run",
     files=("*.qrels", "*.trec", "*.qrels.gz"),
     order=120,
 )
 def load_qrels(
     path: str | Path, *, split: str | None = None, direction: str = "i2t", negative: str = "refuse"
 ) -> Collection:
-    """A collection of ids only, from a qrels file: enough to evaluate scores and runs; texts are empty.
+    """Loads a collection of ids only from a qrels file: enough to evaluate scores and runs; texts are empty.
 
     Args:
         path: The file.
@@ -120,5 +120,5 @@ def load_qrels(
     pairs = read if direction == "i2t" else read.T
     images = Items(pairs.queries, [None] * len(pairs.queries))
     texts = Items(pairs.candidates, [""] * len(pairs.candidates), kind="text")
-    note = f"{path}: ids only: every text is empty, and no image has a picture"
+    note = f"{path}: ids only: every text is empty, and images have no pixels"
     return Collection(Path(path).name.split(".")[0], images, texts, pairs, warnings=[note], ordered=False)

@@ -1,8 +1,8 @@
-"""WebDataset shards: tar files in which an image and its caption share a name, as img2dataset writes them.
+"""WebDataset shards: tar files in which an image and its caption share a name, in the format of img2dataset.
 
-`000000012.jpg` with `000000012.txt`, or with `000000012.json` that holds "caption" or "captions". Nothing is unpacked:
-images stay in their tar and are read when they are opened. Only regular files of a tar are read, so that links and
-names that lead elsewhere do nothing.
+`000000012.jpg` with `000000012.txt`, or with `000000012.json` that has "caption" or "captions". Nothing is unpacked:
+images stay in their tar file and are read when they are opened. Only regular files are read, so links and paths that
+point elsewhere have no effect.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 LARGEST_TEXT = 1 << 20
-"""Bytes of a caption or its JSON."""
+"""Maximum bytes of a caption or its JSON."""
 
 
 @dataclass(frozen=True)
 class InTar:
-    """An image inside a tar that is not compressed, read when it is called."""
+    """An image inside an uncompressed tar file, read when it is called."""
 
     path: str
     start: int
@@ -51,19 +51,19 @@ class InTar:
 @built_in(
     "data set",
     "webdataset",
-    description="WebDataset shards: tars of images and captions, as img2dataset writes them",
+    description="WebDataset shards: tar files of images and captions, as written by img2dataset",
     files=("*.tar",),
     order=130,
 )
 def load_webdataset(
     path: str | Path, *, split: str | None = None, strict: bool = False, check_images: Check = False
 ) -> Collection:
-    """Shards of WebDataset and img2dataset.
+    """Loads shards of WebDataset and img2dataset.
 
     Args:
         path: A .tar file, or a folder of them.
-        split: Only this split; a shard `train-000.tar` is of the split "train".
-        strict: Refuse what would be a warning, such as an image without a caption.
+        split: Only this split; a shard `train-000.tar` belongs to the split "train".
+        strict: Raise an error instead of listing a warning, such as an image without a caption.
         check_images: Open every image.
     """
     source = existing(path, what="WebDataset shard or folder")
@@ -78,7 +78,7 @@ def load_webdataset(
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The files of a tar that share a name, in order; images as places, captions as text."""
+    """The files of a tar file that share a name, in order; images as positions in the file, captions as text."""
     found: dict[str, dict[str, Any]] = {}
     with tarfile.open(shard, "r:") as tar:
         for member in tar:
@@ -108,12 +108,12 @@ def _text(tar: tarfile.TarFile, member: tarfile.TarInfo, shard: Path) -> str:
 def _add(made: Assembly, shard: Path, key: str, parts: dict[str, Any]) -> None:
     at, said = At(shard), _captions(shard, key, parts)
     if "image" not in parts:
-        made.notes.add(at, "a caption without an image is skipped")
+        made.notes.add(at, "a caption without an image; skipped")
         return
     if key in made.images.row:
-        refuse(at, f"{key!r} comes a second time; names must be unique over all shards")
+        refuse(at, f"{key!r} occurs twice; names must be unique across all shards")
     if not said:
-        made.notes.add(at, "an image without a caption is skipped")
+        made.notes.add(at, "an image without a caption; skipped")
         return
     part = shard.stem.rpartition("-")[0] if shard.stem.rpartition("-")[2].isdigit() else ""
     made.image(key, at, split=part if part in ("train", "val", "dev", "test") else None, value=parts["image"])
@@ -122,7 +122,7 @@ def _add(made: Assembly, shard: Path, key: str, parts: dict[str, Any]) -> None:
 
 
 def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
-    """The captions of a sample: those of its JSON, or its text."""
+    """The captions of a sample, from its JSON or its text file."""
     if ".json" in parts:
         content = parse_json(parts[".json"], where=f"{shard}: {key}.json")
         listed = content.get("captions", [content.get("caption")]) if isinstance(content, dict) else []
@@ -134,14 +134,14 @@ def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
 
 
 def write_webdataset(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes a tar with an image, its first caption (.txt) and all captions (.json) under one name.
+    """Writes a tar file in which an image, its first caption (.txt) and all its captions (.json) share a name.
 
     Args:
-        collection: What to write.
+        collection: The collection.
         path: A new .tar file.
 
     Returns:
-        What a tar cannot hold.
+        What a tar file cannot store, one sentence each.
     """
     own: dict[int, list[str]] = {}
     for row, column in zip(collection.judgements.rows, collection.judgements.columns, strict=True):
@@ -166,7 +166,7 @@ def _put(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _encoded(collection: Collection, row: int) -> tuple[str, bytes]:
-    """The bytes of an image with the ending of their form; drawn ones as PNG."""
+    """The bytes of an image and the file extension of its format; drawn images as PNG."""
     value = collection.images.values[row]
     if isinstance(value, (str, Path)):
         ending = Path(value).suffix.lower()

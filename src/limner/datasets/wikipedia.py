@@ -44,7 +44,7 @@ _TEXT_FIELDS = ("language", "page_title", "section_title", "page_url")
 
 
 def clean_file_name(name: str) -> str:
-    """A file name as words: without path, extension and percent encoding, with spaces for underscores.
+    """Converts a file name to words: removes path, extension and percent encoding, and turns underscores into spaces.
 
     >>> clean_file_name("https://upload.example/commons/8/8e/Plaque_81_boulevard%2C_Paris_5.jpg")
     'Plaque 81 boulevard, Paris 5'
@@ -72,11 +72,11 @@ def write_submission(ranking: Ranking, texts: Items, path: str | Path, *, places
         ranking: Images as queries, texts as candidates.
         texts: The captions by id.
         path: The csv.
-        places: Number of captions for each image.
+        places: Number of captions per image.
     """
     if (ranking.lengths < min(places, len(texts))).any():
         short = ranking.queries[int(np.argmin(ranking.lengths))]
-        raise LimnerError(f"image {short!r} has {int(ranking.lengths.min())} captions: expected {places} of each")
+        raise LimnerError(f"image {short!r} has {int(ranking.lengths.min())} captions: expected {places} for each")
     words = dict(zip(texts.ids, texts.values, strict=True))
     with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -117,16 +117,16 @@ def load_wit(
     """Loads WIT (Srinivasan et al. 2021) or Kaggle's Wikipedia image-caption files, any number of shards.
 
     Images are named by their URL (Kaggle's test images by their id) and have the field "file_name", their cleaned
-    name, besides "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
+    name, and "image_url", "mime_type", "width" and "height". Texts have "language", "kind" of caption,
     "page_title", "section_title" and "page_url". A row without the requested captions is skipped and listed. Kaggle's
     test split has no ground truth: its images and the captions of `test_caption_list.csv` come without pairs.
 
     Args:
-        path: One tsv (or tsv.gz), or a folder searched through for them; the split is in each file's name.
+        path: One tsv (or tsv.gz), or a folder that is searched for them; the split is in each file name.
         split: "train", "dev" ("val" is "dev") or "test"; only those files are read.
-        captions: Kinds to keep, of "reference", "attribution", "alt_text", "title_and_reference"; by default,
-            the last one if the file has it (Kaggle), else the first.
-        languages: Keep the rows in these languages.
+        captions: Kinds to keep: "reference", "attribution", "alt_text", "title_and_reference"; by default, the last
+            one if the file has it (Kaggle), else the first.
+        languages: Languages to keep; all by default.
         pixels: Read the images from the folders `image_pixels` (Kaggle).
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
@@ -168,7 +168,7 @@ def _add_shard(
         if "image_url" not in row:
             refuse(At(shard, 1), f"no column 'image_url'; the header has {shown(row, most=20)}")
         if "id" in row and not any(column in row for column in CAPTIONS.values()):
-            _add_image(made, row["id"], row, at, part)  # Kaggle's test: the matching captions are not published
+            _add_image(made, row["id"], row, at, part)  # Kaggle's test split: the matching captions are not published
         elif languages is None or row.get("language") in languages:
             _add_row(made, row, at, part, captions)
     listed = shard.with_name("test_caption_list.csv")
@@ -211,7 +211,7 @@ def _add_candidates(made: Assembly, file: Path) -> None:
 
 
 def _add_pixels(made: Assembly, root: Path) -> None:
-    """Kaggle's images: lines of URL, base64 and the URL of the metadata."""
+    """Adds Kaggle's images, from lines of URL, base64 data and the URL of the metadata."""
     files = sorted(root.rglob("image_pixels/*.csv*"))
     if not files:
         raise LimnerError(f"pixels=True, but no image_pixels/*.csv or *.csv.gz below {root}")
@@ -225,9 +225,7 @@ def _add_pixels(made: Assembly, root: Path) -> None:
             for row in wanted.pop(url, ()):
                 made.images.values[row] = _bytes(rest.partition("\t")[0], At(file, line))
     if wanted:
-        message = (
-            f"no pixels for {len(wanted):,} of {len(set(urls)):,} images ({shown(wanted)}); kept without a picture"
-        )
+        message = f"no pixels for {len(wanted):,} of {len(set(urls)):,} images ({shown(wanted)}); kept without pixels"
         made.notes.add(At(root), message)
 
 
@@ -235,14 +233,14 @@ def _bytes(text: str, at: At) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        refuse(at, f"the picture is not base64: {error}")
+        refuse(at, f"the image is not base64: {error}")
 
 
 def read_resnet(path: str | Path) -> Embeddings:
     """Kaggle's ResNet-50 vectors (2,048 numbers per image URL) from one file or all files of a folder.
 
     Args:
-        path: A csv or csv.gz of lines "URL, tab, numbers", or a folder searched through for `resnet_embeddings`.
+        path: A csv or csv.gz of lines "URL, tab, numbers", or a folder that is searched for `resnet_embeddings`.
     """
     root = existing(path, what="ResNet embeddings")
     files = [root] if root.is_file() else sorted(root.rglob("resnet_embeddings/*.csv*"))

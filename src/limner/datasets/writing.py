@@ -1,6 +1,6 @@
-"""Writing a Collection as a table, as a folder of images with captions, or as qrels.
+"""Writes a Collection as a table, as a folder of images with captions, or as qrels.
 
-Each function returns what the form cannot hold, one sentence each, so that nothing is lost silently.
+Each function returns what the format cannot store, one sentence each, so that nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any, Literal
 import numpy as np
 
 from limner.core.collection import Collection, Items
-from limner.core.errors import LimnerError, shown
+from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder
+from limner.datasets.beir import write_beir
 from limner.datasets.tables import IMAGE_ENDINGS
 from limner.datasets.trec import write_qrels
 from limner.datasets.webdataset import write_webdataset
 
+FOLDERS = {"beir": write_beir}
+"""Folders of other forms than images with captions."""
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _QRELS = (".qrels", ".trec")
@@ -28,18 +31,27 @@ _TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "l
 """Reserved column names; a field of that name would be misread."""
 
 
-def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes the format of the file ending: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
+def write(collection: Collection, path: str | Path, *, form: str | None = None) -> tuple[str, ...]:
+    """Writes the format of the file extension: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
+
+    Args:
+        collection: What to write.
+        path: The file or folder.
+        form: A key of `FOLDERS` for a folder of another form than images with captions.
 
     Returns:
-        What the form cannot hold, one sentence each.
+        What the format cannot store, one sentence each.
     """
     path = Path(path)
+    if form is not None:
+        if form not in FOLDERS:
+            raise UnknownName("form of a folder", form, FOLDERS)
+        return FOLDERS[form](collection, path)
     if path.suffix in _TABLES:
         return write_table(collection, path)
     if path.suffix in _QRELS:
         write_qrels(collection.judgements, path)
-        further = [f"qrels hold judgements only: neither texts nor pictures nor splits of {collection.name!r}"]
+        further = [f"qrels store only judgements: no texts, images or splits of {collection.name!r}"]
         return tuple(further + _further_judgements(collection))
     if path.suffix == "":
         return write_folder(collection, path)
@@ -50,14 +62,14 @@ def write(collection: Collection, path: str | Path) -> tuple[str, ...]:
 
 
 def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes one row per judged pair, as `tables.load_table` reads it; image files are not copied.
+    """Writes a table with one row per judged pair, for `tables.load_table`; image files are not copied.
 
     Args:
-        collection: What to write.
+        collection: The collection.
         path: A file ending in .csv, .tsv, .jsonl or .parquet.
 
     Returns:
-        What a table cannot hold: images without text, further judgements, images that are not files, ...
+        What a table cannot store: images without text, further judgements, images that are not files, ...
     """
     path = Path(path)
     files = [_file_beside(value, path.parent) for value in collection.images.values]
@@ -65,13 +77,13 @@ def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
 
 
 def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
-    """Writes every image into `images/` of a new folder, and `captions.csv` beside it.
+    """Writes every image to `images/` in a new folder, with `captions.csv` next to it.
 
-    Files are copied, drawn images are written as PNG. Images keep their ids in the column `image_id` where their
-    file has another name.
+    Files are copied, and drawn images are written as PNG. If the file name differs from the id, the column `image_id`
+    has the id.
 
     Returns:
-        What the folder cannot hold.
+        What the folder cannot store, one sentence each.
     """
     folder = Path(path)
     if folder.is_dir() and any(folder.iterdir()):
@@ -131,7 +143,7 @@ def _write_rows(collection: Collection, path: Path, files: list[str | None]) -> 
 
 
 def _kept(items: Items, prefix: str, nested: bool) -> dict[str, object]:
-    """Fields that the form can hold."""
+    """Fields that the format can store."""
     return {
         name: column
         for name, column in items.fields.items()
@@ -140,7 +152,7 @@ def _kept(items: Items, prefix: str, nested: bool) -> dict[str, object]:
 
 
 def _holds(entry: object, nested: bool) -> bool:
-    """Whether a cell can hold it: a plain value, or with `nested` lists and dicts of such."""
+    """Whether a cell can store this entry: a plain value, or with `nested` also lists and dicts of plain values."""
     if isinstance(entry, _SCALARS):
         return True
     if not nested or not isinstance(entry, (list, tuple, dict)):
@@ -167,7 +179,7 @@ def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, 
 
 
 def _plain(entry: Any) -> Any:
-    """The same value without numpy's types, which JSON cannot write."""
+    """The same value without numpy types, which JSON does not support."""
     if isinstance(entry, np.generic):
         return entry.item()
     if isinstance(entry, dict):
@@ -181,17 +193,17 @@ def _lost(collection: Collection, fields: Mapping[str, Any]) -> Iterator[str]:
         lost = [name for name in items.fields if name not in fields[prefix]]
         taken = [name for name in lost if prefix + name in _TAKEN]
         if taken:
-            yield f"fields of {items.kind}s that are named like columns were left out: {shown(taken)}"
+            yield f"fields of {items.kind}s with names of columns were left out: {shown(taken)}"
         if len(lost) > len(taken):
             others = shown((name for name in lost if name not in taken), most=9)
-            left_out = f"fields of {items.kind}s that this form cannot hold were left out: {others}"
-            yield f"{left_out} (.jsonl holds lists and dicts)"
+            left_out = f"fields of {items.kind}s that this format cannot store were left out: {others}"
+            yield f"{left_out} (.jsonl can store lists and dicts)"
     bare = collection.images.ids[np.flatnonzero(np.diff(collection.judgements.indptr) == 0)]
     if len(bare):
         yield f"images without any text were left out: {len(bare):,} ({shown(bare)})"
     listed = [key for keys in collection.splits.values() for key in keys]
     if len(set(listed)) < len(listed):
-        yield "some images are in several splits; each row holds the last one"
+        yield "some images are in several splits; each row has the last one"
     blank = sum(not text.strip() for text in collection.texts.values)
     if blank:
         yield f"{blank:,} texts are empty and will be left out on reading"
@@ -204,9 +216,7 @@ def _further_judgements(collection: Collection) -> list[str]:
 
 def _lost_pictures(collection: Collection, files: Iterable[str | None]) -> tuple[str, ...]:
     lost = sum(file is None and value is not None for file, value in zip(files, collection.images.values, strict=True))
-    return (
-        (f"{lost:,} pictures are no files, so the table holds only their ids; write a folder instead",) if lost else ()
-    )
+    return (f"{lost:,} images are not files, so the table has only their ids; write a folder instead",) if lost else ()
 
 
 def _write_separated(path: Path, rows: list[dict[str, object]], delimiter: str) -> None:
@@ -231,7 +241,7 @@ def _write_parquet(path: Path, rows: list[dict[str, object]]) -> None:
         with replacing(path) as draft:
             pq.write_table(pa.Table.from_pylist(rows), draft)
     except pa.ArrowException as error:
-        raise LimnerError(f"{path}: a column mixes kinds of values ({error}); write .jsonl instead") from error
+        raise LimnerError(f"{path}: a column mixes types ({error}); write .jsonl instead") from error
 
 
 _WRITERS = {

@@ -1,7 +1,7 @@
-"""Encoders: from images and texts to vectors. An encoder has `dim` and `encode(items) -> array`.
+"""Encoders turn images and texts into vectors. An encoder has `dim` and `encode(items) -> array`.
 
-That is the whole contract (`Encoder`), for built-in encoders and your own, which are named as "module:thing". A model
-with a joint space for images and texts, such as CLIP or a trained system, is `TwoSided`.
+That is the whole interface (`Encoder`), for built-in encoders and your own, which are named as "module:thing". A model
+with a joint embedding space for images and texts, such as CLIP or a trained system, is `TwoSided`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encoder(name: str, **options: object) -> Any:
 
     Args:
         name: A key of `ENCODERS`, or "module:thing"; a class or function is called with the options. Options may also
-            stand in parentheses: "clip(model=DIR)".
+            be written in parentheses: "clip(model=DIR)".
         options: Options of the encoder, such as `model` (a folder, or a name on a hub) and `device`.
 
     >>> encoder("word-vectors", file="nothing.txt")

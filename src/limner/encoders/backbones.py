@@ -1,4 +1,4 @@
-"""Text backbones of Hugging Face transformers, such as XLM-RoBERTa: the states of their tokens, pooled."""
+"""Text backbones of Hugging Face transformers, such as XLM-RoBERTa, with pooled token states."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class TextBackbone(TorchEncoder):
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "xlm-roberta-base".
-        pooling: "first" token's state (`[CLS]`, `<s>`), or the "mean" of all.
-        max_tokens: Tokens per text; the limit of the model by default.
+        pooling: "first" for the state of the first token (`[CLS]`, `<s>`), or "mean" for the mean of all states.
+        max_tokens: Maximum number of tokens per text; the limit of the model by default.
         running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
     """
 
@@ -54,7 +54,7 @@ class TextBackbone(TorchEncoder):
         return list(self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)["input_ids"])
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """The last states of all tokens."""
+        """The last hidden states of all tokens."""
         found: Tensor = self.model(input_ids=tokens, attention_mask=filled.long()).last_hidden_state
         return found
 
@@ -65,15 +65,15 @@ class TextBackbone(TorchEncoder):
 
 
 def max_tokens_of(tokenizer: Any, config: Any) -> int:
-    """The token limit of a model: the lower limit of its tokenizer and its positions."""
+    """The token limit of a model: that of its tokenizer or of its position embeddings, whichever is lower."""
     places = int(getattr(config, "max_position_embeddings", 512) or 512)
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        places -= 2  # their positions begin after the padding's
+        places -= 2  # their positions begin after the padding index
     return min(int(min(tokenizer.model_max_length, 1 << 20)), places)
 
 
 def frozen(module: torch.nn.Module) -> torch.nn.Module:
-    """The same module, frozen."""
+    """Freezes a module and returns it."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     return module.eval()

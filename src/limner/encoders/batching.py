@@ -1,4 +1,4 @@
-"""Batches of texts of similar length, to save padding; and chunks of a few seconds of work."""
+"""Batches of texts of similar length, to reduce padding, and work in pieces of a few seconds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from limner.core.arrays import Array, IntArray
 from limner.core.errors import LimnerError
 
 PART_SECONDS = 5.0
-"""Seconds of work per piece: at most this much is lost on a kill."""
-_FIRST = 32  # items of the first piece, before the speed is known
+"""Seconds of work per piece: at most this much is lost if the process is killed."""
+_FIRST = 32  # items in the first piece, before the speed is known
 
 
 def at_least_one(value: int | None, name: str, *, default: int) -> int:
-    """The size of a batch as it was given, or the default; a batch of nothing is refused.
+    """The given batch size, or the default; a size below 1 is refused.
 
     >>> at_least_one(None, "batch_size", default=16), at_least_one(4, "batch_size", default=16)
     (16, 4)
@@ -31,14 +31,14 @@ def at_least_one(value: int | None, name: str, *, default: int) -> int:
 
 
 def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) -> Iterator[IntArray]:
-    """Rows in batches, the longest first, each of at most `budget` tokens with its padding.
+    """Groups rows into batches, the longest first, of at most `budget` tokens each, including padding.
 
-    The longest come first, so that running out of memory happens at once and not after an hour.
+    The longest rows come first, so that running out of memory happens at the start and not after an hour.
 
     Args:
-        lengths: Tokens of each row.
-        budget: Tokens of a batch, padding included; a longer row gets its own batch.
-        most: Maximum rows in a batch.
+        lengths: Number of tokens of each row.
+        budget: Maximum number of tokens in a batch, padding included; a longer row gets its own batch.
+        most: Maximum number of rows in a batch.
 
     >>> [rows.tolist() for rows in by_length([3, 9, 2, 4, 8], budget=18)]
     [[1, 4], [3, 0, 2]]
@@ -55,13 +55,13 @@ def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) 
 
 
 def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Iterator[slice]:
-    """Splits work into pieces of a few seconds, of at most `most` items, so that little is lost on a kill.
+    """Splits work into pieces of a few seconds and at most `most` items, so that little is lost if it is killed.
 
     The time of a piece is measured until the next one is requested.
 
     Args:
         total: Total number of items.
-        most: Maximum items in a piece.
+        most: Maximum number of items in a piece.
         seconds: Target time of a piece; None for no target.
 
     >>> list(paced(100, most=60))
@@ -78,7 +78,7 @@ def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Ite
 
 
 def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Rows padded to one matrix, and the mask of its filled positions.
+    """Pads rows to one matrix; returns it with the mask of its filled positions.
 
     >>> matrix, filled = padded([[5, 6], [7]])
     >>> matrix.tolist(), filled.tolist()

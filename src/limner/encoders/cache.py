@@ -1,7 +1,7 @@
 """A disk cache of computed rows, keyed by model and item, so that a killed run can resume.
 
-Vectors of items and scores of pairs are kept the same way: parts that are written atomically, each a safetensors file
-of keys (128-bit hashes) and rows of numbers. Several processes may write to one folder.
+Vectors of items and scores of pairs are stored in the same way: in parts that are written atomically. Each part is a
+safetensors file of keys (128-bit hashes) and rows of numbers. Several processes may write to one folder.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _bytes(file: Path) -> bytes:
 
 
 def keys_of(values: Iterable[bytes]) -> Keys:
-    """Keys as numbers, two for each.
+    """Keys as pairs of integers.
 
     >>> keys_of([bytes(15) + b"a"]).shape
     (1, 2)
@@ -73,7 +73,7 @@ class RowStore:
         folder: Created if missing; its parent must exist.
         owner: The model that computes the rows; each owner has its own subfolder.
         width: Values per row.
-        dtype: Dtype of the numbers.
+        dtype: Type of the numbers.
     """
 
     def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:
@@ -86,7 +86,7 @@ class RowStore:
         self._new = [self._read(file) for file in sorted(self.folder.glob("part-*.safetensors"))]
 
     def _sort(self) -> None:
-        """Merges new rows into the sorted ones; done on lookup, since sorting is slower than appending."""
+        """Merges new rows into the sorted ones; done on lookup, because sorting is slower than appending."""
         if self._new:
             known = (self.keys, self.rows)
             keys, rows = (np.concatenate(each) for each in zip(known, *self._new, strict=True))
@@ -107,18 +107,18 @@ class RowStore:
             return keys, rows
 
     def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Any]:
-        """Which keys are known, and a row for each (undefined if unknown)."""
+        """Which keys are known, and a row for each key (undefined for unknown ones)."""
         self._sort()
         rows = np.zeros((len(keys), self.width), dtype=self.dtype)
         if not len(self.keys) or not len(keys):
             return np.zeros(len(keys), dtype=bool), rows
         places = np.searchsorted(self.keys[:, 0], keys[:, 0]).clip(max=len(self.keys) - 1)
-        known = (self.keys[places] == keys).all(axis=1)  # a second key of equal first half counts as unknown
+        known = (self.keys[places] == keys).all(axis=1)  # a second key with the same first half counts as unknown
         rows[known] = self.rows[places[known]]
         return known, rows
 
     def put(self, keys: Keys, rows: Array) -> None:
-        """Writes rows to disk at once, as a new part."""
+        """Writes rows to disk immediately, as a new part."""
         from safetensors.numpy import save_file
 
         if not len(keys):
@@ -137,15 +137,15 @@ class Cached:
         encoder: The encoder; it must have `dim`, and `fingerprint` unless a name is given.
         folder: Folder of the cache.
         name: Name of the model and its settings, for an encoder without a `fingerprint`.
-        every: Items between writes, fewer if that takes more than a few seconds: this much is lost when a run is
-            killed.
+        every: Number of items between writes, or fewer if they take more than a few seconds. This is how much is lost
+            if a run is killed.
     """
 
     def __init__(self, encoder: Any, folder: str | Path, *, name: str | None = None, every: int = 2048) -> None:
         owner = name or getattr(encoder, "fingerprint", None)
         if owner is None or not hasattr(encoder, "dim"):
             raise LimnerError(
-                f"{type(encoder).__name__} has no fingerprint and dim that say which model it is: give a name, "
+                f"{type(encoder).__name__} has no fingerprint and dim to identify the model: give a name, "
                 "Cached(encoder, folder, name='my model, version 2'), and a dim"
             )
         self.encoder, self.every, self.dim = encoder, every, int(encoder.dim)
@@ -159,7 +159,7 @@ class Cached:
         return identity(self.encoder) or self.fingerprint
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
-        """Vectors of items; known ones are read from the cache, the others are encoded and stored."""
+        """Vectors of items; known items are read from the cache, the others are encoded and stored."""
         given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
         keys = keys_of(content_key(value, kind=given.kind) for value in given.values)
         known, out = self.store.get(keys)
@@ -183,7 +183,7 @@ def _told(progress: Progress | None, before: int, total: int, done: int, _: int)
 
 
 def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """The first row of every key that is not known."""
+    """The first row of every unknown key."""
     _, first = np.unique(keys, axis=0, return_index=True)
     return np.sort(first[~known[first]])
 

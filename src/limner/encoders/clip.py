@@ -1,4 +1,4 @@
-"""CLIP, SigLIP and SigLIP 2 as Hugging Face transformers loads them: both towers, one space."""
+"""CLIP, SigLIP and SigLIP 2 models of Hugging Face transformers: both towers, one embedding space."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class ClipEncoder(JointEncoder):
     """A CLIP, SigLIP or SigLIP 2 model; vectors are L2-normalised.
 
-    SigLIP 2 in its NaFlex form reads an image as patches in its own aspect ratio; how many is in the model's folder.
+    The NaFlex variant of SigLIP 2 reads an image as patches in its original aspect ratio; the model's folder sets how
+    many.
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32".
@@ -65,16 +66,16 @@ class ClipEncoder(JointEncoder):
         return _unit(self.model.get_text_features(input_ids=tokens, **mask))
 
     def pixels(self, picture: Image) -> dict[str, Tensor]:
-        """Preprocessed by the model's own processor; for NaFlex also the mask and the shape of its patches."""
+        """Preprocesses an image with the model's own processor; for NaFlex also its patch mask and patch grid shape."""
         made = self.processor(images=picture, return_tensors="pt")
         return {name: torch.as_tensor(value)[0] for name, value in made.items()}
 
     def image_vectors(self, pixels: dict[str, Tensor]) -> Tensor:
-        """Through the image tower."""
+        """Encodes images with the image tower."""
         return _unit(self.model.get_image_features(**pixels))
 
 
 def _unit(given: Any) -> Tensor:
-    """L2-normalised rows; newer versions of the library wrap the vectors."""
+    """L2-normalises the rows; newer versions of transformers wrap the vectors in an object."""
     vectors: Tensor = given if isinstance(given, Tensor) else given.pooler_output
     return torch.nn.functional.normalize(vectors.float(), dim=-1)

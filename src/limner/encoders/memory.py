@@ -1,4 +1,4 @@
-"""Memory of a model on the CPU: reused between layers instead of being returned to the system.
+"""Keeps the memory of a model on the CPU for reuse between layers, instead of returning it to the system.
 
 A convolution frees its input as soon as its output is ready. Allocators return such large blocks to the system at once,
 and touching each page again costs a page fault: for EfficientNet a third of the time (`benchmarks/encode.py`).
@@ -10,8 +10,8 @@ import ctypes
 import os
 
 KEEP_MS = 1000
-"""Milliseconds for which freed memory stays with the process."""
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+"""Milliseconds for which the process keeps freed memory."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 _TRIM_BYTES, _MMAP_BYTES = 1 << 28, 1 << 25
 
 
@@ -24,10 +24,10 @@ def before_torch() -> None:
 
 
 def keep_freed() -> None:
-    """The same for the C library's allocator, which torch uses elsewhere."""
+    """Does the same for the allocator of the C library, which torch uses on other CPUs."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):  # another C library, or another system
+    except (OSError, AttributeError, TypeError):  # another C library or operating system
         return
     mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
     mallopt(_MMAP_THRESHOLD, _MMAP_BYTES)

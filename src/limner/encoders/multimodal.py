@@ -1,4 +1,4 @@
-"""Models of sentence-transformers that read images: one vector per item, or several for late interaction."""
+"""Multimodal sentence-transformers models: one vector per item, or several for late interaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from limner.encoders.offline import fingerprint_of, folder_of, needed, pretraine
 from limner.encoders.running import JointEncoder, Running, ahead, number_type
 from limner.scores import Progress, Scores, VectorSets
 
-_TEXTS_AT_ONCE = 512  # texts given to the library at once; it sorts them by length
+_TEXTS_AT_ONCE = 512  # texts per call of the library, which sorts them by length
 
 
 @built_in("encoder", "sentence-transformers-multimodal")
@@ -29,8 +29,8 @@ class MultimodalEncoder(JointEncoder):
 
     Args:
         model: A folder, or a name on the Hugging Face hub.
-        image_prompt: Given with every image, if the model was trained with one; by default the model's own.
-        text_prompt: Likewise with every text.
+        image_prompt: Prompt for images, if the model was trained with one; by default that of the model.
+        text_prompt: Prompt for texts, likewise.
         running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
     """
 
@@ -75,10 +75,10 @@ class MultimodalEncoder(JointEncoder):
 
 @built_in("encoder", "multi-vector")
 class LateInteraction:
-    """A multi-vector model of sentence-transformers (ColBERT, ColPali, ...): a vector for each token or patch.
+    """A multi-vector sentence-transformers model (ColBERT, ColPali, ...) with one vector per token or patch.
 
-    Texts are the queries and images the documents: the score is the sum over the text's vectors of the best product
-    with any of the image's ("maxsim"), divided by the number of the text's vectors for a model of "meanmaxsim".
+    Texts are the queries and images are the documents. The score is the sum, over the vectors of the text, of the best
+    product with any vector of the image ("maxsim"); a "meanmaxsim" model divides it by the number of text vectors.
 
     Args:
         model: A folder, or a name on the Hugging Face hub.
@@ -115,7 +115,7 @@ class LateInteraction:
 
         Args:
             items: Images or texts: items, or anything `limner.Items.of` accepts.
-            queries: Whether they are read as queries; by default texts are, and images are documents.
+            queries: Whether the items are queries; by default texts are queries and images are documents.
             progress: Called with (items done, items in total).
         """
         given = Items.of(items)
@@ -133,7 +133,7 @@ class LateInteraction:
         return VectorSets.of(dict(zip(given.ids, found, strict=True)))
 
     def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
-        """Late interaction of every image and every text of a collection, computed when it is read."""
+        """Late interaction scores of every image and every text of a collection, computed lazily."""
         images = self.encode_sets(collection.images, queries=False, progress=progress)
         texts = self.encode_sets(collection.texts, queries=True)
         if self.model.similarity_fn_name == "meanmaxsim":
@@ -152,13 +152,13 @@ class LateInteraction:
 
 
 def refuse_blind(model: Any, folder: Path, *, instead: str) -> None:
-    """Refuses a model of sentence-transformers that reads no images."""
+    """Refuses a sentence-transformers model that does not accept images."""
     if "image" not in (known := getattr(model, "modalities", ["text"])):
-        raise LimnerError(f"{folder} reads {', '.join(map(str, known))}, no images: {instead}")
+        raise LimnerError(f"{folder} reads {', '.join(map(str, known))}, but no images: {instead}")
 
 
 def limit_length(model: Any) -> None:
-    """Cuts texts to the positions that the text part of a model of sentence-transformers has; it may not do so."""
+    """Limits texts to the number of positions of a model's text part, which sentence-transformers may not do itself."""
     places = getattr(getattr(model[0].config, "text_config", None), "max_position_embeddings", None)
     if places is not None and (model.max_seq_length or places + 1) > places:
         model.max_seq_length = places
@@ -169,6 +169,6 @@ def _itself(image: Any) -> Any:
 
 
 def _divided(sets: VectorSets) -> VectorSets:
-    """The vectors of each item divided by their number: sums over them become means."""
+    """Divides the vectors of each item by their number, so that sums over them become means."""
     parts = zip(sets.ids, sets.starts[:-1], np.diff(sets.starts), strict=True)
     return VectorSets.of({name: sets.vectors.matrix[low : low + n] / n for name, low, n in parts})

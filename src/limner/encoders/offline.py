@@ -1,7 +1,7 @@
-"""Where a model's files are: a folder, an installed package, the hub's cache, or the hub itself.
+"""Locates the files of a model: a folder, an installed package, the cache of the hub, or the hub itself.
 
-A model that is not here and whose hub cannot be reached is refused with an error that names the folder and the
-environment variable that would make it work offline.
+If a model is not on this machine and the hub cannot be reached, the error names the folder and the environment variable
+that would make it work offline.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
         missing = error.name or ""
         if missing.partition(".")[0] != module.partition(".")[0]:
             raise LimnerError(
-                f"{what} needs {module!r}, which is installed but does not load ({error}): install what it lacks"
+                f"{what} needs {module!r}, which is installed but does not load ({error}): install the missing package"
             ) from error
         raise MissingExtra(what, package, extra) from error
     except RuntimeError as error:  # a compiled extension built for another torch version
         raise LimnerError(
             f"{what} needs {module!r}, which is installed but does not load ({error}): its compiled parts were built "
-            "for another torch; install the two that belong together"
+            "for another torch; install matching versions"
         ) from error
 
 
 def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED) -> Path:
-    """The folder that holds a model, downloaded if it is only on the hub.
+    """The folder of a model, downloaded if it is only on the hub.
 
     Args:
         model: A folder, or the name of a repository on the Hugging Face hub, such as "xlm-roberta-base".
         what: The feature that needs it; used in error messages only.
-        patterns: Files that are downloaded.
+        patterns: Files to download.
     """
     path = Path(model)
     if path.is_dir():
@@ -74,7 +74,7 @@ def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED)
 
 
 def _data_only(folder: Path) -> Path:
-    """Refuses a folder whose files would make the libraries import or download code: a model is data."""
+    """Refuses a folder whose files would make the libraries import or download code: a model must be pure data."""
     for module in _json(folder / "modules.json", list):
         kind = module.get("type") if isinstance(module, dict) else module
         if not str(kind).startswith("sentence_transformers."):
@@ -92,7 +92,7 @@ def _data_only(folder: Path) -> Path:
 
 
 def _refuse_larger(folder: Path, config: dict[str, object]) -> None:
-    """Refuses sizes that none of the weights has, where they are safetensors: their library would build them first."""
+    """Refuses sizes larger than any safetensors weight, before the library builds a network of that size."""
     shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
     parts = [config, *({**part, "projection_dim": 0} for part in config.values() if isinstance(part, dict))]
     most = max((len(shapes), *(size for shape in shapes for size in shape))) if shapes else None
@@ -114,7 +114,7 @@ def _shapes(file: Path) -> list[list[int]]:
         return [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
 
 
-_NO_CODE = "limner does not run code from a model; use a model whose library knows all its parts"
+_NO_CODE = "limner does not run code from a model; use a model that its library supports without custom code"
 
 
 def _json(file: Path, kind: type[Any]) -> Any:
@@ -130,8 +130,8 @@ def pretrained(make: Callable[..., object], folder: Path, **options: object) -> 
     """Loads a folder with transformers or sentence-transformers; code in it is never run.
 
     Args:
-        make: A `from_pretrained` of the library, or a class that takes the folder itself.
-        folder: Where the files are, as `folder_of` found it.
+        make: A `from_pretrained` of the library, or a class that takes the folder.
+        folder: The folder of the model, as returned by `folder_of`.
         options: Further arguments.
     """
     with damage_told(folder, what="model that its library can load"):
@@ -139,22 +139,22 @@ def pretrained(make: Callable[..., object], folder: Path, **options: object) -> 
 
 
 def _fetched(hub: Any, model: str, patterns: Sequence[str], *, local: bool) -> Path | None:
-    """The snapshot of a repository; None if it is not in the cache, or the hub does not answer."""
+    """The snapshot of a repository; None if it is not in the cache or the hub does not answer."""
     try:
         return Path(hub.snapshot_download(model, local_files_only=local, allow_patterns=list(patterns)))
     except hub.errors.HFValidationError as error:
-        raise LimnerError(f"model {model!r} is neither a folder here nor a name of the hub: {error}") from error
-    except Exception:  # any network error: several libraries' errors, none of them common
+        raise LimnerError(f"model {model!r} is neither a folder nor a name on the hub: {error}") from error
+    except Exception:  # any network error: several libraries are involved, without a common base class
         return None
 
 
 def reachable(*, seconds: float = 3.0) -> bool:
-    """Whether the hub answers, with one short request: its own library retries for half a minute."""
+    """Whether the hub answers a short request; its own library would retry for half a minute."""
     constants = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE:
         return False
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return True  # a proxy needs another request
+        return True  # behind a proxy a direct connection says nothing
     address = urlsplit(constants.ENDPOINT)
     try:
         socket.create_connection((address.hostname or "", address.port or 443), timeout=seconds).close()
@@ -165,7 +165,7 @@ def reachable(*, seconds: float = 3.0) -> bool:
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Lets a library that downloads by itself use the hub if it answers, and only the hub's cache otherwise."""
+    """Lets a library that downloads by itself use the hub if it answers, and otherwise only the local cache."""
     constants: Any = importlib.import_module("huggingface_hub.constants")
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = not reachable()
@@ -176,7 +176,7 @@ def hub_or_cache() -> Iterator[None]:
 
 
 def unreachable(model: str, *, what: str) -> str:
-    """The error for a model that is not on this machine, with the path where it would be found."""
+    """The error for a model that is not on this machine, with the path where it is expected."""
     constants = importlib.import_module("huggingface_hub.constants")
     folder = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
     return (
@@ -190,7 +190,7 @@ def package_file(package: str, *parts: str, what: str) -> Path:
     """A file inside an installed package, without importing the package."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise LimnerError(f"{what} needs the package {package.replace('_', '-')!r}: pip install it, or name a file")
+        raise LimnerError(f"{what} needs the package {package.replace('_', '-')!r}: pip install it, or give a file")
     return Path(found.origin).parent.joinpath(*parts)
 
 

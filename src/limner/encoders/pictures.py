@@ -1,10 +1,10 @@
-"""Image descriptors as histograms: the layout of colours and the directions of edges.
+"""Histogram descriptors of images: the layout of colours and the directions of edges.
 
-Both are counted in a grid of cells and over the whole image. Square roots are taken of the shares, so that the dot
-product of two descriptions is the sum of their Bhattacharyya coefficients (the Hellinger kernel), which suits
-histograms better than the plain product.
+Both are computed for a grid of cells and for the whole image. The descriptors are the square roots of shares, so that
+the dot product of two descriptors is the sum of their Bhattacharyya coefficients (the Hellinger kernel), which suits
+histograms better than the plain dot product.
 
-Pixels are compared and counted in whole numbers, so that the result is the same on every CPU.
+Pixels are compared and counted with integers, so that the result is the same on every CPU.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ def colours(pixels: Pixels) -> Float32:
 
 
 def shapes(pixels: Pixels) -> Float32:
-    """Strength of the edges in each of 12 directions, in each cell and in the whole image, fine and coarse."""
+    """The strength of edges in each of 12 directions, in each cell and in the whole image, at two scales."""
     grey = pixels[..., 0].astype(np.int64) + pixels[..., 1] + pixels[..., 2]
     coarse = grey.reshape(SIDE // 2, 2, SIDE // 2, 2).sum(axis=(1, 3))
     return np.concatenate([_edges(grey), _edges(coarse)])
 
 
 DESCRIPTIONS: Mapping[str, Callable[[Pixels], Float32]] = MappingProxyType({"colours": colours, "shapes": shapes})
-"""Descriptions by name; each has its own dimension and is scaled to equal weight."""
+"""Descriptors by name; each has its own dimension, and all have equal weight."""
 
 
 def describe(
     items: Items, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None
 ) -> Float32:
-    """One row per image: its descriptions side by side, each of Euclidean length 1.
+    """One row per image: its concatenated descriptors, each with Euclidean norm 1.
 
     Args:
         items: The images.
@@ -73,7 +73,7 @@ def describe(
     """
     for name in names:
         if name not in DESCRIPTIONS:
-            raise UnknownName("description of pictures", name, DESCRIPTIONS)
+            raise UnknownName("image descriptor", name, DESCRIPTIONS)
 
     def work(row: int) -> Float32:
         with items.opened(row) as picture:
@@ -91,7 +91,7 @@ def describe(
 @built_in("encoder", "histograms")
 @dataclass(frozen=True)
 class Histograms:
-    """The built-in encoder of images, which needs no weights: concatenated descriptors.
+    """The built-in image encoder, which needs no weights: concatenated descriptors.
 
     Args:
         names: Keys of `DESCRIPTIONS`.
@@ -111,7 +111,7 @@ class Histograms:
 
 
 def describe_one(picture: Image, names: Sequence[str]) -> Float32:
-    """The descriptions of one image side by side."""
+    """The concatenated descriptors of one image."""
     from PIL.Image import Resampling
 
     scaled = picture if picture.size == (SIDE, SIDE) else picture.resize((SIDE, SIDE), Resampling.BOX)
@@ -120,7 +120,7 @@ def describe_one(picture: Image, names: Sequence[str]) -> Float32:
 
 
 def _of_length_one(part: Float32) -> Float32:
-    """Shares of the cells add up to 1 and those of the whole too: the squared length is a whole number."""
+    """Normalises a descriptor. Shares sum to 1 over the cells and over the image, so its squared norm is an integer."""
     squared = round(float(part @ part))
     return np.asarray(part / np.sqrt(np.float32(max(squared, 1))), dtype=np.float32)
 
@@ -132,7 +132,7 @@ def _edges(grey: Whole) -> Float32:
 
 
 def _slopes(grey: Whole) -> Whole:
-    """Twice the slope from each row to the next: over both neighbours, at the edge over one."""
+    """Twice the gradient along rows: central differences, and one-sided differences at the edges."""
     slopes = np.empty_like(grey)
     slopes[1:-1] = grey[2:] - grey[:-2]
     slopes[0], slopes[-1] = 2 * (grey[1] - grey[0]), 2 * (grey[-1] - grey[-2])
@@ -140,7 +140,7 @@ def _slopes(grey: Whole) -> Whole:
 
 
 def _directions(down: Whole, right: Whole) -> npt.NDArray[np.intp]:
-    """Which of 12 directions of half a circle a slope has: light to dark or dark to light is the same edge."""
+    """Which of the 12 directions in a half circle a gradient has; opposite gradients are the same edge."""
     back = np.where((down < 0) | ((down == 0) & (right < 0)), -1, 1)
     down, right = down * back, right * back
     legs = np.maximum(down + np.abs(right), 1)
@@ -153,13 +153,13 @@ def _directions(down: Whole, right: Whole) -> npt.NDArray[np.intp]:
 
 @cache
 def _bounds() -> tuple[float, ...]:
-    """Where each direction but the first begins, as y / (|x| + y): 0 is to the right, 1 above, up to 2 to the left."""
+    """Where each direction after the first begins, as y / (|x| + y): 0 is right, 1 is up, 2 is left."""
     points = [(cosine(k / 2 / DIRECTIONS), sine(k / 2 / DIRECTIONS)) for k in range(1, DIRECTIONS)]
     return tuple(round(1 - x / (y - x) if x < 0 else y / (x + y), 12) for x, y in points)
 
 
 def _histograms(code: npt.NDArray[np.intp], kinds: int, weights: FloatArray | None) -> Float32:
-    """Square roots of shares, cell by cell and then over the whole image; 0 if there is nothing to count."""
+    """Square roots of shares, for each cell and then for the whole image; 0 if there is nothing to count."""
     flat = None if weights is None else weights.ravel()
     counted = np.bincount((_cells(len(code)) * kinds + code).ravel(), flat, GRID * GRID * kinds)
     cells = counted.reshape(GRID * GRID, kinds)
@@ -177,7 +177,7 @@ def _cells(side: int) -> npt.NDArray[np.intp]:
 
 @cache
 def _colour_table() -> npt.NDArray[np.intp]:
-    """The colour's number for every combination of red, green and blue steps."""
+    """The number of the colour for every combination of red, green and blue steps."""
     steps: Any = (np.indices((_LEVELS,) * 3).reshape(3, -1) + 0.5) / _LEVELS
     red, green, blue = steps
     value, spread = steps.max(axis=0), steps.max(axis=0) - steps.min(axis=0)
@@ -187,7 +187,7 @@ def _colour_table() -> npt.NDArray[np.intp]:
         (green - blue) / safe % 6,
         np.where(value == green, (blue - red) / safe + 2, (red - green) / safe + 4),
     )
-    hue = (sixth * HUES / 6 + 0.5).astype(np.intp) % HUES  # half a step on, so that red is one hue
+    hue = (sixth * HUES / 6 + 0.5).astype(np.intp) % HUES  # shifted by half a step, so that red is one hue
     vivid = (spread / value > 0.55).astype(np.intp)
     bright = np.minimum((value * 3).astype(np.intp), 2)
     grey = np.minimum((value * GREYS).astype(np.intp), GREYS - 1)

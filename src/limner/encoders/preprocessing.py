@@ -1,4 +1,4 @@
-"""Image preprocessing in numpy, as the processor of a saved model describes it: resize, crop, scale, normalise."""
+"""Image preprocessing in numpy, as configured by the processor of a saved model: resize, crop, scale, normalise."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _FILES = ("preprocessor_config.json", "processor_config.json")
-_EXTREME = 1e6  # numbers beyond this, or below its inverse, describe no image
-_LARGEST = 4096  # pixels along a side; a damaged file could ask for any number
+_EXTREME = 1e6  # numbers above this, or below its inverse, are not valid
+_LARGEST = 4096  # pixels per side; a damaged file could contain any number
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to an image before a model reads it.
+    """The preprocessing of an image for a model.
 
     Args:
         resize: (height, width), or one number for the shorter side; None to keep the size.
-        resample: Pillow's number of the filter.
-        crop: (height, width) of the centre that is kept; None to keep all.
-        scale: Factor of the pixels.
-        mean: Mean of each colour, subtracted after scaling.
-        std: Standard deviation of each colour, divided by.
+        resample: Pillow's number for the filter.
+        crop: (height, width) of the centre crop; None for no crop.
+        scale: Factor that pixels are multiplied by.
+        mean: Mean of each channel, subtracted after scaling.
+        std: Standard deviation of each channel, which pixels are then divided by.
     """
 
     resize: tuple[int, int] | int | None
@@ -46,7 +46,7 @@ class Preprocessing:
         """Reads `preprocessor_config.json`, or the image part of `processor_config.json`."""
         file = next((folder / name for name in _FILES if (folder / name).is_file()), None)
         if file is None:
-            raise LimnerError(f"{folder} does not say how images are prepared: expected {' or '.join(_FILES)} in it")
+            raise LimnerError(f"{folder} does not say how to preprocess images: expected {' or '.join(_FILES)} in it")
         told = read_json(file, what="image processor")
         with damage_told(file, what="description of an image processor"):
             return cls._from(told.get("image_processor", told))
@@ -59,11 +59,9 @@ class Preprocessing:
             raise ValueError(f"image_mean {mean} and image_std {std}: expected three numbers each")
         resample, scale = int(told.get("resample", 3)), float(told.get("rescale_factor", 1 / 255))
         if not 0 <= resample <= 5 or not all(abs(number) <= _EXTREME for number in (*mean, *std, scale)):
-            raise ValueError(
-                f"resample {resample}, rescale_factor {scale}: expected a filter of Pillow and small numbers"
-            )
+            raise ValueError(f"resample {resample}, rescale_factor {scale}: expected a Pillow filter and small numbers")
         if not all(abs(number) >= 1 / _EXTREME for number in std):
-            raise ValueError(f"image_std {std}: expected numbers that are not almost 0")
+            raise ValueError(f"image_std {std}: expected numbers that are not close to 0")
         crop = _size(told["crop_size"], square=True) if told.get("do_center_crop") else None
         return cls(
             _size(told["size"]) if told.get("do_resize", True) else None,
@@ -80,7 +78,7 @@ class Preprocessing:
         return self.crop or (self.resize if isinstance(self.resize, tuple) else None)
 
     def __call__(self, image: Image) -> Float32:
-        """The pixels of an RGB image: colours by height by width."""
+        """The pixels of an RGB image: channels by height by width."""
         made = image if self.resize is None else image.resize(self._target(image.size), self.resample)
         pixels = np.asarray(made, dtype=np.float32)
         if self.crop is not None:
@@ -100,7 +98,7 @@ class Preprocessing:
 
 
 def _size(told: Any, *, square: bool = False) -> tuple[int, int] | int:
-    """A size as processors write it: a number, {"shortest_edge": n}, or {"height": h, "width": w}."""
+    """A size in the format of a processor: a number, {"shortest_edge": n}, or {"height": h, "width": w}."""
     if isinstance(told, Mapping):
         found = told["shortest_edge"] if "shortest_edge" in told else (int(told["height"]), int(told["width"]))
     else:
@@ -112,7 +110,7 @@ def _size(told: Any, *, square: bool = False) -> tuple[int, int] | int:
 
 
 def _centre(pixels: Float32, height: int, width: int) -> Float32:
-    """The centre of an image, with zeros around one that is smaller."""
+    """The centre crop of an image; a smaller image is padded with zeros."""
     out = np.zeros((height, width, pixels.shape[2]), dtype=np.float32)
     top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
     if top >= 0 and left >= 0:

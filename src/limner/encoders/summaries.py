@@ -1,4 +1,4 @@
-"""Abstractive summaries by a sequence-to-sequence model of transformers, such as T5, Pegasus or BART."""
+"""Abstractive summaries by a sequence-to-sequence transformers model, such as T5, Pegasus or BART."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from limner.core.errors import LimnerError
 from limner.encoders.offline import folder_of, needed, pretrained
 
 PREFIX = {"t5": "summarize: ", "mt5": "summarize: "}
-"""The instruction that each kind of model reads before the text."""
+"""The prompt that each kind of model expects before the text."""
 
 
 class Summariser:
-    """A pretrained summariser; the same text gives the same summary (beams, no sampling).
+    """A pretrained summariser; the same text always gives the same summary (beam search, no sampling).
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "t5-small" or "google/pegasus-xsum".
-        longest: Tokens of a summary, at most.
-        beams: Width of the search.
-        batch: Corpora that are summarised together.
-        device: Where it runs, such as "cpu" or "cuda".
+        longest: Maximum number of tokens in a summary.
+        beams: Beam width.
+        batch: Number of corpora that are summarised together.
+        device: The torch device, such as "cpu" or "cuda".
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from limner.core.tensor_files import unpickled
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model")
 """Keys under which training scripts store the weights; averaged (EMA) ones first, as in timm."""
 
-_EXPECTED = "weights that were saved with torch.save(model.state_dict(), FILE), or a .safetensors file"
+_EXPECTED = "weights saved with torch.save(model.state_dict(), FILE), or a .safetensors file"
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
@@ -33,7 +33,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 
 
 def _plain(name: Any) -> str:
-    """A parameter name without the prefix of multi-GPU training."""
+    """A parameter name without the prefix that multi-GPU training adds."""
     return str(name).removeprefix("module.")
 
 
@@ -42,4 +42,4 @@ def fill(module: nn.Module, file: Path) -> None:
     with damage_told(file, what="file of weights"):
         lacking = module.load_state_dict(read_weights(file), strict=False).missing_keys
     if lacking:
-        raise LimnerError(f"{file} lacks {len(lacking)} weights of this model: {shown(lacking)}")
+        raise LimnerError(f"{file} does not have {len(lacking)} weights of this model: {shown(lacking)}")

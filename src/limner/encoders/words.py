@@ -1,4 +1,4 @@
-"""Bag of words of a text, with idf weights."""
+"""Bags of words with idf weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
 
 
 def words(text: str) -> list[str]:
-    """The lower-case words of a text; a Chinese or Japanese character is a word.
+    """The lower-case words of a text; each Chinese or Japanese character is a word.
 
     >>> words("Two DOGS, one ball."), words("两只 dogs")
     (['two', 'dogs', 'one', 'ball'], ['两', '只', 'dogs'])
@@ -30,7 +30,7 @@ def words(text: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class BagOfWords:
-    """A vocabulary with weights: idf(w) = log(texts / texts that have w) (Spärck Jones 1972).
+    """A vocabulary with weights: idf(w) = log(texts / texts that contain w) (Spärck Jones 1972).
 
     >>> bag = BagOfWords.fit(["a red dog", "a red cat", "a blue dog"], min_count=1)
     >>> bag.vocabulary, bag.vectors(["a red red fox"]).toarray().round(2).tolist()
@@ -47,17 +47,17 @@ class BagOfWords:
 
         Args:
             texts: Training texts.
-            min_count: Words in fewer texts are left out.
-            max_words: Only the most frequent words are kept, at most this many.
+            min_count: Words that occur in fewer texts are left out.
+            max_words: Maximum size of the vocabulary; the most frequent words are kept.
         """
         seen = Counter(word for text in texts for word in set(words(text)))
         # A word in every text carries no information.
-        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # the order of words is not fixed
+        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # the order of a set is not fixed
         known = [(word, count) for word, count in frequent if min_count <= count < len(texts)][:max_words]
         if not known:
             raise LimnerError(
                 f"{len(texts)} training texts share no word (min_count={min_count}): expected words that several "
-                "texts, but not all of them, have; train on more texts"
+                "texts, but not all, contain; train on more texts"
             )
         known.sort()
         counts = np.array([count for _, count in known])
@@ -68,11 +68,11 @@ class BagOfWords:
         return {word: column for column, word in enumerate(self.vocabulary)}
 
     def unknown(self, text: str) -> list[str]:
-        """The words of a text that are not in the vocabulary, each once."""
+        """The distinct words of a text that are not in the vocabulary."""
         return [word for word in dict.fromkeys(words(text)) if word not in self._column]
 
     def vectors(self, texts: Iterable[str]) -> Any:
-        """One sparse row per text, of Euclidean length 1 (or all zeros where no word is known)."""
+        """One sparse row per text, with Euclidean norm 1 (or all zeros if no word is known)."""
         from scipy.sparse import csr_array
 
         columns = [sorted({self._column[w] for w in words(text) if w in self._column}) for text in texts]

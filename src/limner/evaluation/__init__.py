@@ -1,4 +1,4 @@
-"""evaluate: measures, protocols, comparisons with intervals and tests, tuning on dev, reports and tables."""
+"""Evaluation: measures, protocols, comparisons with intervals and tests, tuning on dev, reports and tables."""
 
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import Measure
 from limner.evaluation.meter import RetrievalMeter
 from limner.evaluation.report import Report
+from limner.evaluation.slices import Slice, Slices, slices
 from limner.evaluation.tuning import corrected, tune
 
 if not TYPE_CHECKING:
@@ -28,11 +29,14 @@ __all__ = [
     "ModalityGap",
     "Report",
     "RetrievalMeter",
+    "Slice",
+    "Slices",
     "breakdown",
     "compare",
     "corrected",
     "evaluate",
     "leaderboard",
     "modality_gap",
+    "slices",
     "tune",
 ]

@@ -1,7 +1,7 @@
-"""Board: systems ranked on one measure after another, with the ranks that each may really have.
+"""Leaderboards: systems ranked by each measure, with confidence sets for their ranks.
 
-Where the values of every query are known, differences are paired and go by image where captions share one. Where only
-means and numbers of queries are known, the largest possible variance is taken. Where not even the number of queries is
+If the values of every query are known, differences are paired, and clustered by image if captions share one. If only
+means and numbers of queries are known, the largest possible variance is assumed. If not even the number of queries is
 known, no two systems can be distinguished, and the table says so (`limner.stats.rank_sets`).
 """
 
@@ -27,7 +27,7 @@ from limner.evaluation.plain import plain
 from limner.evaluation.results import ALONE, Evaluated, Result
 
 PAIRED, UNPAIRED, MEANS = "paired", "unpaired", "means only"
-"""What is known of a table: values of every query, means and numbers of queries, or means alone."""
+"""The data behind a table: values of every query, means and numbers of queries, or only means."""
 POWER = 0.8
 NO_QUERIES = (
     "the number of queries is not known, so no two systems can be told apart: give it (queries=N, or --queries N), or "
@@ -48,23 +48,23 @@ BOARD_FORMATS: Registry[Callable[..., str]] = Registry(
         ".html": "limner.evaluation.page.board:render_board",
     },
 )
-"""File formats of a leaderboard, by file ending: `(board) -> str`. ".txt" is what `print` shows."""
+"""File formats of a leaderboard, by file extension: `(board) -> str`. ".txt" is the output of `print`."""
 
 
 @dataclass(frozen=True, eq=False)
 class BoardEntry:
-    """One number of one system, and what is known about it.
+    """One measured value of a system, and where it comes from.
 
     Args:
         system: Name of the system.
-        collection: What it was measured on.
+        collection: The collection it was measured on.
         view: Protocol view or judgements; "" if there is none.
-        direction: "i2t", "t2i", ...; "" if it is not known.
-        measure: What was measured.
+        direction: "i2t", "t2i", ...; "" if unknown.
+        measure: The measure.
         value: The number; a share lies between 0 and 1.
-        queries: How many queries it is a mean over; None if that is not known.
-        units: How many of them are independent, such as images that share captions; None if that is not known.
-        result: The values of every query, where they are known.
+        queries: Number of queries behind the mean; None if unknown.
+        units: Number of independent units among them, such as images with several captions; None if unknown.
+        result: The values of every query, if known.
     """
 
     system: str
@@ -79,7 +79,7 @@ class BoardEntry:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The table that it belongs to."""
+        """The key of the table that it belongs to."""
         return self.collection, self.view, self.direction, str(self.measure)
 
 
@@ -89,15 +89,15 @@ class BoardRow:
 
     Args:
         system: Its name.
-        value: Its number.
-        low: The lower end of its 95% interval; None if there is none.
+        value: Its value.
+        low: The lower end of its 95% interval; None without an interval.
         high: The upper end.
-        queries: How many queries it was measured on; None if that is not known.
-        rank: Its rank by the number alone; equal numbers share the best one.
+        queries: Number of queries it was measured on; None if unknown.
+        rank: Its rank by value alone; ties share the best rank.
         lowest: The best rank it may have.
         highest: The worst rank it may have.
-        detectable: The smallest difference to the next system below that would be significant; None if not known.
-        needed: How many queries would detect the difference to the next system below; infinite if there is none.
+        detectable: The smallest detectable difference to the next system below; None if unknown.
+        needed: Number of queries needed to detect the difference to the next system below; infinite for no difference.
     """
 
     system: str
@@ -117,14 +117,14 @@ class BoardTable:
     """All systems on one measure, the best first.
 
     Args:
-        collection: What they were measured on.
+        collection: The collection they were measured on.
         view: Protocol view or judgements.
         direction: A direction, or "".
         measure: The measure.
         known: `PAIRED`, `UNPAIRED` or `MEANS`.
-        method: How systems were compared.
+        method: The method of comparison.
         rows: One per system, the best first.
-        notes: What a reader must know.
+        notes: Notes for readers.
     """
 
     collection: str
@@ -153,8 +153,8 @@ class Board(Tabular):
 
     Args:
         tables: One for each collection, view, direction and measure.
-        level: The probability that all rank sets of a table hold the true ranks.
-        notes: What a reader must know.
+        level: The probability that all rank sets of a table contain the true ranks.
+        notes: Notes for readers.
     """
 
     tables: tuple[BoardTable, ...]
@@ -162,7 +162,7 @@ class Board(Tabular):
     notes: tuple[str, ...] = ()
 
     def table(self, measure: str, *, collection: str | None = None, direction: str | None = None) -> BoardTable:
-        """The only table of a measure; refuses if none or several match, and lists them."""
+        """The only table of a measure; if none or several match, the error lists them."""
         same = [t for t in self.tables if str(t.measure) == str(measure)]
         found = [t for t in same if collection in (None, t.collection) and direction in (None, t.direction)]
         if len(found) != 1:
@@ -171,14 +171,14 @@ class Board(Tabular):
         return found[0]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat record per table and system: the form of the CSV file."""
+        """One flat record per table and system, as in the CSV file."""
         return [_record(table, row) for table in self.tables for row in table.rows]
 
     def _columns(self) -> dict[str, list[Any]]:
         return by_column(self.rows())
 
     def describe(self) -> dict[str, Any]:
-        """Plain values that hold the whole board."""
+        """The whole board as plain values."""
         return {
             "level": self.level,
             "tables": [
@@ -193,7 +193,7 @@ class Board(Tabular):
         }  # fmt: skip
 
     def save(self, path: str | Path, **options: Any) -> Path:
-        """Writes the board in the format of the file's ending, one of `BOARD_FORMATS`."""
+        """Writes the board in the format of the file extension, one of `BOARD_FORMATS`."""
         return save_as(self, path, BOARD_FORMATS, options, what="leaderboard")
 
     def __str__(self) -> str:
@@ -219,11 +219,11 @@ def ranked(
     """Ranks systems on every measure that two or more of them have.
 
     Args:
-        entries: Numbers of systems.
-        level: The probability that all rank sets of a table hold the true ranks.
+        entries: Values of systems.
+        level: The probability that all rank sets of a table contain the true ranks.
         samples: Draws for the critical value of paired tables.
         seed: The same seed gives the same board.
-        notes: What a reader must know of all tables.
+        notes: Notes for readers of all tables.
 
     Returns:
         The board.
@@ -241,7 +241,7 @@ def ranked(
     lone = sum(len(group) == 1 for group in groups.values())
     if not tables:
         raise LimnerError(
-            f"no measure has two systems ({lone} numbers of one system alone): give two or more results on the same "
+            f"no measure has two systems ({lone} numbers have only one system): give two or more results on the same "
             "collection and measure"
         )
     said = [f"{lone} numbers that only one system has are left out"] if lone else []
@@ -286,7 +286,7 @@ def _without_sets(group: Sequence[BoardEntry], notes: tuple[str, ...]) -> BoardT
 def _rank_sets(
     entries: Sequence[BoardEntry], level: float, samples: int, seed: int
 ) -> tuple[stats.RankSets | None, str, tuple[str, ...]]:
-    """The rank sets, what they rest on, and what to know of them."""
+    """The rank sets, the data behind them, and notes."""
     measure = entries[0].measure
     results = [entry.result for entry in entries if entry.result is not None]
     if measure.statistic != "mean" and measure.kind.composite is None:
@@ -309,7 +309,7 @@ def _rank_sets(
 
 
 def _parts(results: Sequence[Result]) -> list[stats.Part] | None:
-    """The values of all systems side by side; None where they cannot be paired."""
+    """The values of all systems side by side; None if they cannot be paired."""
     first = results[0]
     aligned = [first, *(_aligned(first, other) for other in results[1:])]
     every = [result for result in aligned if result is not None]
@@ -322,7 +322,7 @@ def _parts(results: Sequence[Result]) -> list[stats.Part] | None:
 
 
 def _aligned(first: Result, other: Result) -> Result | None:
-    """The other result on the queries of the first; None if it has other ones."""
+    """The other result, reordered to the queries of the first; None if it has different queries."""
     try:
         return paired(first, other)
     except LimnerError:
@@ -350,7 +350,7 @@ def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None) ->
 
 
 def _against(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None) -> tuple[float | None, float | None]:
-    """The detectable difference between a system and the next one, and how many queries would detect theirs."""
+    """The detectable difference between a system and the next one, and the queries needed to detect the actual one."""
     one, next_ = entries[at], entries[at + 1]
     difference, bounds = abs(one.value - next_.value), one.measure.kind.bounds
     if sets is not None:
@@ -400,6 +400,6 @@ def _row_data(row: BoardRow) -> dict[str, Any]:
 
 
 def to_json(board: Board) -> str:
-    """The board as the text of a JSON file."""
+    """The board as JSON text."""
     content: Mapping[str, Any] = {"limner": "board", **plain(board.describe())}
     return json.dumps(content, allow_nan=False)

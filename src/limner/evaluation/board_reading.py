@@ -1,7 +1,7 @@
-"""leaderboard: results of many kinds, read and ranked together.
+"""Reads results from many sources and ranks them in one leaderboard.
 
-Reports of limner (values of every query), runs with judgements, results files and folders of MTEB, tables of published
-numbers (csv), and the published tables that come with limner.
+The sources are reports of limner (with values of every query), runs with judgements, MTEB results files and folders,
+tables of published numbers (csv), and the published tables that are included in limner.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from limner.evaluation.report import Report
 from limner.evaluation.storage import read as read_report
 
 USUAL = ("R@1", "R@5", "R@10", "nDCG@10(linear)", "main_score")
-"""What is shown of MTEB's results if no measures are named."""
+"""The measures of MTEB results that are shown if no measures are given."""
 PUBLISHED = "published:"
 _SYSTEM, _LONG = ("system", "model"), ("measure", "value")
 _SIZES: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "eccv-d2": {"coco-5k": (5000, 5000), "coco-1k": (5000, 5000), "cxc": (5000, 5000), "eccv": (1261, 1261)},
     "eccv-d3": {"coco-5k": (25_000, 5000), "coco-1k": (25_000, 5000), "cxc": (24_972, 5000), "eccv": (1332, 1001)},
 }
-"""Queries of published tables, and how many images they belong to."""
+"""The numbers of queries, and of their images, in published tables."""
 
 Result = Report | BoardEntry | str | Path
 Counts = Mapping[str, int]
@@ -60,17 +60,17 @@ def leaderboard(
     Args:
         results: Reports; files: reports (.json), results of MTEB (.json, or a folder of them), tables of numbers
             (.csv, .tsv), runs (with `judgements`); and "published:NAME", a table of `limner.evaluation.published`.
-        judgements: What is relevant, for runs.
+        judgements: Relevance judgements, for runs.
         groups: The group of each query of a run, such as the image of each caption.
-        measures: Only these, such as "R@1 nDCG@10"; of runs, what is measured.
+        measures: Only these measures, such as "R@1 nDCG@10"; for runs, the measures to compute.
         view: Only this view, such as "pairs" or "eccv".
         direction: Only this direction, "i2t" or "t2i".
-        queries: How many queries numbers without values of every query are means over; for all, or by the name of a
-            collection or view.
-        clusters: How many of these are independent, such as images that share captions; in the same form.
-        unit: Of tables of numbers: "percent" or "fraction". Left out, percent if a number is above 1.
-        unretrieved: Of runs: "refuse" or "never", as in `limner.evaluate`.
-        level: The probability that all rank sets of a table hold the true ranks.
+        queries: Number of queries, for results that have only means; one number for all, or by the name of a collection
+            or view.
+        clusters: Number of independent units among them, such as images with several captions; in the same form.
+        unit: For tables of numbers: "percent" or "fraction". By default, percent if a number is above 1.
+        unretrieved: For runs: "refuse" or "never", as in `limner.evaluate`.
+        level: The probability that all rank sets of a table contain the true ranks.
         samples: Draws for the critical value.
         seed: The same seed gives the same board.
 
@@ -87,7 +87,7 @@ def leaderboard(
 def _chosen(
     entries: Sequence[BoardEntry], wanted: set[str] | None, view: str | None, direction: str | None
 ) -> list[BoardEntry]:
-    """The entries of the named measures, view and direction; refuses if none is left."""
+    """The entries of the given measures, view and direction; raises an error if none is left."""
     found = [e for e in entries if wanted is None or str(e.measure) in wanted]
     found = [e for e in found if view in (None, e.view) and direction in (None, e.direction)]
     if entries and not found:
@@ -105,7 +105,7 @@ def _wanted(measures: str | Sequence[str] | None) -> set[str] | None:
 
 
 def _sized(entry: BoardEntry, queries: Counts | int | None, clusters: Counts | int | None) -> BoardEntry:
-    """The entry with the number of queries that was given for it."""
+    """The entry with the number of queries given by the user."""
     if entry.result is not None:
         return entry
     return replace(
@@ -144,7 +144,7 @@ def _read(result: Result, unit: str | None, how: Mapping[str, Any]) -> list[Boar
 
 
 def _usual(entries: list[BoardEntry], how: Mapping[str, Any]) -> list[BoardEntry]:
-    """Of the dozens of numbers of MTEB those that are usually shown, unless some are named."""
+    """Keeps only the usual measures of MTEB, which reports dozens, unless measures are given."""
     return entries if how["measures"] is not None else [e for e in entries if str(e.measure) in USUAL]
 
 
@@ -152,7 +152,7 @@ def _folder(folder: Path) -> list[BoardEntry]:
     files = sorted(file for file in folder.rglob("*.json") if file.name != META and file.is_file())
     found = [file for file in files if is_mteb(read_json(file, what="result"))]
     if not found:
-        raise LimnerError(f"{folder} has no results of MTEB: expected files such as org__model/revision/TASK.json")
+        raise LimnerError(f"{folder} has no MTEB results: expected files such as org__model/revision/TASK.json")
     return [entry for file in found for entry in read_mteb(file)]
 
 
@@ -174,7 +174,7 @@ def _run(path: Path, how: Mapping[str, Any]) -> list[BoardEntry]:
 
 
 def read_published(name: str) -> list[BoardEntry]:
-    """The models of a published table that comes with limner; doubtful values are left out.
+    """The models in a published table that is included in limner; doubtful values are left out.
 
     Args:
         name: A table of models by measures, such as "eccv-d2"; see `limner.evaluation.published`.
@@ -192,15 +192,15 @@ def read_published(name: str) -> list[BoardEntry]:
 
 
 def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]:
-    """A table of published numbers: a row per system, or a row per number.
+    """Reads a table of published numbers: a row per system, or a row per number.
 
-    A row per system: the first column names it, other columns of numbers are measures ("R@1", or "coco-5k R@1" with a
-    view before it). A row per number: columns system (or model), measure and value, and if there are any, collection,
-    view, direction, queries and clusters, as `limner evaluate --save FILE.csv` writes them.
+    A row per system: the first column is its name, other columns of numbers are measures ("R@1", or "coco-5k R@1" with
+    a view before it). A row per number: columns system (or model), measure and value, and optionally collection, view,
+    direction, queries and clusters, as written by `limner evaluate --save FILE.csv`.
 
     Args:
         path: A csv or tsv file.
-        unit: "percent" or "fraction" of measures that are shares. Left out, percent if one of them is above 1.
+        unit: "percent" or "fraction", for measures that are shares. By default, percent if one of them is above 1.
     """
     if unit not in (None, "percent", "fraction"):
         raise LimnerError(f"unit: got {unit!r}, expected 'percent' or 'fraction'")
@@ -220,17 +220,17 @@ def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]
 
 
 def _share(measure: Measure, value: float, unit: str, at: At | None = None) -> float:
-    """A number as limner holds it: percentages of measures that are shares become fractions."""
+    """Converts a number to limner's units: percentages become fractions."""
     if not measure.kind.percent or measure.kind.composite is not None:
         return value
     share, bounds = value / 100 if unit == "percent" else value, measure.kind.bounds
     if at is not None and bounds is not None and not bounds[0] <= share <= bounds[1]:
-        refuse(at, f"{measure} is {value:g}, expected a {unit} between its bounds; say which unit the table has")
+        refuse(at, f"{measure} is {value:g}, expected a {unit} between its bounds; give the unit of the table")
     return share
 
 
 def _heading(column: str) -> tuple[str, Measure]:
-    """`coco-5k R@1` is the view and the measure; a name that is no measure of limner's is kept as it is."""
+    """Splits `coco-5k R@1` into view and measure; a name that limner does not know is kept unchanged."""
     view, _, last = column.strip().rpartition(" ")
     known = Measure.foreign(last, {})
     if known.given is None:
@@ -281,5 +281,5 @@ def _whole(at: At, cells: Mapping[str, str], name: str) -> int | None:
         return None
     value = number(cell, at, what=name)
     if value < 1 or value != int(value):
-        refuse(at, f"{name}: {cell} is no number of queries; expected a whole number of 1 or more")
+        refuse(at, f"{name}: {cell} is not a number of queries; expected a whole number of 1 or more")
     return int(value)

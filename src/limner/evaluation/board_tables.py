@@ -9,7 +9,7 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.tables import Grid, document, markdown, plain_text, to_csv
 
 MOST = 10_000_000
-"""More queries than this are not counted out."""
+"""Larger numbers of queries are shown as "more than" this."""
 HEAD = ("ranks", "system", "value", "interval", "queries", "detectable", "queries needed")
 
 
@@ -33,12 +33,12 @@ def _cells(measure: Measure, row: BoardRow) -> tuple[str, ...]:
 
 
 def ranks(row: BoardRow) -> str:
-    """The ranks that a system may have: `3` or `2-5`."""
+    """The possible ranks of a system: `3` or `2-5`."""
     return str(row.lowest) if row.lowest == row.highest else f"{row.lowest}-{row.highest}"
 
 
 def needed(row: BoardRow) -> str:
-    """How many queries would distinguish a system from the next one, abbreviated."""
+    """The number of queries needed to distinguish a system from the next one, abbreviated."""
     if row.needed is None:
         return ""
     if math.isinf(row.needed):
@@ -47,7 +47,7 @@ def needed(row: BoardRow) -> str:
 
 
 def foot(board: Board) -> str:
-    """How to read the columns."""
+    """Explanations of the columns."""
     return "\n".join(
         [
             f"ranks: all sets of a table hold the true ranks with {board.level:.0%} confidence",
@@ -58,7 +58,7 @@ def foot(board: Board) -> str:
 
 
 def notes(board: Board) -> list[str]:
-    """What a reader must know, each said once."""
+    """The notes of all tables, without repetitions."""
     return list(dict.fromkeys([*(note for table in board.tables for note in table.notes), *board.notes]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class Breakdown:
         ]
 
     def __str__(self) -> str:
-        """Parts of the queries down, measures across, one table for each view and direction."""
+        """Rows are parts of the queries, columns are measures; one table per view and direction."""
         keys = dict.fromkeys((r.view, r.direction) for results in self.parts.values() for r in results)
         return "\n\n".join(plain_text(self._grid(*key)) for key in keys)
 
@@ -96,16 +96,10 @@ def breakdown(report: Report, collection: Collection, field: str) -> Breakdown:
         if result.direction in known and result.direction in DIRECTIONS:
             values = np.array([known[result.direction].get(query, "") for query in result.queries], dtype=object)
             for value in dict.fromkeys(values):
-                parts.setdefault(str(value), []).append(_only(result, np.flatnonzero(values == value)))
+                parts.setdefault(str(value), []).append(result.restricted(np.flatnonzero(values == value)))
     kept = dict(sorted(parts.items(), key=lambda part: -len(part[1][0].queries))[:MOST])
     return Breakdown(field, {value: tuple(results) for value, results in sorted(kept.items())})
 
 
 def _shown(value: object) -> str:
     return "(none)" if value is None or value != value or value == "" else str(value)
-
-
-def _only(result: Result, rows: Any) -> Result:
-    """The result of some of its queries."""
-    clusters, folds = (None if codes is None else codes[rows] for codes in (result.clusters, result.folds))
-    return replace(result, queries=result.queries[rows], values=result.values[rows], clusters=clusters, folds=folds)

@@ -1,9 +1,10 @@
-"""compare: which system is better, by how much, and is the difference significant?
+"""Comparison of systems: which one is better, by how much, and is the difference significant?
 
-Every pair of systems is compared query by query. The test follows the data: McNemar for hits and misses of independent
-queries, Fisher's randomisation for everything else. Tests are by image if several captions belong to one.
-P-values are corrected by Holm: over all comparisons of the table, since a reader looks for marks in all of it; or, with
-`family="line"`, over the pairs of systems of each line. Both are kept, and the table says which one it shows.
+Every pair of systems is compared query by query. The test depends on the data: McNemar's test for hits and misses of
+independent queries, Fisher's randomisation test for everything else. Tests are clustered by image if several captions
+belong to one. P-values are corrected by Holm's method: over all comparisons of the table, since readers look for marks
+in all of it; or, with `family="line"`, over the pairs of systems of each line. Both are stored, and the table says
+which one it shows.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ COMPARISON_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
         ".png": "limner.evaluation.figures:comparison_png",
     },
 )
-"""File formats of a comparison, by file ending: `(comparison, **options) -> str or bytes`; ".txt" is what it prints."""
+"""File formats of a comparison, by file extension: `(comparison, **options) -> str or bytes`."""
 
 
 _FIGURE: Registry[Callable[..., Any]] = Registry(
@@ -74,7 +75,7 @@ class Difference:
         interval: Its 95% interval; None if there are too few queries.
         test: The paired test.
         p_line: Its p-value, corrected over the pairs of systems of the line.
-        p_table: The same, corrected over all comparisons of the table.
+        p_table: Its p-value, corrected over all comparisons of the table.
         effect: Cohen's d of the paired differences.
         family: Which of the two is used: "table" or "line".
     """
@@ -91,7 +92,7 @@ class Difference:
 
     @property
     def p_adjusted(self) -> float:
-        """The corrected p-value that is shown and used."""
+        """The corrected p-value of the chosen family."""
         return self.p_table if self.family == "table" else self.p_line
 
     def significant(self, level: float = 0.05) -> bool:
@@ -124,7 +125,7 @@ class Line:
         return difference.a if difference.value * sign > 0 else difference.b
 
     def between(self, a: int, b: int) -> Difference:
-        """The difference of two systems; the first must come first in the comparison."""
+        """The difference of two systems, in the order of the comparison."""
         return next(d for d in self.differences if (d.a, d.b) == (a, b))
 
 
@@ -135,10 +136,10 @@ class Comparison(Tabular):
     Args:
         systems: Their names.
         lines: One for each measure that all reports have.
-        notes: What a reader must know.
-        level: What counts as significant after correction.
-        family: What p-values are corrected over: "table" or "line".
-        estimated: Differences under the complete truth, from labels drawn by design.
+        notes: Notes for readers.
+        level: The significance level, after correction.
+        family: The family for the correction of p-values: "table" or "line".
+        estimated: Differences estimated for complete judgements, from labels of a designed sample.
     """
 
     systems: tuple[str, ...]
@@ -150,7 +151,7 @@ class Comparison(Tabular):
 
     @property
     def corrected(self) -> str:
-        """The family over which the p-values are corrected, as in the foot of the table."""
+        """The family over which p-values are corrected, as text for the table footer."""
         if self.family == "table":
             every = sum(len(line.differences) for line in self.lines)
             return f"corrected over all {every} comparisons of the table (Holm)"
@@ -172,7 +173,7 @@ class Comparison(Tabular):
         if len(found) != 1:
             raise LimnerError(
                 f"{len(found)} lines match {wanted} ({direction or 'any direction'}, {view or 'any view'}): "
-                "name direction and view"
+                "choose a direction and a view"
             )
         return found[0]
 
@@ -186,12 +187,12 @@ class Comparison(Tabular):
         return [f"{n.view} {n.direction} {n.measure}" for n in varied], correlation_matrix(table)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat record per measure and pair of systems: the form of the CSV file."""
+        """One flat record per measure and pair of systems, as in the CSV file."""
         tested = [_row(self, line, d) for line in self.lines for d in line.differences]
         return [*tested, *(each.row(self.systems) for each in self.estimated)]
 
     def _columns(self) -> dict[str, list[Any]]:
-        """The columns of `rows`, as `to_pandas`, `to_polars` and `to_arrow` give them."""
+        """The columns of `rows`, for `to_pandas`, `to_polars` and `to_arrow`."""
         return by_column(self.rows())
 
     def _repr_html_(self) -> str:
@@ -208,7 +209,7 @@ class Comparison(Tabular):
         }
 
     def figure(self, *, width: str | float = "column") -> Figure:
-        """The differences with their intervals, as matplotlib's `Figure`; filled marks are significant.
+        """The differences with their intervals, as a matplotlib `Figure`; filled marks are significant.
 
         Args:
             width: "column" (3.35 inches), "page" (7 inches), or a number of inches.
@@ -217,11 +218,11 @@ class Comparison(Tabular):
         return drawn
 
     def save(self, path: str | Path, **options: Any) -> Path:
-        """Writes the comparison in the format of the file's ending, one of `COMPARISON_FORMATS`.
+        """Writes the comparison in the format of the file extension, one of `COMPARISON_FORMATS`.
 
         Args:
-            path: Where to: .json, .csv, .md, .tex, .txt, or a figure: .pdf, .svg, .png.
-            options: What the format takes; of a figure, `width`.
+            path: The file: .json, .csv, .md, .tex, .txt, or a figure: .pdf, .svg, .png.
+            options: Options of the format, such as `width` of a figure.
         """
         return save_as(self, path, COMPARISON_FORMATS, options, what="comparison")
 
@@ -245,18 +246,19 @@ def compare(
     """Compares systems on the queries they share.
 
     Args:
-        reports: Two or more reports on the same collection, measured alike.
-        test: "auto" (by the data, see above), "mcnemar" (for hits and misses; other lines by randomisation),
+        reports: Two or more reports on the same collection, measured with the same settings.
+        test: "auto" (depends on the data, see above), "mcnemar" (for hits and misses; other lines by randomisation),
             "randomisation", "sign" or "wilcoxon".
-        family: What p-values are corrected over: "table", all lines and pairs of systems, or "line", the pairs of each.
-        allow_different: Compare reports that were measured differently (ties, truth, pool, collection) and note it.
+        family: The family for the correction of p-values: "table" (all lines and pairs of systems) or "line" (the pairs
+            of each line).
+        allow_different: Compare reports with different settings (ties, truth, pool, collection), with a note.
         samples: Random swaps of the randomisation test.
         seed: The same seed gives the same p-values.
-        level: What counts as significant after correction.
+        level: The significance level, after correction.
         labels: A store of answers to a designed sample (`limner.annotate.plan`): the comparison then has the view
-            "estimated", differences under the complete truth, from the lists that the reports keep.
-        collection: Whose pairs are given, for `labels`; as the store has it where left out.
-        mode: Intervals from labels: "fixed", valid once, or "anytime", valid after every answer.
+            "estimated", differences estimated for complete judgements, from the lists in the reports.
+        collection: The collection with the given pairs, for `labels`; that of the store by default.
+        mode: Intervals from labels: "fixed", valid for one look, or "anytime", valid after every answer.
 
     Returns:
         A comparison with one line per measure that all reports have.
@@ -295,7 +297,7 @@ def _estimated(
     found = estimated_differences(labels, [getattr(report, "top", {}) for report in reports], collection, mode)
     if not found:
         raise LimnerError(
-            "labels: the store has no design for a direction that all reports keep lists of; make one with 'limner "
+            "labels: the store has no design for a direction that all reports keep lists of; create one with 'limner "
             "annotate plan'"
         )
     how = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"
@@ -307,13 +309,13 @@ def _estimated(
 
 
 def system_names(reports: Sequence[Evaluated]) -> tuple[str, ...]:
-    """System names, numbered where two are the same."""
+    """System names, numbered if two are the same."""
     names = [r.system for r in reports]
     return tuple(n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names))
 
 
 def _different(reports: Sequence[Evaluated], shared: list[tuple[str, str, str]]) -> list[str]:
-    """Differences in the settings, which make the numbers incomparable."""
+    """Differences in the settings that make the numbers incomparable."""
     found = []
     names = list(dict.fromkeys(r.collection for r in reports))
     if len(names) > 1:
@@ -334,7 +336,7 @@ def _different(reports: Sequence[Evaluated], shared: list[tuple[str, str, str]])
 
 
 def _values(reports: Sequence[Evaluated], setting: str, key: str) -> set[Any]:
-    """The different values of a setting that is kept by view or direction, where it is known."""
+    """The different values of a setting that is stored by view or direction, if known."""
     return {r.settings.get(setting, {}).get(key) for r in reports} - {None}
 
 
@@ -379,7 +381,7 @@ def _difference(one: tuple[int, Result], other: tuple[int, Result], test: Paired
 
 
 def _corrected(lines: Sequence[Line], family: str) -> tuple[Line, ...]:
-    """The lines with p-values corrected over the whole table, and the family that the comparison uses."""
+    """The lines with p-values corrected over the whole table, and with the family of the comparison."""
     every = [d.test.p_value for line in lines for d in line.differences]
     adjusted = iter(holm(every).tolist() if every else [])
     return tuple(
@@ -410,5 +412,5 @@ def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, object]
 
 
 def to_json(comparison: Comparison) -> str:
-    """The comparison as the text of a JSON file."""
+    """The comparison as JSON text."""
     return json.dumps({"limner": "comparison", **plain(comparison.describe())}, allow_nan=False)

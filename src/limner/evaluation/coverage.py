@@ -1,4 +1,4 @@
-"""Queries that are only in the run or only in the judgements: how they count, and the notes about them."""
+"""Queries that are only in the run or only in the judgements: how they count, and notes about them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def covered(
     """Restricts a system and judgements to the same queries.
 
     Args:
-        source: What the system returned.
+        source: The output of the system.
         judged: Judgements of each view, with the name of the view.
-        missing: What to do with a query that has relevant candidates and is not ranked: "refuse" it later, count it as
+        missing: What to do with a query that has relevant candidates but is not ranked: "refuse" it later, count it as
             an "empty" list, or "skip" it.
 
     Returns:
-        The system, with empty lists where they count; the judgements, without queries that are skipped; and notes.
+        The system, with empty lists if they count; the judgements, without skipped queries; and notes.
     """
     if missing not in MISSING:
         raise UnknownName("value of missing", missing, MISSING)
@@ -60,7 +60,7 @@ def _without(judgements: Judgements, queries: Sequence[str]) -> Judgements:
 def _with_empty(source: Scores | Ranking, queries: Iterable[str]) -> Ranking:
     if not isinstance(source, Ranking):
         raise LimnerError(
-            "missing='empty' is for rankings, of which a list may be empty: score the missing queries too, or leave "
+            "missing='empty' is for rankings, whose lists may be empty: score the missing queries too, or leave "
             "them out with missing='skip'"
         )
     names = Ids([*source.queries, *queries], what="query")
@@ -73,7 +73,7 @@ def _with_empty(source: Scores | Ranking, queries: Iterable[str]) -> Ranking:
 
 
 def unjudged_queries(source: Scores | Ranking, judgements: Judgements) -> list[str]:
-    """A note on ranked queries that the judgements do not name, which are ignored."""
+    """A note on ranked queries without judgements, which are ignored."""
     extra = [query for query in source.queries if query not in judgements.queries]
     if not extra:
         return []

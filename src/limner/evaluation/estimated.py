@@ -1,9 +1,9 @@
-"""Measures under complete judgements, estimated from labels sampled by design; the view "estimated" of a report.
+"""Measures under complete judgements, estimated from a designed sample of labels: the view "estimated" of a report.
 
-The labels bring their estimator: any object with an attribute `estimator`, a function or "module:function". It is
+The labels provide their own estimator: any object with an attribute `estimator`, a function or "module:function". It is
 called with the object, the sources by direction, the collection, the requested measures (None: all measures of the
-design) and the mode, and returns (estimates, notes). Likewise an attribute
-`comparer` gives differences of systems, from their lists by direction, and `describer` plain values about the labels.
+design) and the mode, and returns (estimates, notes). Likewise, the attribute `comparer` computes differences of
+systems from their lists by direction, and `describer` describes the labels as plain values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from limner.stats import Estimate
 VIEW = "estimated"
 MODES = ("fixed", "anytime")
 ESTIMATORS: Registry[Callable[..., Any]] = Registry("estimator", {})
-"""Estimators by name; others are found as "module:function"."""
+"""Estimators by name; others are given as "module:function"."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Estimated:
 
     Args:
         direction: "i2t" or "t2i".
-        measure: What is estimated.
+        measure: The estimated measure.
         estimate: The number with its interval, the mode and the design effect.
-        queries: Queries it is a mean over.
+        queries: Number of queries behind the mean.
         labels: Number of human judgements used.
         given: The value with the given positives only.
         outside: Share of the measure that the design does not cover; the interval is widened by it.
@@ -51,7 +51,7 @@ class Estimated:
         return f"{show(e.value)} [{show(e.low)}, {show(e.high)}]"
 
     def row(self) -> dict[str, Any]:
-        """The same columns as the flat form of a report."""
+        """A flat record with the columns of a report."""
         e = self.estimate
         return {"view": VIEW, "direction": self.direction, "measure": str(self.measure), "value": e.value,
                 "low": e.low, "high": e.high, "queries": self.queries, "left_out": 0}  # fmt: skip
@@ -63,25 +63,25 @@ class Estimated:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], traits: Mapping[str, Any]) -> Estimated:
-        """What `to_json` wrote; the traits are of a measure that is not limner's own."""
+        """The inverse of `to_json`; the traits describe a measure that is not built in."""
         values = {**content, "measure": Measure.foreign(content["measure"], traits)}
-        kept = content["estimate"]  # JSON has no NaN: of numbers that are exact there is no design effect
+        kept = content["estimate"]  # JSON has no NaN: exact numbers have no design effect
         unsure = {name: float(kept[name]) for name in ("variance", "effect")}
         return cls(**{**values, "estimate": Estimate(**{**kept, **unsure})})
 
 
 @dataclass(frozen=True)
 class EstimatedDifference:
-    """One system less another on one measure under the complete truth, from the same labels.
+    """One system minus another on one measure, estimated for complete judgements from the same labels.
 
     Args:
         direction: "i2t" or "t2i".
-        measure: What is estimated.
-        a: Number of the one system.
-        b: Number of the other.
+        measure: The estimated measure.
+        a: Index of the first system.
+        b: Index of the second.
         values: The estimates of both.
         estimate: Their difference with its interval.
-        significant: Whether 0 is outside the interval at the level that Bonferroni asks for, over all comparisons.
+        significant: Whether 0 is outside the interval, with Bonferroni's correction over all comparisons.
     """
 
     direction: str
@@ -94,7 +94,7 @@ class EstimatedDifference:
 
     @property
     def given(self) -> float:
-        """The difference by the given positives alone."""
+        """The difference with the given positives only."""
         return self.values[0].given - self.values[1].given
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class EstimatedDifference:
         return f"{self.measure.show_change(e.value)} [{show(e.low)}, {show(e.high)}]"
 
     def row(self, systems: Sequence[str]) -> dict[str, Any]:
-        """The same columns as the flat form of a comparison: an interval, but no test."""
+        """A flat record with the columns of a comparison: an interval, but no test."""
         e, (one, other) = self.estimate, self.values
         return {
             "view": VIEW, "direction": self.direction, "measure": str(self.measure),
@@ -114,7 +114,7 @@ class EstimatedDifference:
 
 
 def _way(labels: Any, what: str) -> Callable[..., Any]:
-    """A description by the labels themselves."""
+    """A function that the labels provide."""
     how = getattr(labels, what, None)
     if how is None:
         raise LimnerError(
@@ -145,7 +145,7 @@ def estimated(
 def estimated_differences(
     labels: Any, lists: Sequence[Mapping[str, Any]], collection: Collection | None, mode: str
 ) -> tuple[EstimatedDifference, ...]:
-    """Asks the labels for the differences of every two systems, whose lists are given by direction."""
+    """The differences between every two systems, estimated from the labels; lists are given by direction."""
     return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
 
 
@@ -157,7 +157,7 @@ def described(labels: Any, directions: Iterable[str], collection: Collection) ->
 
 
 def estimate_rows(found: Sequence[Estimated], directions: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """A table: measures down, directions across, each value with its interval and the given value."""
+    """A table with measures as rows and directions as columns; each value has its interval and the given value."""
     there = [d for d in directions if any(e.direction == d for e in found)]
     labels = {d: max(e.labels for e in found if e.direction == d) for d in there}
     rows = [(VIEW, *(f"{directions[d]} ({labels[d]:,} labels)" for d in there))]

@@ -1,4 +1,4 @@
-"""evaluate: all measures of a system on a collection, in both directions, with one pass over the scores for each."""
+"""Evaluates all measures of a system on a collection, in both directions, with one pass over the scores for each."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def evaluate(
     Args:
         system: Scores between images and texts (both directions are measured), a ranking (one direction), a mapping
             from "i2t" and "t2i" to scores or rankings, a trained model, or an encoder of images and texts. With
-            judgements also a run, {query: {candidate: score}}. Or vectors of images, in the order of the texts.
+            judgements also a run, {query: {candidate: score}}. Or image vectors, in the order of the texts.
         truth: A collection; or judgements, for one ranking of any queries and candidates, also as
             {query: {candidate: grade}}; or, with image vectors as the system, text vectors.
-        measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. "module:kind", or a
-            `MeasureKind` in a list, for one of your own.
-        per_image: Texts of each image, for two sets of vectors in order; 1 by default.
-        protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all counted in the same pass.
-        direction: What the queries of scores or a ranking are: "i2t" images, "t2i" texts. Needed only where images and
-            texts share ids; otherwise the ids tell.
-        groups: With plain judgements, what each query belongs with (such as its image), by query id. Intervals and
-            tests then take groups, not queries, as independent. With a collection, texts are grouped by image already.
+        measures: Such as "R@1 R@5 MedR"; the usual ones by default, or those of the protocol. Your own measure is
+            "module:kind", or a `MeasureKind` in a list.
+        per_image: Texts per image, for two sets of vectors in order; 1 by default.
+        protocol: One or several names of `limner.evaluation.protocols.PROTOCOLS`, all evaluated in the same pass.
+        direction: Whether the queries of scores or a ranking are images ("i2t") or texts ("t2i"). Needed only if images
+            and texts share ids; otherwise it follows from the ids.
+        groups: With plain judgements, the group of each query (such as its image), by query id. Intervals and tests
+            then treat groups, not queries, as independent. With a collection, texts are already grouped by image.
         judgements: Further judgements for a collection (by name, or a qrels file), each a separate view. An
             original pair that they do not judge counts as relevant.
         labels: A store of answers to a designed sample (`limner.annotate.plan`): the report then has the view
@@ -80,10 +80,11 @@ def evaluate(
         mode: Mode of its intervals: "fixed", for one look, or "anytime", valid after every answer.
         name: Name of the system in the report.
         ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
-        unretrieved: "refuse" or "never": what becomes of relevant candidates that a truncated ranking does not hold.
-        missing: "refuse", "empty" or "skip": what a query counts that the judgements have and a ranking lacks. It is
-            refused, counts as an empty list, or is left out; the report says so.
-        keep: How many of the best candidates of every query the report keeps, for hubs and examples.
+        unretrieved: How relevant candidates missing from a truncated ranking count: "refuse" measures that depend on
+            them, or "never" found.
+        missing: How judged queries missing from a ranking count: "refuse" them, as an "empty" list, or "skip" them; the
+            report says so.
+        keep: Number of top candidates per query that the report stores, for hubs and examples.
         workers: Threads; all cores by default.
         progress: Called with (rows done, rows in total).
 
@@ -104,7 +105,7 @@ def evaluate(
         _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements, labels=labels)
         return _evaluate_run(system, truth, chosen or DEFAULT, groups, name, how)
     if groups is not None:
-        raise LimnerError("groups with a collection: its texts are grouped by image already; leave groups out")
+        raise LimnerError("groups with a collection: its texts are already grouped by image; leave groups out")
     asked, notes = views(truth, protocol=protocol, measures=chosen)
     if judgements is not None:
         truth, further, told = with_judgements(truth, judgements)
@@ -129,7 +130,7 @@ def _measured(
     truth: Collection,
     how: Mapping[str, Any],
 ) -> tuple[list[Result], dict[str, Ranking], list[str]]:
-    """One pass over each direction: the results of every view, the top candidates, and notes."""
+    """Runs one pass per direction: the results of every view, the top candidates, and notes."""
     results: list[Result] = []
     top: dict[str, Ranking] = {}
     notes: list[str] = []
@@ -176,7 +177,7 @@ def _refuse_with_judgements(**given: object) -> None:
 
 
 def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Mapping[str, Source]) -> dict[str, Any]:
-    """Settings, and what makes reports comparable: the same judgements and pool sizes."""
+    """The settings, including those that must agree to make reports comparable: judgements and pool sizes."""
     pools = {d: s.n_candidates if isinstance(s, Ranking) else s.shape[1] for d, s in sources.items()}
     truth = {name: judgements.digest for name, judgements in judged.items()}
     told = {name: how[name] for name in ("ties", "unretrieved")}
@@ -186,7 +187,7 @@ def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Ma
 
 
 def _grade_notes(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
-    """Notes of measures that depend on grades."""
+    """Notes on measures that depend on grades."""
     if not any(len(np.unique(j.relevant.grades)) > 1 for j in judged):
         return []
     told = (r.measure.kind.on_grades(r.measure) for r in results if r.measure.kind.on_grades)
@@ -201,7 +202,7 @@ def _evaluate_run(
     name: str,
     how: dict[str, Any],
 ) -> Report:
-    """One ranking against plain judgements: no images, no texts, one direction."""
+    """Evaluates one ranking against plain judgements, without a collection, in one direction."""
     if not isinstance(system, (Scores, Ranking)):
         raise LimnerError(
             f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; "
@@ -223,26 +224,26 @@ def _evaluate_run(
 def _grouped(queries: Ids, groups: Mapping[str, object]) -> IntArray:
     lacking = [query for query in queries if query not in groups]
     if lacking:
-        raise LimnerError(f"groups name no group of {len(lacking)} queries ({shown(lacking)}): give every query one")
+        raise LimnerError(f"groups: {len(lacking)} queries have no group ({shown(lacking)}): give every query one")
     return np.unique([str(groups[query]) for query in queries], return_inverse=True)[1].astype(np.int64)
 
 
 def directions(
     system: Source | Mapping[str, Source], collection: Collection, direction: str | None = None
 ) -> dict[str, Source]:
-    """Assigns sources to directions: as given, or by their ids; never by a guess.
+    """Assigns sources to directions: as given, or by their ids, but never by guessing.
 
     Args:
-        system: Scores (which answer both directions), a ranking (which answers one), or a mapping by direction.
+        system: Scores (which cover both directions), a ranking (which covers one), or a mapping by direction.
         collection: The images and texts.
-        direction: What the queries are: "i2t" images, "t2i" texts; None to infer it from the ids.
+        direction: "i2t" if the queries are images, "t2i" if they are texts; None to infer it from the ids.
 
     Returns:
         Sources by direction, image queries first.
     """
     if isinstance(system, Mapping):
         if direction is not None:
-            raise LimnerError("direction with a mapping: a mapping has its directions already; leave one of them out")
+            raise LimnerError("direction with a mapping: a mapping already has directions; leave one of them out")
         unknown = set(system) - {"i2t", "t2i"}
         if unknown:
             raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
@@ -257,7 +258,7 @@ def directions(
 
 
 def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> None:
-    """Refuses a mapping whose two directions are swapped, judging by the ids."""
+    """Refuses a mapping whose ids show that its two directions are swapped."""
     sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
     for towards, source in system.items():
         (own, other), ids = sides[towards], source.queries
@@ -269,7 +270,7 @@ def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> Non
 
 
 def direction_of(system: Source, collection: Collection, direction: str | None = None) -> str:
-    """What the queries of scores or a ranking are: "i2t" images, "t2i" texts; as given, or by their ids."""
+    """The direction of scores or a ranking, "i2t" or "t2i": as given, or by their ids."""
     if direction is None:
         return _towards(system, collection)
     if direction not in ("i2t", "t2i"):
@@ -285,7 +286,7 @@ def direction_of(system: Source, collection: Collection, direction: str | None =
 
 
 def _towards(system: Source, collection: Collection) -> str:
-    """The only direction that the ids allow; candidates may be outside the collection only if nothing else fits."""
+    """The only direction that the ids allow; candidates may be outside the collection only if nothing else matches."""
     sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
     for fits in (_all_in, _any_in):
         found = [
@@ -297,7 +298,7 @@ def _towards(system: Source, collection: Collection) -> str:
         if found:
             raise LimnerError(
                 f"the queries ({shown(system.queries, most=2)}) could be images or texts of {collection.name!r}, which "
-                "share ids: say which they are with direction='i2t' (images) or 't2i' (texts), or give a mapping "
+                "share ids: choose direction='i2t' (images) or 't2i' (texts), or give a mapping "
                 "{'i2t': ..., 't2i': ...}"
             )
     raise LimnerError(
@@ -328,7 +329,7 @@ def _question(view: View, judgements: Judgements, collection: Collection, source
 
 
 def _fold_numbers(view: View, collection: Collection, direction: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The fold of every query and every candidate; all in one where a view has no folds."""
+    """The fold of every query and every candidate; a single fold if the view has none."""
     if view.folds is None:
         images, texts = (dict.fromkeys(items.ids, 0) for items in (collection.images, collection.texts))
     else:
@@ -342,7 +343,7 @@ def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
 
 
 def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The fold of every image and every text as numbers from 0, whatever folds are called; -1 if there is none."""
+    """The fold of every image and every text as numbers from 0, whatever folds are called; -1 for no fold."""
     labels = [[_fold_label(f) for f in items.field(name)] for items in (collection.images, collection.texts)]
     number = {label: n for n, label in enumerate(dict.fromkeys(f for side in labels for f in side if f is not None))}
     images, texts = (
@@ -353,7 +354,7 @@ def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str,
 
 
 def _fold_label(fold: Any) -> str | None:
-    """A fold's name: 1, 1.0 and "1" are one fold; None and NaN are no fold."""
+    """The name of a fold: 1, 1.0 and "1" are the same fold; None and NaN are no fold."""
     if fold is None or fold != fold:
         return None
     return str(int(fold)) if isinstance(fold, (float, np.floating)) and float(fold).is_integer() else str(fold)
@@ -387,7 +388,7 @@ def _result(
 
 
 def _image_of(texts: Ids, collection: Collection) -> IntArray:
-    """The image of each text, since captions of one image are not independent; its own number without an image."""
+    """The image of each text, since captions of one image are not independent; texts without one get a new number."""
     pairs = collection.judgements.T.relevant
     first = np.full(len(pairs.queries), -1, dtype=np.int64)
     first[pairs.rows[::-1]] = pairs.columns[::-1]
@@ -407,11 +408,11 @@ def _outside_note(view: View, direction: str, placements: Placements) -> list[st
 def _lacking_direction(chosen: Iterable[Measure] | None, sources: Mapping[str, Source]) -> list[str]:
     """A note for every requested composite measure that cannot be computed."""
     lost = [str(m) for m in chosen or () if m.kind.composite and len(sources) < 2]
-    return [f"{name} adds up both directions, and only {' '.join(sources)} was measured: left out" for name in lost]
+    return [f"{name} sums both directions, and only {' '.join(sources)} was measured: left out" for name in lost]
 
 
 def _with_composites(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
-    """Adds composite measures after the views that request them, if both directions were measured."""
+    """Adds the requested composite measures after each view, if both directions were measured."""
     done = list(results)
     for view in asked:
         for measure in (m for m in view.measures if m.kind.composite):
@@ -423,7 +424,7 @@ def _with_composites(asked: list[View], results: list[Result], collection: Colle
 
 
 def _composed(view: str, measure: Measure, parts: list[Result], collection: Collection) -> Result:
-    """A composite by image, with the parts it is the sum of; a text without an image stands for itself."""
+    """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster."""
     weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
     units = np.unique(np.concatenate(images))
@@ -438,6 +439,6 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
 
 
 def _unit_names(units: IntArray, lone: Mapping[int, str], images: Ids) -> list[str]:
-    """The ids of images, and of texts that have none: no image is called the same."""
+    """The ids of images, and names for texts without an image that do not collide with them."""
     names = [images[int(u)] if u < len(images) else f"text {lone[int(u)]}" for u in units]
     return [f"{n} without image" if u >= len(images) and n in images else n for u, n in zip(units, names, strict=True)]

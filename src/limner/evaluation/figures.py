@@ -1,8 +1,8 @@
-"""Figures for a paper: a report or a comparison as PDF, SVG or PNG, one or two columns wide.
+"""Figures for papers: a report or a comparison as PDF, SVG or PNG, one or two columns wide.
 
-Text is 8 point at the printed size and fonts are embedded (TrueType in PDF, outlines in SVG). Series differ by marker
-and dash as well as by colour (the palette of Okabe and Ito, 2008), so that a figure can be read in grey. No date is
-written: the same report gives the same bytes.
+Text is 8 point at the printed size, and fonts are embedded (TrueType in PDF, outlines in SVG). Series differ in marker
+and dash as well as in colour (the palette of Okabe and Ito, 2008), so that a figure is readable in greyscale. Files
+contain no date: the same report gives the same bytes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def report_figure(
     """Draws a report.
 
     Args:
-        report: What to draw.
+        report: The report.
         figure: A key of `REPORT_FIGURES`: "recall" (R@k by k with its 95% band), "measures" (every number between 0 and
             1 with its interval) or "hubs" (how often candidates are returned).
         width: "column", "page", or a number of inches.
@@ -86,13 +86,13 @@ def report_figure(
 
 
 def comparison_figure(comparison: Comparison, *, width: str | float = "column") -> Figure:
-    """Draws the differences of a comparison with their 95% intervals; filled marks are significant after Holm."""
+    """Draws the differences of a comparison with 95% intervals; filled marks are significant after correction."""
     with _paper():
         return _differences(comparison, inches(width))
 
 
 def inches(width: str | float) -> float:
-    """A width by name or in inches.
+    """Converts a width, given by name or in inches, to inches.
 
     >>> inches("column"), inches("5")
     (3.35, 5.0)
@@ -138,7 +138,7 @@ def _written(figure: Figure, form: str) -> bytes:
 
 @contextmanager
 def _paper() -> Iterator[None]:
-    """matplotlib with the settings of a paper, and without a screen."""
+    """matplotlib with settings for papers, without a display."""
     settle_matplotlib()
     import matplotlib
 
@@ -147,7 +147,7 @@ def _paper() -> Iterator[None]:
 
 
 def _panels(width: float, number: int, *, height: float) -> tuple[Figure, list[Axes]]:
-    """Panels side by side where the width allows it, else one above the other."""
+    """Panels side by side if the width allows it, else one above the other."""
     from matplotlib.figure import Figure
 
     columns = number if width / number >= 1.6 else 1
@@ -165,7 +165,7 @@ def recall(reports: Sequence[Report], width: float) -> Figure:
     found = first_ranks(reports[0])
     directions = list(dict.fromkeys(direction for _, direction in found))
     if not directions:
-        raise LimnerError(f"the report of {reports[0].system} has no rank of a first match: measure MedR as well")
+        raise LimnerError(f"the report of {reports[0].system} has no ranks of first matches: measure MedR too")
     made, panels = _panels(width, len(directions), height=2.1)
     for axes, direction in zip(panels, directions, strict=True):
         _recall_panel(axes, reports, direction)
@@ -192,7 +192,7 @@ def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None
 
 
 def _recall_lines(reports: Sequence[Report], direction: str) -> list[tuple[str, Report, Result]]:
-    """What a panel shows: the views of one system, or several systems under the first view."""
+    """The lines of a panel: the views of one system, or several systems under the first view."""
     own = {view: r for (view, at), r in first_ranks(reports[0]).items() if at == direction}
     if len(reports) == 1:
         return [(view, reports[0], ranks) for view, ranks in own.items()]
@@ -246,11 +246,11 @@ def _marks(axes: Axes, results: Sequence[Result], names: list[str], number: int,
 
 
 def hubs(reports: Sequence[Report], width: float) -> Figure:
-    """The share of candidates that are in the lists (the k nearest) of at least n queries, a line per system."""
+    """The share of candidates that are among the k nearest of at least n queries, a line per system."""
     directions = list(reports[0].hubs)
     named = list(zip(system_names(reports), reports, strict=True))
     if not directions:
-        raise LimnerError(f"the report of {reports[0].system} keeps no lists: evaluate scores, or a ranking with lists")
+        raise LimnerError(f"the report of {reports[0].system} has no lists: evaluate scores, or a ranking with lists")
     made, panels = _panels(width, len(directions), height=2.1)
     for axes, direction in zip(panels, directions, strict=True):
         counts = {name: r.hubs[direction].counts for name, r in named if direction in r.hubs}
@@ -272,7 +272,7 @@ def hubs(reports: Sequence[Report], width: float) -> Figure:
 
 
 def _plain_ticks(axis: XAxis | YAxis, places: Sequence[float]) -> None:
-    """Ticks at these places only, written as plain numbers."""
+    """Puts ticks only at these positions, labelled with plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axis.set_major_locator(FixedLocator(list(places)))
@@ -323,7 +323,7 @@ def _forest(axes: Axes, comparison: Comparison, lines: Sequence[Line]) -> None:
 
 
 def _pairs_legend(figure: Figure, systems: Sequence[str]) -> None:
-    """Which mark stands for which pair of systems, where there is more than one."""
+    """A legend of the pairs of systems, if there is more than one."""
     from matplotlib.lines import Line2D
 
     pairs = list(itertools.combinations(systems, 2))

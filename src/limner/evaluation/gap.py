@@ -1,4 +1,4 @@
-"""The modality gap: images and texts of one embedding space lie apart, whatever they show (Liang et al. 2022)."""
+"""The modality gap: images and texts form separate clusters in an embedding space (Liang et al. 2022)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 
 RIDGE = 1e-3
-"""Added to the within-side covariance, as a share of its mean variance, so that it can be inverted."""
+"""Regularisation of the within-modality covariance, as a share of its mean variance, so that it is invertible."""
 
 
 @dataclass(frozen=True)
 class ModalityGap:
-    """How far the two sides of an embedding space are apart.
+    """The gap between images and texts in an embedding space.
 
     Args:
         distance: ||mean of the unit image vectors - mean of the unit text vectors||, from 0 to 2.
-        separability: Balanced accuracy of a linear classifier of image against text on vectors it was not fitted to;
-            about 0.5 if the sides cannot be told apart, 1 if a plane parts them.
+        separability: Balanced accuracy of a linear classifier of images against texts, on held-out vectors; about 0.5
+            if the two cannot be told apart, 1 if they are linearly separable.
         images: Number of image vectors.
         texts: Number of text vectors.
     """
@@ -37,13 +37,13 @@ def modality_gap(images: Any, texts: Any) -> ModalityGap:
     """Measures the modality gap of image and text embeddings.
 
     The distance is ||1/n sum x_i/||x_i|| - 1/m sum y_j/||y_j|| ||, the length of the gap of Liang et al. 2022, "Mind
-    the gap". Separability is measured with Fisher's linear discriminant, w = S^-1 (mx - my), S the covariance within
-    the sides, with the threshold halfway between the means: fitted to every second vector of each side, tested on the
-    others, then the reverse.
+    the gap". Separability is measured with Fisher's linear discriminant, w = S^-1 (mx - my), where S is the covariance
+    within modalities and the threshold is halfway between the means. It is fitted to every second vector and tested on
+    the others, then the other way round.
 
     Args:
         images: Embeddings or an array, one row per image; four or more rows.
-        texts: Embeddings or an array, one row per text, of as many dimensions.
+        texts: Embeddings or an array, one row per text, with the same dimension.
 
     >>> gap = modality_gap([[1, 0.1], [1, -0.1], [1, 0.2], [1, 0]], [[0.1, 1], [0, 1], [-0.1, 1], [0.2, 1]])
     >>> round(gap.distance, 2), gap.separability
@@ -60,7 +60,7 @@ def modality_gap(images: Any, texts: Any) -> ModalityGap:
 
 
 def _unit(vectors: Any, what: str) -> FloatArray:
-    """Vectors of length 1; `Embeddings` refuses those that have no direction."""
+    """Normalised vectors; `Embeddings` refuses zero vectors."""
     found = np.asarray(Embeddings.of(vectors), dtype=np.float64)
     if len(found) < 4:
         raise LimnerError(f"{len(found)} vectors of {what}: expected four or more; encode more items")
@@ -68,7 +68,7 @@ def _unit(vectors: Any, what: str) -> FloatArray:
 
 
 def _separability(first: FloatArray, second: FloatArray) -> float:
-    """Balanced accuracy over both halves; a vector on the plane counts half."""
+    """Balanced accuracy over both halves; a vector on the boundary counts half."""
     right = []
     for half in (0, 1):
         plane, threshold = _discriminant(first[half::2], second[half::2])
@@ -81,6 +81,6 @@ def _discriminant(first: FloatArray, second: FloatArray) -> tuple[Array, float]:
     means = first.mean(axis=0), second.mean(axis=0)
     centred = np.concatenate([first - means[0], second - means[1]])
     within = centred.T @ centred / len(centred)
-    ridge = RIDGE * max(float(np.trace(within)) / len(within), np.finfo(np.float64).tiny)
+    ridge = RIDGE * max(float(np.trace(within)) / len(within), np.finfo(np.float64).eps)
     plane = np.linalg.solve(within + ridge * np.eye(len(within)), means[0] - means[1])
     return plane, float(plane @ (means[0] + means[1]) / 2)

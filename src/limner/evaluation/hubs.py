@@ -1,8 +1,8 @@
-"""Hubs: candidates that turn up among the nearest of far too many queries.
+"""Hubs: candidates that are among the nearest neighbours of far too many queries.
 
 N_k(c) = number of queries that have candidate c among their k nearest. In a space without hubs it is close to its
-mean, queries times k over candidates; in high dimensions a few candidates collect most of it (Radovanovic et al. 2010)
-and many are never found at all.
+mean, queries times k over candidates; in high dimensions a few candidates get most of the total (Radovanovic et al.
+2010) and many are never retrieved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from limner.core.ranking import Ranking
 
 @dataclass(frozen=True, eq=False)
 class Hubs:
-    """How often each candidate is among the k nearest of a query, and how unequal that is.
+    """How often each candidate is among the k nearest of a query, and how unequal these counts are.
 
     >>> hubs = Hubs.of(Ranking.from_lists({"q1": ["a"], "q2": ["a"], "q3": ["b"]}, candidates="abc"), k=1)
     >>> hubs.counts.tolist(), hubs.largest, round(hubs.robin_hood, 3), hubs.shares([0, 1, 2])
@@ -33,7 +33,7 @@ class Hubs:
 
     @classmethod
     def of(cls, ranking: Ranking, *, k: int = 10) -> Hubs:
-        """Counts the candidates of the first k places."""
+        """Counts the candidates at the first k ranks."""
         if k < 1 or k > ranking.depth:
             raise LimnerError(
                 f"hubs at {k} from a ranking of depth {ranking.depth}: expected 1 to {ranking.depth}; rank deeper"
@@ -56,13 +56,13 @@ class Hubs:
 
     @cached_property
     def robin_hood(self) -> float:
-        """Share of all places that would have to move for equal counts: sum |N - mean| / (2 sum N) (Hoover 1936)."""
+        """Share of all entries that would have to move for equal counts: sum |N - mean| / (2 sum N) (Hoover 1936)."""
         total = self.counts.sum()
         return float(np.abs(self.counts - self.counts.mean()).sum() / (2 * total)) if total else 0.0
 
     @cached_property
     def gini(self) -> float:
-        """Gini coefficient of the counts: 0 if all are equal, towards 1 if one candidate has all."""
+        """Gini coefficient of the counts: 0 if all are equal, close to 1 if one candidate has all."""
         ordered, n = np.sort(self.counts), len(self.counts)
         total = ordered.sum()
         return float((2 * np.arange(1, n + 1) - n - 1) @ ordered / (n * total)) if total else 0.0

@@ -24,10 +24,10 @@ def understood(
     """Converts system and truth to the types that `evaluate` works on.
 
     Args:
-        system: Scores, a ranking, a mapping of directions; vectors of images; a model or encoder; a run as a mapping.
-        truth: A collection, judgements; vectors of texts; judgements as {query: {candidate: grade}}, {query: [ids]}, a
+        system: Scores, a ranking, a mapping of directions; image vectors; a model or encoder; or a run as a mapping.
+        truth: A collection or judgements; text vectors; judgements as {query: {candidate: grade}}, {query: [ids]}, a
             list of (query, candidate[, grade]), or a table of them.
-        per_image: Texts of each image, for vectors of images and texts in order.
+        per_image: Texts per image, for image and text vectors in order.
         progress: Passed to an encoder.
     """
     system, truth = (given.collect() if is_lazy(given) else given for given in (system, truth))
@@ -46,8 +46,8 @@ def understood(
     if not isinstance(truth, Collection):
         raise LimnerError(
             f"truth of type {type(truth).__name__}: expected a Collection, Judgements, "
-            "{query: {candidate: grade}}, a list or table of (query, candidate, grade), or vectors of texts beside "
-            "vectors of images"
+            "{query: {candidate: grade}}, a list or table of (query, candidate, grade), or text vectors together "
+            "with image vectors"
         )
     return _on(system, truth, progress), truth
 
@@ -60,16 +60,16 @@ def _are_vectors(given: object) -> bool:
 
 
 def _aligned(images: object, texts: object, per_image: int) -> tuple[Scores, Collection]:
-    """Two sets of vectors in the same order: row n of the texts belongs to row n // per_image of the images."""
+    """Scores and collection of aligned vectors: row n of the texts belongs to row n // per_image of the images."""
     sides = Embeddings.of(images, prefix="image-"), Embeddings.of(texts, prefix="text-")
     if len(sides[1]) != per_image * len(sides[0]):
         raise LimnerError(
             f"{len(sides[0]):,} vectors of images and {len(sides[1]):,} of texts, {per_image} per image: expected "
-            f"{per_image * len(sides[0]):,} texts, those of the first image first; say how many with per_image=5, or "
+            f"{per_image * len(sides[0]):,} texts, those of the first image first; set it with per_image=5, or "
             "give Scores.from_embeddings(images, texts) and a Collection"
         )
     if set(sides[0].ids) == set(sides[1].ids):
-        sides = sides[0], sides[1].subset(sides[0].ids)  # the same ids in another order
+        sides = sides[0], sides[1].subset(sides[0].ids)  # the same ids in a different order
     if set(sides[0].ids) & set(sides[1].ids):
         sides = _prefixed("image-", sides[0]), _prefixed("text-", sides[1])
     collection = Collection.in_order(sides[0].ids, sides[1].ids, per_image=per_image)
@@ -85,11 +85,11 @@ NAMES = {
     "candidate": ("candidate", "candidate_id", "doc_id", "docno", "docid"),
     "number": ("grade", "relevance", "rel", "score"),
 }
-"""What tables of runs and judgements call their columns, here and in other programs."""
+"""The names of columns in tables of runs and judgements, in limner and other programs."""
 
 
 def _is_listed(given: Any) -> bool:
-    """Whether it is a table of runs or judgements, or a list of (query, candidate[, number])."""
+    """Whether the input is a table of runs or judgements, or a list of (query, candidate[, number])."""
     columns = [str(name) for name in getattr(given, "column_names", getattr(given, "columns", ()))]
     if columns:
         return all(any(name in columns for name in NAMES[role]) for role in ("query", "candidate"))
@@ -98,7 +98,7 @@ def _is_listed(given: Any) -> bool:
 
 
 def _triples(given: Any) -> list[tuple[Any, Any, float]]:
-    """(query, candidate, number); the number is 1 where there is none."""
+    """Yields (query, candidate, number); the number is 1 if there is none."""
     if isinstance(given, (list, tuple)):
         return [(row[0], row[1], _number(row[2], row[1]) if len(row) > 2 else 1.0) for row in given]
     found = []
@@ -136,7 +136,7 @@ def _judgements(given: Mapping[object, object]) -> Judgements:
 
 
 def _on(system: Any, truth: Collection, progress: Progress | None) -> Any:
-    """A system on a collection: a model scores it, an encoder encodes both sides."""
+    """Scores a collection with a system: a model scores it, an encoder encodes images and texts."""
     if isinstance(system, (Scores, Ranking, Mapping)):
         return system
     if callable(getattr(system, "scores", None)):
@@ -147,6 +147,6 @@ def _on(system: Any, truth: Collection, progress: Progress | None) -> Any:
     if is_matrix(system):
         raise LimnerError(
             f"got {type(system).__name__} of shape {array(system, 'scores').shape} for {truth.name!r}: its rows have "
-            "no ids; name them with Scores.from_matrix(matrix, image ids, text ids)"
+            "no ids; add them with Scores.from_matrix(matrix, image ids, text ids)"
         )
     raise LimnerError(f"got {type(system).__name__}: {EXPECTED}")

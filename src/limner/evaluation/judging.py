@@ -1,13 +1,13 @@
 """Partial judgements: extra judgements for a collection, the pool they cover, and bounds for unjudged answers.
 
-An answer that nobody judged is not a wrong answer. Judgements that hold "judged and not relevant" (grade 0) say which
-pairs were judged; where these are not all pairs, measures can only be bounded: by the value if all unjudged answers
-were wrong, which is the usual number, and by the value if all of them were right.
+An unjudged answer is not a wrong answer. Judgements with grade 0 ("judged and not relevant") show which pairs were
+judged. If not all pairs were, measures can only be bounded: by the value if all unjudged answers were wrong, which is
+the usual number, and by the value if all of them were right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.datasets.trec import read_qrels
+from limner.evaluation.few_wrong import FewWrong
 from limner.evaluation.measures import Measure, bounds
+from limner.evaluation.measures.values import average_precision_at_r, r_precision
 from limner.evaluation.placements import NEVER, Placements
 from limner.evaluation.protocols import View
 
@@ -29,7 +31,7 @@ Given = Judgements | Mapping[str, Judgements] | str | Path
 MOST_CELLS = 50_000_000
 """Maximum number of query-candidate pairs to check for a measure that depends on all relevant candidates."""
 USUAL_CUT = 10
-"""Cut-off of the judged share if no measure has one."""
+"""The cut-off for the share of judged answers if no measure has one."""
 _CHUNK = 2_000_000
 
 
@@ -37,13 +39,13 @@ _CHUNK = 2_000_000
 
 
 def with_judgements(collection: Collection, given: Given) -> tuple[Collection, list[View], list[str]]:
-    """A collection with further judgements, the views that they make, and notes.
+    """Adds judgements to a collection; returns the collection, the new views, and notes.
 
-    Original pairs that were not judged count as relevant, as they do without the further judgements.
+    Original pairs that were not judged still count as relevant.
 
     Args:
-        collection: Images, texts and the usual pairs.
-        given: Judgements (image -> text, or text -> image), several by name, or a qrels file.
+        collection: The collection.
+        given: Judgements (image -> text, or text -> image), several judgements by name, or a qrels file.
     """
     extra, notes = dict(collection.extra), []
     views = []
@@ -52,12 +54,12 @@ def with_judgements(collection: Collection, given: Given) -> tuple[Collection, l
         extra[key], lost = _inside(collection, judgements)
         views.append(View(key, key, originals="unjudged"))
         if lost:
-            notes.append(f"{key}: {lost:,} judged pairs are not of {collection.name!r} and are left out")
+            notes.append(f"{key}: {lost:,} judged pairs are not in {collection.name!r} and are left out")
     return replace(collection, extra=extra), views, notes
 
 
 def read_judgements(files: Iterable[str | Path]) -> dict[str, Judgements]:
-    """Judgements of several qrels files, by the names of the files."""
+    """The judgements of several qrels files, by file name."""
     return {name: judgements for file in files for name, judgements in _named(file).items()}
 
 
@@ -71,12 +73,12 @@ def _named(given: Given) -> dict[str, Judgements]:
 
 
 def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements, int]:
-    """The judgements between images and texts of a collection, images first; and how many others there are."""
+    """The judgements between images and texts of a collection, as image -> text, and the number of others."""
     sides = collection.images.ids, collection.texts.ids
     found = [j.restrict(queries=sides[0], candidates=sides[1]) for j in (judgements, judgements.T)]
     here, turned = (len(j.grades) for j in found)
     if bool(here) == bool(turned):
-        why = "fit images and texts in both directions" if here else "cover none of its images and texts"
+        why = "match images and texts in both directions" if here else "cover none of its images and texts"
         raise LimnerError(
             f"the judgements {judgements.name!r} (queries {shown(judgements.queries, most=2)}, candidates "
             f"{shown(judgements.candidates, most=2)}) {why}: expected ids of {collection.name!r} (images "
@@ -90,7 +92,7 @@ def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements,
 
 
 def judged_for(view: View, collection: Collection, direction: str) -> Judgements:
-    """The judgements of a view, joined with the original pairs where the view says so."""
+    """The judgements of a view, with the original pairs if the view includes them."""
     judged = collection.judged(view.judgements, direction)
     if view.threshold is not None and view.judgements in collection.ratings:
         rated = collection.ratings[view.judgements].at_least(view.threshold)
@@ -112,7 +114,7 @@ def _without(pairs: Judgements, judged: Judgements) -> Judgements:
 
 
 def judged_pool(view: View, collection: Collection, direction: str) -> tuple[set[str], set[str]] | None:
-    """Queries and candidates of the judged pool; None if a view uses the whole pool."""
+    """Queries and candidates of the judged pool; None if the view uses the whole pool."""
     if view.pool is None:
         return None
     judged = collection.judged(view.pool, direction)
@@ -132,7 +134,7 @@ def pool_notes(view: View, collection: Collection, direction: str, candidates: I
 
 
 def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list[Measure]:
-    """Judged@k for every cut-off k in use, or for 10 if there is none; empty if everything was judged.
+    """Judged@k for every cut-off k of the measures, or for 10 if there is none; empty if everything was judged.
 
     Cut-offs beyond the end of a list are left out.
     """
@@ -167,8 +169,36 @@ def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
     cells = len(counted.queries) * depth
     if not cells or (measure.kind.needs_total and (depth >= NEVER or cells > MOST_CELLS)):
         return None
+    short = None if dict(measure.options).get("graded") else _SHORT.get(measure.kind.compute)
+    if short is None:
+        return _written_out(judged, measure, least, depth)
+    few, easy = _few_wrong(judged, least, depth)
+    values = np.where(easy, short(few), np.nan)
+    values[~easy] = _written_out(judged.of(np.flatnonzero(~easy)), measure, least, depth)
+    return values
+
+
+def _written_out(judged: Placements, measure: Measure, least: float, depth: int) -> FloatArray:
+    """The values from the ranks of all relevant candidates."""
     parts = [measure.kind.compute(part, measure) for part in _all_right(judged, least, depth) if measure.kind.compute]
-    return np.concatenate(parts)
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+_SHORT: dict[object, Callable[[FewWrong], FloatArray]] = {
+    r_precision: FewWrong.r_precision,
+    average_precision_at_r: FewWrong.average_precision_at_r,
+}
+"""Measures that need not be computed from all relevant ranks, if these are nearly all."""
+
+
+def _few_wrong(judged: Placements, least: float, depth: int) -> tuple[FewWrong, npt.NDArray[np.bool_]]:
+    """The judged and wrong candidates, and the queries that they describe: without ties, and with something right."""
+    at, place = _places(judged, depth)
+    wrong = (judged.grades <= 0) | (judged.grades < least)
+    chosen = wrong[at] & (place < judged.pool[judged.query[at]])
+    few = FewWrong(judged.query[at][chosen], place[chosen], judged.pool)
+    tied = np.bincount(judged.query[(judged.tied > 1) & (judged.above < depth)], minlength=len(judged.queries))
+    return few, (tied == 0) & (few.relevant > 0)
 
 
 def _depth(judged: Placements, measure: Measure) -> int:
@@ -176,13 +206,13 @@ def _depth(judged: Placements, measure: Measure) -> int:
     pool = int(judged.pool.max(initial=0))
     if measure.kind.needs_total:
         return pool
-    wanted = max(measure.k or 0, int(judged.relevant.max(initial=0)) + 1)  # the first that is not judged comes by then
+    wanted = max(measure.k or 0, int(judged.relevant.max(initial=0)) + 1)  # the first unjudged candidate comes by then
     near = judged.above < wanted
     return min(pool, max(wanted, int((judged.above + judged.tied)[near].max(initial=0))))
 
 
 def _all_right(judged: Placements, least: float, depth: int) -> Iterator[Placements]:
-    """Placements in which every candidate not judged irrelevant is relevant."""
+    """Placements in which every candidate is relevant unless it was judged irrelevant."""
     step = max(1, _CHUNK // depth)
     best = float(judged.grades.max(initial=0)) or 1.0
     for start in range(0, len(judged.queries), step):
@@ -209,7 +239,7 @@ def _filled(judged: Placements, least: float, depth: int, best: float) -> Placem
 
 
 def _places(judged: Placements, depth: int) -> tuple[IntArray, IntArray]:
-    """The entries within the depth, each with a distinct position in its tied block."""
+    """The entries up to the depth, each with a distinct position in its block of ties."""
     before, _ = judged.group
     place = judged.above + (judged.order - before)
     at = np.flatnonzero(place < depth)

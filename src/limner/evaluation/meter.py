@@ -1,7 +1,8 @@
-"""RetrievalMeter: retrieval measures inside a training loop, batch by batch.
+"""RetrievalMeter: retrieval measures in a training loop, batch by batch.
 
-Vectors of a validation set are collected on the CPU as they are computed; `compute` ranks everything against everything
-once, so that the numbers are those of `limner.evaluate` and not means over batches, which depend on the batch size.
+Vectors of a validation set are collected on the CPU as they are computed; `compute` then ranks all texts and images at
+once, so that the numbers equal those of `limner.evaluate` and are not means over batches, which depend on the batch
+size.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class RetrievalMeter:
     """Collects vectors of images and texts and measures retrieval in both directions.
 
     Args:
-        measures: What to measure.
+        measures: The measures.
         similarity: "cosine" or "dot".
 
     >>> meter = RetrievalMeter("R@1")
@@ -43,7 +44,7 @@ class RetrievalMeter:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything: call it before each validation."""
+        """Discards all vectors: call it before each validation."""
         self._images: dict[str, Float32] = {}
         self._texts: list[Float32] = []
         self._owners: list[str] = []
@@ -61,7 +62,7 @@ class RetrievalMeter:
         Args:
             image_vectors: One row per image: an array, a list, or a tensor on any device.
             text_vectors: One row per text.
-            images: The id of each image; an image that comes again is kept once. Without ids, every row is a new image.
+            images: The id of each image; a repeated image is kept once. Without ids, every row is a new image.
             owners: The id of the image that each text belongs to. Without them, text n belongs to image n of the batch.
         """
         pictures, texts = (_rows(given, what) for given, what in ((image_vectors, "image"), (text_vectors, "text")))
@@ -78,7 +79,7 @@ class RetrievalMeter:
         self._owners += belong
 
     def report(self, name: str = "model") -> Report:
-        """Everything that was collected, measured as `limner.evaluate` does, with intervals and values per query."""
+        """A report on all collected vectors, as from `limner.evaluate`, with intervals and values per query."""
         lost = [owner for owner in dict.fromkeys(self._owners) if owner not in self._images]
         if not self._texts or lost:
             problem = (
@@ -94,7 +95,7 @@ class RetrievalMeter:
         return evaluate({"i2t": scores, "t2i": scores.T}, truth, measures=self.measures, name=name, keep=0)
 
     def compute(self) -> dict[str, float]:
-        """The numbers by direction and measure, for a logger."""
+        """The results by direction and measure, for a logger."""
         return {f"{r.direction} {r.measure}": r.value for r in self.report().results}
 
 
@@ -102,7 +103,7 @@ def _rows(given: Any, what: str) -> Float32:
     rows = array(given, f"{what} vectors")
     if rows.ndim != 2:
         raise LimnerError(f"{what} vectors: got shape {rows.shape}, expected a row per {what}")
-    return np.array(rows, dtype=np.float32)  # a copy: the batch may be overwritten
+    return np.array(rows, dtype=np.float32)  # a copy, because the batch may be overwritten
 
 
 def _ids(given: Sequence[object]) -> list[str]:

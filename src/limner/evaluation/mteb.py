@@ -1,7 +1,8 @@
-"""Results files of MTEB (Muennighoff et al. 2023; Enevoldsen et al. 2025): read for leaderboards, written from reports.
+"""MTEB results files (Muennighoff et al. 2023; Enevoldsen et al. 2025): read for leaderboards, written from reports.
 
-A file holds the means of one model on one task and no number of queries. `cv_recall_at_k` is R@k (any relevant among
-the first k), `recall_at_k` is Recall@k (the share of the relevant ones), and `ndcg_at_k` has linear gain.
+A file has the means of one model on one task, but not the number of queries. `cv_recall_at_k` is R@k (any relevant
+candidate among the first k), `recall_at_k` is Recall@k (the share of the relevant ones), and `ndcg_at_k` has linear
+gain.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ NAMES = {
     "mrr_at_{k}": "MRR@{k}",
     "ndcg_at_{k}": "nDCG@{k}(linear)",
 }
-"""Measures of MTEB by their names here."""
+"""MTEB's names of measures, by limner's names."""
 MAIN = "main_score"
 META = "model_meta.json"
 _CUT = re.compile(r"(?P<name>[a-z_]+_at_)(?P<k>\d{1,9})")
 
 
 def is_mteb(content: object) -> bool:
-    """Whether the content of a JSON file looks like MTEB's results of a task."""
+    """Whether the content of a JSON file looks like MTEB results of a task."""
     return isinstance(content, Mapping) and {"task_name", "scores"} <= set(content)
 
 
 def read_mteb(path: str | Path) -> list[BoardEntry]:
     """The numbers of one results file.
 
-    The model is named by `model_meta.json` beside the file, or by the folder (`org__model`, with or without a folder
-    for the revision in between).
+    The name of the model comes from `model_meta.json` next to the file, or from the folder (`org__model`, with or
+    without a subfolder for the revision).
 
     Args:
         path: A file such as `results/org__model/revision/MSCOCOT2IRetrieval.json`.
 
     Returns:
-        A number for every measure; the number of queries is not known.
+        A number for every measure; the number of queries is unknown.
     """
     source = Path(path)
     content = read_json(source, what="MTEB results")
     if not is_mteb(content):
-        raise LimnerError(f"{source} is not a results file of MTEB: expected an object with 'task_name' and 'scores'")
-    with damage_told(source, what="results file of MTEB"):
+        raise LimnerError(f"{source} is not an MTEB results file: expected an object with 'task_name' and 'scores'")
+    with damage_told(source, what="MTEB results file"):
         return list(_entries(content, _model(source)))
 
 
@@ -89,7 +90,7 @@ def _text(value: object) -> str:
 
 
 def _measured(scores: Mapping[str, float]) -> dict[str, float]:
-    """The finite numbers under limner's names; `main_score` if there are no others."""
+    """The finite scores, with limner's names; only `main_score` if there are no others."""
     named = {here: float(value) for name, value in scores.items() if (here := _here(name)) and math.isfinite(value)}
     main = scores.get(MAIN)
     return named or ({MAIN: float(main)} if main is not None and math.isfinite(main) else {})
@@ -108,10 +109,10 @@ def _measure(name: str) -> Measure:
 
 
 def task_results(report: Report) -> dict[str, dict[str, Any]]:
-    """A report as results of MTEB: the content of a file for every view and direction, by the name of the task.
+    """Converts a report to MTEB results: the content of a file for every view and direction, by task name.
 
-    Measures that MTEB has no name for are left out. MTEB's main score of retrieval is nDCG@10 with linear gain; if the
-    report lacks it, the first measure takes its place.
+    Measures without a name in MTEB are left out. MTEB's main score for retrieval is nDCG@10 with linear gain; if the
+    report does not have it, the first measure is used.
 
     Args:
         report: What was measured.
@@ -131,14 +132,14 @@ def task_results(report: Report) -> dict[str, dict[str, Any]]:
         }  # fmt: skip
     if not made:
         raise LimnerError(
-            f"{report.system!r} has no measure that MTEB has a name for: evaluate it with --measures "
+            f"{report.system!r} has no measure with a name in MTEB: evaluate it with --measures "
             "'R@1 R@10 nDCG@10(linear)'"
         )
     return made
 
 
 def _there(measure: Measure) -> str:
-    """MTEB's name of a measure; "" if it has none."""
+    """MTEB's name for a measure; "" if it has none."""
     for name, here in NAMES.items():
         if measure.k is not None and here.format(k=measure.k) == str(measure):
             return name.format(k=measure.k)
@@ -146,7 +147,7 @@ def _there(measure: Measure) -> str:
 
 
 def write_mteb(report: Report, folder: str | Path) -> list[Path]:
-    """Writes a report as MTEB's results files, `FOLDER/system/limner/TASK.json`, with `model_meta.json` beside them.
+    """Writes a report as MTEB results files, `FOLDER/system/limner/TASK.json`, with `model_meta.json` next to them.
 
     Args:
         report: What was measured.

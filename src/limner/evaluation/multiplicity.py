@@ -1,7 +1,7 @@
-"""Are queries with more right answers those a model is less sure of?
+"""Is a model less certain about queries with more right answers?
 
-Figure 3b of Chun et al. (2022). PCME predicts a variance for every image and text. Where it is large, the paper finds
-more captions that fit.
+This is Figure 3b of Chun et al. (2022). PCME predicts a variance for every image and text; the paper finds more
+matching captions if it is large.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAMPLES = 1000
 
 @dataclass(frozen=True)
 class UncertaintyBin:
-    """Queries of about the same uncertainty: from and to, how many, and how many right answers they have on average."""
+    """Queries of similar uncertainty: its range, their number, and their mean number of right answers."""
 
     low: float
     high: float
@@ -36,9 +36,9 @@ class Multiplicity:
     Args:
         queries: Their ids.
         uncertainty: The uncertainty of each query.
-        positives: Right answers of each.
-        rho: Spearman's rank correlation of the two; NaN where either does not vary.
-        interval: 95% interval of it, by the bootstrap over queries; None where there is no correlation.
+        positives: The number of right answers of each query.
+        rho: Spearman's rank correlation of the two; NaN if either does not vary.
+        interval: Its 95% interval, by a bootstrap over queries; None if there is no correlation.
         bins: Ten groups of about equal size, from the most to the least certain.
     """
 
@@ -61,12 +61,12 @@ class Multiplicity:
 def multiplicity(
     uncertainty: Mapping[str, float], judgements: Judgements, *, bins: int = 10, seed: int = 0
 ) -> Multiplicity:
-    """Compares a model's uncertainty about each query with the number of right answers of the query.
+    """Compares a model's uncertainty about each query with the query's number of right answers.
 
     Args:
-        uncertainty: By query; higher is less sure. `model.uncertainty(items)` of PCME gives it.
-        judgements: Query -> candidate. Queries without any judged candidate are left out.
-        bins: Groups of the table.
+        uncertainty: Uncertainty by query; higher is less certain. PCME computes it with `model.uncertainty(items)`.
+        judgements: Judgements query -> candidate. Queries without judged candidates are left out.
+        bins: Number of groups in the table.
         seed: Seed of the bootstrap.
 
     >>> judged = Judgements.from_pairs([("a", 1), ("b", 1), ("b", 2), ("c", 1), ("c", 2), ("c", 3)])
@@ -82,7 +82,7 @@ def multiplicity(
     queries = tuple(judgements.queries[row] for row in rows)
     unsure = np.array([float(uncertainty[query]) for query in queries])
     if not np.isfinite(unsure).all():
-        raise LimnerError(f"{int((~np.isfinite(unsure)).sum())} uncertainties are no numbers: expected finite values")
+        raise LimnerError(f"{int((~np.isfinite(unsure)).sum())} uncertainties are not finite: expected finite numbers")
     right = judgements.counts[rows].astype(np.float64)
     rho, interval = _correlated(unsure, right, seed)
     return Multiplicity(queries, unsure, right, rho, interval, _binned(unsure, right, bins))

@@ -1,4 +1,4 @@
-"""Two results on the same queries: aligned by id, tested, and the size of their difference."""
+"""Two results on the same queries: alignment by id, tests, and effect sizes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from limner.stats import PairedTest
 
 
 def paired(first: Result, other: Result) -> Result:
-    """Another system's result on the same queries in the same order; refuses other queries, groups or folds."""
+    """The result of another system in the order of the first; refuses different queries, groups or folds."""
     lone = set(first.queries) ^ set(other.queries)
     if lone:
         raise LimnerError(
-            f"{' '.join(first.key)}: {len(lone)} queries are in one report only ({shown(sorted(lone))}): evaluate all "
+            f"{' '.join(first.key)}: {len(lone)} queries are in only one report ({shown(sorted(lone))}): evaluate all "
             "systems on the same collection"
         )
     found = other.reordered(first.queries)
@@ -36,7 +36,7 @@ def paired(first: Result, other: Result) -> Result:
 
 
 def _numbered(codes: IntArray) -> IntArray:
-    """Groups as integers, in order of appearance."""
+    """Groups as integers, numbered in order of appearance."""
     _, first, group = np.unique(codes, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group].astype(np.int64)
 
@@ -48,7 +48,7 @@ def comparable(a: Result, b: Result) -> bool:
 
 
 def paired_test(a: Result, b: Result, *, test: str = "auto", samples: int = 100_000, seed: int = 0) -> PairedTest:
-    """Tests two results on the same queries, as `compare` does: by image where captions share one."""
+    """Tests two results on the same queries, as `compare` does: clustered by image if captions share one."""
     binary = bool(np.isin([a.values, b.values], (0.0, 1.0)).all())
     if test == "auto":
         test = "mcnemar" if binary and a.clusters is None else "randomisation"

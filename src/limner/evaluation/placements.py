@@ -1,8 +1,7 @@
-"""Placements: the rank of every relevant candidate. All measures are computed from these alone.
+"""Placements: the rank of every relevant candidate. All measures are computed from these.
 
-The rank of a positive is counted from blocks of scores (how many candidates are above it, how many are equal);
-no row is ever sorted, and the score matrix is never held in memory. Several judgements, and several pools, are counted
-in one pass.
+The rank of a positive is counted from blocks of scores (how many candidates are above it, and how many are equal);
+no row is ever sorted, and the score matrix is never in memory. Several judgements and pools are counted in one pass.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ class Placements:
     """Relevant candidates of each query, sorted by rank.
 
     Args:
-        queries: The queries that have a relevant candidate; all others are left out of every mean.
+        queries: The queries with a relevant candidate; all others are left out of every mean.
         indptr: Positives of query q are `indptr[q]:indptr[q + 1]`, best placed first.
         above: Number of candidates strictly above each positive; `NEVER` if it is not found, `OUTSIDE_POOL` if it is
             not in the pool.
         tied: Number of candidates tied with it, itself included; 1 if ties are resolved.
         grades: The grade of each positive.
-        pool: How many candidates each query was ranked against (`NEVER` when unknown).
-        known: How deep each query's list is known; `NEVER` when nothing is cut off.
-        left_out: How many queries had no relevant candidate in the pool.
-        outside: How many relevant candidates are not in the pool.
-        judged: Where all judged candidates of the same queries stand, relevant or not (grade 0); None if only
+        pool: Number of candidates that each query was ranked against (`NEVER` if unknown).
+        known: Length of each query's list; `NEVER` if it is not truncated.
+        left_out: Number of queries without a relevant candidate in the pool.
+        outside: Number of relevant candidates that are not in the pool.
+        judged: Placements of all judged candidates of the same queries, relevant or not (grade 0); None if only
             relevant ones are known.
     """
 
@@ -63,10 +62,10 @@ class Placements:
     judged: Placements | None = None
 
     def __post_init__(self) -> None:
-        """Refuses a rank that no candidate has: the score was NaN."""
+        """Refuses a rank without candidates: the score was NaN."""
         if (self.tied < 1).any():
             first = self.queries[int(self.query[np.argmin(self.tied)])]
-            raise LimnerError(f"a place of query {first!r} is shared by 0 candidates: the positive's score was NaN")
+            raise LimnerError(f"a rank of query {first!r} has no candidates: the score of the positive was NaN")
 
     @cached_property
     def query(self) -> IntArray:
@@ -75,12 +74,12 @@ class Placements:
 
     @cached_property
     def relevant(self) -> IntArray:
-        """R: how many relevant candidates each query has."""
+        """R: the number of relevant candidates of each query."""
         return np.diff(self.indptr)
 
     @cached_property
     def order(self) -> IntArray:
-        """0 for the best placed positive of a query, 1 for the next, ..."""
+        """The position of each positive among those of its query: 0 for the best placed, 1 for the next, ..."""
         return np.arange(len(self.above)) - np.repeat(self.indptr[:-1], self.relevant)
 
     @cached_property
@@ -94,13 +93,13 @@ class Placements:
 
     @cached_property
     def unlocated(self) -> npt.NDArray[np.bool_]:
-        """For each query: whether a positive may be anywhere below a truncated list."""
+        """For each query: whether a positive may be anywhere below the end of a truncated list."""
         lost = np.bincount(self.query[self.above == NEVER], minlength=len(self.queries)) > 0
         return np.asarray(lost & (self.known < NEVER))
 
     @cached_property
     def partly_judged(self) -> bool:
-        """Whether it is known which candidates were judged, and some were not."""
+        """Whether the judged candidates are known, and do not include all candidates."""
         return self.judged is not None and bool((self.judged.relevant < self.judged.pool).any())
 
     def continued(self, *, best: bool) -> Placements:
@@ -123,19 +122,19 @@ class Placements:
         return replace(self, **moved, known=whole, judged=self.judged and self.judged.continued(best=best))
 
     def at_least(self, grade: float) -> Placements:
-        """Only positives of this grade or above; queries without any left are kept."""
+        """Only positives of this grade or above; queries are kept even if they have none left."""
         kept = self.grades >= grade
         counts = np.bincount(self.query[kept], minlength=len(self.queries))
         indptr = np.concatenate([[0], np.cumsum(counts)])
         return replace(self, indptr=indptr, above=self.above[kept], tied=self.tied[kept], grades=self.grades[kept])
 
     def with_positives(self) -> Placements:
-        """Without queries that have no positives; these count as left out."""
+        """Removes queries without positives; these count as left out."""
         kept = np.flatnonzero(self.relevant > 0)
         return self if len(kept) == len(self.queries) else self.of(kept)
 
     def of(self, kept: IntArray) -> Placements:
-        """These queries by position, in rising order; the others count as left out."""
+        """Keeps these queries, by position in ascending order; the others count as left out."""
         chosen = np.zeros(len(self.queries), dtype=bool)
         chosen[kept] = True
         entries = chosen[self.query]
@@ -153,7 +152,7 @@ class Placements:
         )
 
     def split(self) -> Placements:
-        """Only the relevant candidates, and separately everything that was judged."""
+        """Splits placements into the relevant candidates and everything that was judged."""
         if (self.grades > 0).all():
             return self
         relevant = self.at_least(float(np.nextafter(0.0, 1.0)))
@@ -178,15 +177,15 @@ def place(
         asked: The judgements, each with its own pool.
         ties: "expected" keeps ties, so that measures take the expectation over random orders (McSherry
             & Najork 2008); "order" keeps candidate order; "pessimistic" puts relevant candidates last.
-        unretrieved: A positive missing from a truncated ranking: "refuse" measures that depend on it, or count it as
+        unretrieved: How a positive missing from a truncated ranking counts: "refuse" measures that depend on it, or
             "never" found (the convention of trec_eval).
-        empty: Whether a list without any candidate is all that the system returned, so that nothing follows.
-        keep: Also keep the best `keep` candidates of every query.
+        empty: Whether an empty list is complete, rather than truncated.
+        keep: Number of top candidates per query to return as well.
         workers: Threads; all cores by default.
-        progress: Called as blocks are done.
+        progress: Called as blocks are finished.
 
     Returns:
-        One `Placements` per question, and the kept ranking (None when `keep` is 0).
+        One `Placements` per request, and the ranking of the top candidates (None if `keep` is 0).
     """
     for what, value, known in (("ties", ties, TIES), ("unretrieved", unretrieved, UNRETRIEVED)):
         if value not in known:
@@ -236,7 +235,7 @@ def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, t
 
 
 def _relevant_last(placed: Placements) -> Placements:
-    """Every tie in its worst order: irrelevant candidates first, then by rising grade."""
+    """Resolves every tie in the worst order: irrelevant candidates first, then by ascending grade."""
     before, size = placed.group
     below_others = placed.tied - size + (placed.order - before)
     return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))
@@ -275,7 +274,7 @@ def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
 def _placements(
     source: Any, p: Positives, above: IntArray, tied: IntArray, pool: IntArray, known: IntArray
 ) -> Placements:
-    order = np.lexsort((p.grades, above, p.rows))  # of equal places the lower grade first: the worst order of a tie
+    order = np.lexsort((p.grades, above, p.rows))  # ties: the lower grade first, which is the worst order
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
     every = Placements(source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside)
     return every.split().with_positives()

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain(value: object) -> Any:
-    """The same data with JSON types only: JSON has no infinity, the rank of a candidate that was never found.
+    """The same data with only JSON types; JSON has no infinity, which is the rank of a candidate that is never found.
 
     >>> plain({"ranks": [1.0, float("inf")], "score": float("-inf")})
     {'ranks': [1.0, None], 'score': '-inf'}

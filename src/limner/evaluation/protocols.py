@@ -1,4 +1,4 @@
-"""Protocols by name: the pool, the judgements and the measures behind a published number."""
+"""Protocols: the pool, the judgements and the measures behind published numbers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class View:
     Args:
         name: Name in reports.
         judgements: The name of judgements in the collection.
-        measures: What to measure.
-        folds: A field of images and texts that splits the pool into folds; each query is ranked within its own fold
-            only, and the result is the mean over folds.
+        measures: The measures.
+        folds: A field of images and texts that splits the pool into folds; each query is ranked only within its own
+            fold, and the result is the mean over folds.
         outside: "drop" relevant candidates that are not in the pool, or "count" them in R as never found.
-        directions: Which directions it is for.
-        pool: The name of judgements: only judged candidates are searched; None for the whole pool.
-        originals: Whether the usual pairs count as well: "none", those that were left "unjudged", or "all".
-        threshold: The rating from which a pair is relevant, where the collection has ratings of that name; None for
-            the collection's own judgements.
+        directions: The directions it applies to.
+        pool: The name of judgements that restrict the pool to judged candidates; None for the whole pool.
+        originals: Which of the original pairs count as well: "none", those that are "unjudged", or "all".
+        threshold: The lowest rating of a relevant pair, if the collection has ratings of that name; None for the
+            judgements of the collection.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Protocol:
     texts: int | None = None
 
     def notes(self, collection: Collection) -> list[str]:
-        """What differs from the test set that published numbers of this protocol were made on."""
+        """Notes on differences from the test set behind the published numbers of this protocol."""
         notes = []
         for what, expected, got in (
             ("images", self.images, self._size(collection, "i2t")),
@@ -69,7 +69,7 @@ class Protocol:
         return notes
 
     def _size(self, collection: Collection, direction: str) -> int:
-        """How many images ("i2t") or texts ("t2i") are queries: all, or those that were judged."""
+        """The number of images ("i2t") or texts ("t2i") that are queries: all, or the judged ones."""
         pool = self.views[0].pool
         if pool is None or pool not in collection.all_judgements:
             return len(collection.images if direction == "i2t" else collection.texts)
@@ -77,7 +77,7 @@ class Protocol:
 
 
 HALF_OF_THE_VOTES = 0.5
-"""Share of yes from which a pair of Flickr8k's crowd is relevant: it adds the paper's 2,031 pairs (0.66 adds 1,996)."""
+"""The lowest share of yes votes of a relevant pair in Flickr8k; it adds the paper's 2,031 pairs (0.66 adds 1,996)."""
 
 _VARIANTS = {
     ("coco-5k", 25_010): "Karpathy's test set without the cut to five captions per image",
@@ -156,9 +156,9 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
 def views(
     collection: Collection, *, protocol: str | Iterable[str] | None, measures: tuple[Measure, ...] | None
 ) -> tuple[list[View], list[str]]:
-    """The views to evaluate, and notes on how they differ from their definition.
+    """The views to evaluate, and notes on differences from their definitions.
 
-    Without a protocol, every judgement of the collection is a view with the same measures.
+    Without a protocol, each set of judgements of the collection is a view with the same measures.
     """
     if protocol is None:
         return [_usual(name, collection, measures or DEFAULT) for name in collection.all_judgements], []
@@ -175,7 +175,7 @@ def views(
 
 
 def _usual(name: str, collection: Collection, measures: tuple[Measure, ...]) -> View:
-    """A view of all judgements of a name; if they cover only a part, of that part and the original pairs."""
+    """The default view of these judgements; if they are partial, it combines them with the original pairs."""
     judged = collection.all_judgements[name]
     if name == collection.judgements.name or (judged.grades > 0).all():
         return View(name, name, measures)

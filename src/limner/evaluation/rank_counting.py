@@ -1,4 +1,4 @@
-"""Ranks counted from blocks of scores: how many candidates are above each positive, and how many are equal."""
+"""Counts ranks from blocks of scores: how many candidates are above each positive, and how many are equal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Asked:
 
     Args:
         judgements: Relevance of candidates to queries.
-        query_pools: Fold number of every query of the source, for protocols that cut the pool; -1 for none.
+        query_pools: Fold number of every query of the source, for protocols that split the pool; -1 for no fold.
         candidate_pools: Fold number of every candidate of the source.
         outside: What to do with a positive that is not in the pool: "drop" it, or "count" it in R as never found.
     """
@@ -58,7 +58,7 @@ def count_ranks(
     workers: int | None,
     progress: Progress | None,
 ) -> tuple[list[IntArray], Ranking | None]:
-    """One pass over the blocks: counts for every question (grouped by pool), and the best `keep`."""
+    """One pass over the blocks: counts for every request (grouped by pool), and the best `keep` candidates."""
     counters = _counters(source, asked, positives)
     parts = source.map(_Count(counters, Best(keep) if keep else None), workers=workers, progress=progress)
     found: dict[int, IntArray] = {}
@@ -73,7 +73,7 @@ def count_ranks(
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """Counts of every counter for a block, and its top candidates if they are kept."""
+    """Runs all counters on a block, and finds its top candidates if requested."""
 
     counters: list[_Counter]
     best: Best | None
@@ -82,7 +82,7 @@ class _Count:
         return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
 
     def from_near(self, near: Near) -> tuple[list[_Open], Any] | None:
-        """The same from low-precision products, except for pairs that only the grid can compare."""
+        """The same from low-precision products, except for pairs that only float32 scores can compare."""
         found = [counter.from_near(near) for counter in self.counters]
         kept = self.best and near.best(self.best)
         if self.best and kept is None:
@@ -91,7 +91,7 @@ class _Count:
         return (told, kept) if len(told) == len(found) else None
 
     def divided(self, score: PairScores) -> _CountPieces | None:
-        """Once the scores of the positives are known, counts over pieces of rows can be summed; folds are not split."""
+        """The counter of pieces: if the scores of positives are known, counts can be summed. Folds are not split."""
         if any(counter.pools is not None for counter in self.counters):
             return None
         known = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]
@@ -100,7 +100,7 @@ class _Count:
 
 @dataclass(frozen=True, eq=False)
 class _CountPieces:
-    """Counts against scores of positives that are known beforehand."""
+    """Counts for positives whose scores are known in advance."""
 
     counters: list[_Counter]
     scores: list[Block]
@@ -119,7 +119,7 @@ class _CountPieces:
 
 @dataclass(frozen=True, eq=False)
 class _Open:
-    """Counts of a block so far, and pairs that are still to be compared: positives by number, and columns."""
+    """The counts of a block so far, and pairs that are still undecided: numbers of positives, and columns."""
 
     counts: IntArray
     whose: IntArray
@@ -127,7 +127,7 @@ class _Open:
 
 
 class _Counter:
-    """Counts for all questions that share one pool: the union of their positives is counted once."""
+    """Counts for all requests that share a pool: the union of their positives is counted once."""
 
     def __init__(self, source: Scores, asked: Asked, members: dict[int, Positives]) -> None:
         n, self.width = source.shape
@@ -141,7 +141,7 @@ class _Counter:
             self._cut(asked.candidate_pools)
 
     def _cut(self, pools: IntArray) -> None:
-        """Columns of each fold together, in candidate order, and each positive's place among them."""
+        """The columns of each fold, in candidate order, and the position of each positive among them."""
         order = np.argsort(pools, kind="stable")
         self.pool_indptr = np.searchsorted(pools[order], np.arange(int(pools.max(initial=-1)) + 2)).astype(np.int64)
         self.pool_columns = order.astype(np.int64)
@@ -154,7 +154,7 @@ class _Counter:
         return slice(int(self.indptr[start]), int(self.indptr[stop]))
 
     def count(self, start: int, block: Block) -> IntArray:
-        """(positives of these rows, 3): above, equal, equal before."""
+        """Counts for the positives of these rows, (positives, 3): above, equal, equal before."""
         stop = start + len(block)
         part = self.part(start, stop)
         indptr = self.indptr[start : stop + 1] - part.start
@@ -168,7 +168,7 @@ class _Counter:
         return counts
 
     def from_near(self, near: Near) -> _Open | None:
-        """Like `count`, from low-precision products; None if they leave too much undecided."""
+        """Like `count`, from low-precision products; None if they leave too many pairs undecided."""
         stop = near.start + len(near.bits)
         part = self.part(near.start, stop)
         indptr, pools = self.indptr[near.start : stop + 1] - part.start, NO_POOLS
@@ -181,7 +181,7 @@ class _Counter:
         return _Open(counts, found[1] + part.start, found[2])
 
     def settle(self, source: Any, counted: IntArray, parts: Sequence[_Open]) -> None:
-        """Adds the pairs that only float32 can compare."""
+        """Adds the counts of pairs that only float32 scores can compare."""
         whose = np.concatenate([NONE, *(part.whose for part in parts)])
         if not len(whose):
             return
@@ -192,7 +192,7 @@ class _Counter:
             np.add.at(counted[:, place], whose[found], 1)
 
     def count_piece(self, start: int, low: int, block: Block, scores: Block) -> IntArray:
-        """Like `count`, among the columns of a piece that begins at `low`."""
+        """Like `count`, for the columns of a piece that begins at `low`."""
         from limner.core.kernels import count_against
 
         part = self.part(start, start + len(block))
@@ -202,7 +202,7 @@ class _Counter:
         return counts
 
     def answers(self, source: Scores, counted: IntArray) -> dict[int, IntArray]:
-        """The counts of each question's own positives; `NEVER` for those outside the pool."""
+        """The counts for the positives of each request; `NEVER` for those outside the pool."""
         self._refuse_nan(source, counted[:, 1] == 0)
         answered = {}
         for number, p in self.members.items():
@@ -213,7 +213,7 @@ class _Counter:
         return answered
 
     def _refuse_nan(self, source: Scores, unequal: npt.NDArray[np.bool_]) -> None:
-        """A positive that does not equal itself is NaN and has no rank."""
+        """Refuses a positive whose score is NaN, which has no rank; NaN does not equal itself."""
         if unequal.any():
             row, column = (int(at) for at in np.divmod(self.keys[np.argmax(unequal)], self.width))
             raise LimnerError(

@@ -1,7 +1,7 @@
-"""How do measures rank systems? Ranks under each measure, their rank correlation, and the chart of both.
+"""Ranks of systems under each measure, the rank correlation of the measures, and a chart of both.
 
-Figures 4, 5 and E.3 of Chun et al. (2022): each system is a line from measure to measure; lines that cross are systems
-that two measures order differently.
+As in Figures 4, 5 and E.3 of Chun et al. (2022), each system is a line from measure to measure; lines cross if two
+measures order two systems differently.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from limner.evaluation.published import Table
 from limner.evaluation.report import Report
 from limner.stats import kendall_tau_b
 
-_STEP, _ROW, _EDGE = 150, 22, 190  # of the chart: pixels between measures, between ranks, for names at both sides
+_STEP, _ROW, _EDGE = 150, 22, 190  # pixels of the chart: between measures, between ranks, and for names on both sides
 _COLOURS = ("#1b6ca8", "#c44536", "#2e7d4f", "#8a5a00", "#6a4c93", "#00798c", "#9c2c77", "#4f5d2f")
 
 
@@ -29,9 +29,9 @@ class SystemRanks:
 
     Args:
         systems: Their names.
-        columns: What they are measured by: view, direction and measure.
+        columns: View, direction and measure of each column.
         values: (systems, columns).
-        better: 1 for each column where higher is better, -1 where lower is.
+        better: 1 for each column in which higher is better, -1 for the others.
     """
 
     systems: tuple[str, ...]
@@ -41,7 +41,7 @@ class SystemRanks:
 
     @cached_property
     def ranks(self) -> FloatArray:
-        """(systems, columns): 1 for the best; equal values share their mean rank."""
+        """The ranks, (systems, columns): 1 for the best; ties share their mean rank."""
         from scipy.stats import rankdata
 
         signed = -self.values * np.array(self.better)
@@ -49,7 +49,7 @@ class SystemRanks:
 
     @cached_property
     def tau(self) -> FloatArray:
-        """Kendall's tau-b between the orders of every two columns; NaN where one ties all systems."""
+        """Kendall's tau-b between every two columns; NaN if a column ties all systems."""
         signed = self.values * np.array(self.better)
         found = np.full((len(self.columns), len(self.columns)), np.nan)
         for i, j in np.ndindex(*found.shape):
@@ -58,7 +58,7 @@ class SystemRanks:
         return found
 
     def only(self, *, systems: Iterable[str] = (), columns: Iterable[str] = ()) -> SystemRanks:
-        """Some of the systems and measures, ranked among themselves; all if none are named."""
+        """Only some of the systems and measures; ranks are computed among these."""
         rows, named = (
             _chosen(self.systems, systems, "system"),
             _chosen(self.columns, columns, "measure of these systems"),
@@ -71,7 +71,7 @@ class SystemRanks:
         )
 
     def __str__(self) -> str:
-        """The ranks as a table, and tau-b of each column with the first."""
+        """The ranks as a table, with the tau-b between each column and the first."""
         width = max(len(name) for name in (*self.systems, "tau-b with the first"))
         lines = [" ".join([" " * width, *self.columns])]
         cells = [[f"{rank:g}" for rank in row] for row in self.ranks]
@@ -83,7 +83,7 @@ class SystemRanks:
         return "\n".join(lines)
 
     def svg(self) -> str:
-        """The chart: a line for each system, the best at the top, tau-b between neighbouring measures."""
+        """The chart: a line per system, the best at the top, with tau-b between neighbouring measures."""
         width = 2 * _EDGE + _STEP * (len(self.columns) - 1)
         height = 70 + _ROW * len(self.systems)
         look = f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12"'
@@ -122,15 +122,15 @@ def _chosen(known: Sequence[str], wanted: Iterable[str], what: str) -> list[int]
 
 
 def of_reports(reports: Sequence[Report]) -> SystemRanks:
-    """Systems under all measures that every one of their reports has.
+    """Systems under all measures that their reports share.
 
     Args:
-        reports: Two or more, of systems with different names.
+        reports: Two or more reports, of systems with different names.
     """
     names = [report.system for report in reports]
     if len(names) < 2 or len(set(names)) < len(names):
         raise LimnerError(
-            f"{len(names)} reports of {len(set(names))} systems: expected two or more, each of its own name"
+            f"{len(names)} reports of {len(set(names))} systems: expected two or more with different names"
         )
     found = [{(r.view, r.direction, str(r.measure)): r for r in report.results} for report in reports]
     common = [key for key in found[0] if all(key in other for other in found)]
@@ -145,7 +145,7 @@ def of_reports(reports: Sequence[Report]) -> SystemRanks:
 
 
 def of_table(table: Table) -> SystemRanks:
-    """Published models under the measures of their table; in all of these, higher is better.
+    """Published models under the measures of their table, for all of which higher is better.
 
     >>> from limner.evaluation.published import scores
     >>> found = of_table(scores()).only(columns=["coco-5k R@1", "eccv mAP@R"])

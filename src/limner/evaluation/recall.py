@@ -16,7 +16,7 @@ DEPTH = 100
 
 
 def first_ranks(report: Report) -> dict[tuple[str, str], Result]:
-    """The results whose values are first ranks, by view and direction: a rank without a threshold."""
+    """The results whose values are ranks of first relevant candidates, without options, by view and direction."""
     found: dict[tuple[str, str], Result] = {}
     for r in report.results:
         if r.measure.kind.rank and not dict(r.measure.options).get("min_grade") and len(r.values):
@@ -25,7 +25,7 @@ def first_ranks(report: Report) -> dict[tuple[str, str], Result]:
 
 
 def depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:
-    """The largest k of a curve: 100, or as deep as ranks are known, or the number of candidates."""
+    """The largest k of a curve: at most 100, the depth of the lists, and the number of candidates."""
     top = report.top.get(direction)
     values = np.concatenate([r.values for r in ranks])
     finite = values[np.isfinite(values)]
@@ -38,7 +38,7 @@ def depth(report: Report, direction: str, ranks: Sequence[Result]) -> int:
 
 
 def recall_curve(report: Report, ranks: Result, limit: int) -> dict[int, Result]:
-    """R@k for every k up to the limit, measured if available, else from the first ranks."""
+    """R@k for every k up to the limit: as measured if available, else from the first ranks."""
     measured = {r.measure: r for r in report.results if (r.view, r.direction) == (ranks.view, ranks.direction)}
     return {k: measured.get(Measure("R", k)) or _recall_at(ranks, k) for k in range(1, limit + 1)}
 

@@ -36,7 +36,7 @@ REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
         ".png": "limner.evaluation.figures:report_png",
     },
 )
-"""File formats of a report, by file ending: `(report, **options) -> str or bytes`. ".txt" is what `print` shows."""
+"""File formats of a report, by file extension: `(report, **options) -> str or bytes`. `print` shows ".txt"."""
 
 _FIGURE: Registry[Callable[..., Any]] = Registry("figure", {"report": "limner.evaluation.figures:report_figure"})
 _TABLE: Registry[Callable[..., str]] = Registry("table", {"report": "limner.evaluation.tables:report_html"})
@@ -47,16 +47,16 @@ _STORAGE: Registry[Callable[..., Any]] = Registry(
 
 @dataclass(frozen=True, eq=False)
 class Report(Tabular):
-    """Everything one evaluation measured.
+    """All results of one evaluation.
 
     Args:
         system: Name of the system.
         collection: Name of the collection.
         results: The results, in order of view, direction and measure.
-        top: The best candidates of every query by direction, for hubs and examples.
-        settings: How it was measured: ties, unretrieved, version.
+        top: The top candidates of every query, by direction, for hubs and examples.
+        settings: The settings of the evaluation: ties, unretrieved, version.
         notes: Remarks to read before comparing the numbers.
-        estimates: Values estimated for complete judgements, from labels sampled by design.
+        estimates: Values estimated for complete judgements, from labels of a designed sample.
     """
 
     system: str
@@ -68,7 +68,7 @@ class Report(Tabular):
     estimates: tuple[Estimated, ...] = ()
 
     def find(self, measure: str | Measure, *, direction: str | None = None, view: str | None = None) -> Result:
-        """The only matching result; refuses if none or several match, and lists them."""
+        """The only matching result; if none or several match, the error lists them."""
         wanted = written(measure, self.results)
         found = [
             r
@@ -89,7 +89,7 @@ class Report(Tabular):
 
     @cached_property
     def hubs(self) -> dict[str, Hubs]:
-        """Hub statistics by direction, at 10 or as deep as lists were kept."""
+        """Hub statistics by direction, for k = 10, or less if the stored lists are shorter."""
         return {d: Hubs.of(r, k=min(10, r.depth)) for d, r in self.top.items() if r.depth}
 
     def groups(self) -> Iterator[tuple[str, str, list[Result]]]:
@@ -98,32 +98,33 @@ class Report(Tabular):
             yield view, direction, [r for r in self.results if (r.view, r.direction) == (view, direction)]
 
     def compare(self, other: Evaluated, **options: Any) -> Comparison:
-        """Differences to another report, this one minus the other, with intervals and p-values."""
+        """The differences of this report minus another, with intervals and p-values."""
         return compare([self, other], **options)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat record per result: the form of the CSV file."""
+        """One flat record per result, as in the CSV file."""
         named = {"system": self.system, "collection": self.collection}
         return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
     def _columns(self) -> dict[str, list[Any]]:
-        """The columns of `rows`, as `to_pandas`, `to_polars` and `to_arrow` give them."""
+        """The columns of `rows`, for `to_pandas`, `to_polars` and `to_arrow`."""
         return by_column(self.rows())
 
     def _repr_html_(self) -> str:
         return str(_TABLE["report"](self))
 
     def save(self, path: str | Path, **options: Any) -> Path:
-        """Writes the report in the format of the file's ending, one of `REPORT_FORMATS`.
+        """Writes the report in the format of the file extension, one of `REPORT_FORMATS`.
 
         Args:
-            path: Where to: .json (whole, can be loaded), .csv, .md, .tex, .txt, .html, or a figure: .pdf, .svg, .png.
-            options: What the format takes; of a page, see `limner.evaluation.page.render`, of a figure, `figure`.
+            path: The file: .json (complete, can be loaded), .csv, .md, .tex, .txt, .html, or a figure: .pdf, .svg,
+                .png.
+            options: Options of the format; see `limner.evaluation.page.render` for a page and `figure` for a figure.
         """
         return save_as(self, path, REPORT_FORMATS, options, what="report")
 
     def figure(self, name: str = "recall", *, width: str | float = "column", others: Sequence[Report] = ()) -> Figure:
-        """A figure for a paper, as matplotlib's `Figure`; `save("figure.pdf", figure=name)` writes one.
+        """A figure for a paper, as a matplotlib `Figure`; `save("figure.pdf", figure=name)` writes one.
 
         Args:
             name: "recall" (R@k by k), "measures" (numbers with intervals) or "hubs".
@@ -134,7 +135,7 @@ class Report(Tabular):
         return drawn
 
     def renamed(self, names: Mapping[str, str]) -> Report:
-        """The report with other names of directions and views in its tables.
+        """The report with other names for directions and views in its tables.
 
         Args:
             names: Names in tables for a direction ("i2t", "t2i", "run") or a view, such as {"i2t": "caption
@@ -147,7 +148,7 @@ class Report(Tabular):
         return replace(self, settings={**self.settings, "names": {**self.settings.get("names", {}), **names}})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values that hold the whole report."""
+        """The whole report as plain values."""
         content: dict[str, Any] = _STORAGE["data"](self)
         return content
 

@@ -1,8 +1,8 @@
-"""Result: one measure in one direction under one view, query by query, and its confidence interval."""
+"""Results: one measure in one direction under one view, query by query, with a confidence interval."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from limner.evaluation.measures.kinds import Statistic
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
 ALONE = "queries count as independent: if some belong together, such as captions of one image, pass groups"
 LEAST_FOR_MEDIAN = 6
-"""With fewer queries, all lie on one side of the median in more than 5% of samples: there is no 95% interval."""
+"""With fewer queries there is no 95% interval of a median: all lie on one side of it in more than 5% of samples."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class Result:
     Args:
         view: Protocol view or judgements.
         direction: A key of `DIRECTIONS`.
-        measure: What was measured.
+        measure: The measure.
         queries: The queries that count.
         values: One value per query.
         clusters: Cluster of each query (captions of one image); None if queries are independent.
         folds: Fold of each query; the value is then the mean over folds.
-        left_out: Queries without any relevant candidate, which do not count.
-        parts: What a composite measure is the sum of, each with its images as clusters; empty for all others.
-        kept: The number and its interval as a file has them, where the summary is not known here.
-        if_right: One value per query if all candidates that nobody judged were relevant; None if all were judged,
-            or unknown.
+        left_out: Number of queries without a relevant candidate, which do not count.
+        parts: The parts of a composite measure, each with its images as clusters; empty for other measures.
+        kept: The number and its interval as stored in a file, if the summary is unknown in this process.
+        if_right: One value per query if all unjudged candidates were relevant; None if all were judged, or if this is
+            unknown.
     """
 
     view: str
@@ -62,7 +62,7 @@ class Result:
 
     @cached_property
     def bound(self) -> float | None:
-        """The number if all unjudged candidates were relevant; `value` is the one if none were."""
+        """The value if all unjudged candidates were relevant; `value` is the one if none were."""
         composite = self.measure.kind.composite
         if composite is not None and self.parts:
             found = [part.bound for part in self.parts]
@@ -70,14 +70,14 @@ class Result:
         return None if self.if_right is None or self.kept is not None else self.summarise(self.if_right)
 
     def summarise(self, values: FloatArray) -> float:
-        """One number from one value per query: mean or median; with folds, the mean over folds of that."""
+        """Summarises one value per query: mean or median; with folds, the mean of this over folds."""
         if self.folds is None or not len(values):
             return self.measure.summarise(values)
         return float(np.mean([self.measure.summarise(values[self.folds == f]) for f in np.unique(self.folds)]))
 
     @cached_property
     def value(self) -> float:
-        """The one number."""
+        """The summary over all queries."""
         composite = self.measure.kind.composite
         if composite is not None and self.parts:
             return composite.value(part.value for part in self.parts)
@@ -85,7 +85,7 @@ class Result:
 
     @cached_property
     def contributions(self) -> FloatArray:
-        """What each query adds to a mean: its value, weighted if folds of unequal size count equally."""
+        """The contribution of each query to a mean: its value, weighted if folds of unequal size count equally."""
         if self.folds is None:
             return self.values
         _, fold, sizes = np.unique(self.folds, return_inverse=True, return_counts=True)
@@ -93,9 +93,10 @@ class Result:
 
     @cached_property
     def interval(self) -> stats.Interval | None:
-        """95% interval of the number; None if a value is infinite, or there are too few queries.
+        """95% interval of the value; None if a query's value is infinite, or if there are too few queries.
 
-        Means of bounded values, and composites: Wilson's, by the effective number of queries. Others: by the bootstrap.
+        For means of bounded values and composites, it is Wilson's with the effective number of queries; for others, a
+        bootstrap interval.
         """
         if self.kept is not None:
             return self.kept.interval
@@ -108,7 +109,7 @@ class Result:
         return self._unless_point(stats.bootstrap(self.values, **self._how))
 
     def difference(self, other: Result) -> stats.Interval | None:
-        """95% interval of this number less that of another system on the same queries; None as for `interval`."""
+        """95% interval of this value minus that of another system on the same queries; None as for `interval`."""
         if not (self._known and other._known):
             return None
         if (composite := self.measure.kind.composite) is not None and self.parts and other.parts:
@@ -120,7 +121,7 @@ class Result:
         return self._unless_point(stats.bootstrap_difference(self.values, other.values, **self._how))
 
     def _unless_point(self, drawn: stats.Interval) -> stats.Interval | None:
-        """Identical resamples give no interval for a mean; for a median they do, if there are enough queries."""
+        """The interval, or None for a mean whose resamples are all identical."""
         return drawn if drawn.low < drawn.high or self.statistic != "mean" else None
 
     def _addend(self, values: FloatArray, weight: float) -> stats.Part:
@@ -134,7 +135,7 @@ class Result:
 
     @property
     def _drawn(self) -> IntArray | None:
-        """The resampling unit of the bootstrap: a cluster, within one fold."""
+        """The clusters that the bootstrap resamples, each within one fold."""
         if self.clusters is None or self.folds is None:
             return self.clusters
         return np.asarray(self.clusters * (int(self.folds.max(initial=0)) + 1) + self.folds)
@@ -148,7 +149,7 @@ class Result:
 
     @property
     def _fewest(self) -> int:
-        """How many queries, or clusters of them, there are in the smallest fold."""
+        """The number of queries, or of clusters, in the smallest fold."""
         units = np.arange(len(self.values)) if self._drawn is None else self._drawn
         folds = np.zeros(len(units)) if self.folds is None else self.folds
         return min(len(np.unique(units[folds == fold])) for fold in np.unique(folds))
@@ -175,9 +176,15 @@ class Result:
         others: dict[str, Any] = {name: None if held is None else held[rows] for name, held in moved.items()}
         return replace(self, queries=queries, values=self.values[rows], **others)
 
+    def restricted(self, rows: IntArray) -> Result:
+        """The result of some of its queries; the candidates stay the same."""
+        kept = {"clusters": self.clusters, "folds": self.folds, "if_right": self.if_right}
+        some: dict[str, Any] = {name: None if held is None else held[rows] for name, held in kept.items()}
+        return replace(self, queries=self.queries[rows], values=self.values[rows], **some)
+
     @property
     def key(self) -> tuple[str, str, str]:
-        """(view, direction, measure): what makes results of two reports comparable."""
+        """(view, direction, measure): results of two reports with the same key are comparable."""
         return self.view, self.direction, str(self.measure)
 
     def __repr__(self) -> str:
@@ -185,9 +192,15 @@ class Result:
 
 
 def written(measure: str | Measure, results: Iterable[Measured]) -> str:
-    """A measure as results write it: as it was given if one has that name, else as it parses."""
+    """The name of a measure in results: as given if a result has that name, else in its canonical form."""
     there = {str(result.measure) for result in results}
     return str(measure) if str(measure) in there else str(Measure.parse(measure))
+
+
+def main_result(results: Sequence[Result]) -> Result:
+    """The headline number: hits at the smallest k, else the first measure."""
+    hits = [r for r in results if r.measure.kind.hit and not r.measure.options]
+    return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
 
 
 class Measured(Protocol):
@@ -215,7 +228,7 @@ class Evaluated(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """How it was measured."""
+        """The settings of the evaluation."""
 
 
 def heading(view: str, direction: str) -> str:

@@ -1,4 +1,4 @@
-"""Reports as JSON: complete, with all values per query. A file is data and is never executed."""
+"""Stores complete reports as JSON, with all values per query. A file is data and is never executed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FORMAT = 1
 
 
 def write(report: Report) -> str:
-    """The whole report as the text of a JSON file."""
+    """The whole report as JSON text."""
     return json.dumps(to_json(report), allow_nan=False)
 
 
 def to_json(report: Report) -> dict[str, object]:
-    """Plain values that hold the whole report."""
+    """The whole report as plain values."""
     id_lists: dict[int, list[str]] = {}
     results = [_result_to_json(r, id_lists) for r in report.results]
     measured = dict.fromkeys([*(r.measure for r in report.results), *(e.measure for e in report.estimates)])
@@ -57,7 +57,7 @@ def read(path: str | Path) -> Report:
     """Reads a report that was saved as JSON."""
     source = Path(path)
     if not source.exists():
-        raise LimnerError(f"no report {source}: make one with 'limner evaluate ... --save {source}'")
+        raise LimnerError(f"no report {source}: create one with 'limner evaluate ... --save {source}'")
     content = read_json(source, what="report")
     if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
         raise LimnerError(
@@ -137,7 +137,7 @@ def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[st
 
 
 def _kept(saved: Mapping[str, Any]) -> Kept:
-    """The value and interval of a measure whose summary is not known in this process."""
+    """The value and interval of a measure whose summary is unknown in this process."""
     value = float(_numbers([saved["value"]])[0])
     if saved.get("interval") is None:
         return Kept(value)
@@ -146,7 +146,7 @@ def _kept(saved: Mapping[str, Any]) -> Kept:
 
 
 def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Result]) -> Result:
-    """A composite with what it is the sum of; files of earlier versions do not say which image a query is."""
+    """A composite with its parts; files of earlier versions do not store the image of each query."""
     if images is None:
         return result
     parts = result.measure.parts
@@ -168,7 +168,7 @@ def _top_from_json(content: Mapping[str, Any]) -> Ranking:
 
 
 def _sound(report: Report) -> Report:
-    """The report, after checking all types and lengths; files are untrusted."""
+    """Checks all types and lengths of a report, because files are untrusted, and returns it."""
     words = [
         report.system,
         report.collection,

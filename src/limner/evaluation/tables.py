@@ -1,4 +1,4 @@
-"""Reports and comparisons as plain text, Markdown, LaTeX and CSV. One grid of cells, four output formats."""
+"""Reports and comparisons as plain text, Markdown, LaTeX and CSV, all from the same grid of cells."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from limner.evaluation.results import DIRECTIONS, Result, heading
 
 @dataclass(frozen=True)
 class Grid:
-    """A titled table of cells, the first row being its head."""
+    """A table of cells with a title and a header row."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
 
 
 def to_csv(records: Sequence[dict[str, object]]) -> str:
-    """Flat records as CSV with a head line."""
+    """Flat records as CSV with a header line."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(records[0]) if records else [], lineterminator="\n")
     writer.writeheader()
@@ -38,7 +38,7 @@ def to_csv(records: Sequence[dict[str, object]]) -> str:
 
 
 def report_grids(report: Report) -> list[Grid]:
-    """One grid per view: measures down, directions across, each number with its interval."""
+    """One grid per view, with measures as rows and directions as columns, each number with its interval."""
     names = report.settings.get("names") or {}
     views = dict.fromkeys(r.view for r in report.results)
     found = [(view, [r for r in report.results if r.view == view]) for view in views]
@@ -48,7 +48,7 @@ def report_grids(report: Report) -> list[Grid]:
 
 
 def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> list[Grid]:
-    """Bounds for unjudged answers: each value if all of them were wrong, and if all were right."""
+    """Bounds for unjudged answers: each value if all of them were wrong, and if all of them were right."""
     bounded = [r for r in results if r.bound is not None]
     if not bounded:
         return []
@@ -89,7 +89,7 @@ def _cell(results: list[Result], measure: object, direction: str) -> str:
 
 
 def with_interval(result: Result) -> str:
-    """A number with its interval, if there is one."""
+    """A number with its interval, if it has one."""
     shown = result.measure.show(result.value)
     interval = result.interval
     return (
@@ -122,14 +122,14 @@ def report_markdown(report: Report) -> str:
 
 def report_latex(report: Report) -> str:
     """The report as LaTeX tables (booktabs)."""
-    return document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, _latex, note="% ")
+    return document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, latex, note="% ")
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------
 
 
 def comparison_grids(comparison: Comparison) -> list[Grid]:
-    """One grid per view and direction; two systems are shown with their difference, more with letters."""
+    """One grid per view and direction: two systems with their difference, more systems with letters."""
     keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
     make = _two if len(comparison.systems) == 2 else _many
     grids = [
@@ -143,7 +143,7 @@ def comparison_grids(comparison: Comparison) -> list[Grid]:
 
 
 def _estimated_grid(comparison: Comparison, direction: str) -> Grid:
-    """Every two systems under the complete truth: both estimates, and the difference with its interval."""
+    """Every two systems under complete judgements: both estimates, and the difference with its interval."""
     names = comparison.systems
     rows = [(heading(VIEW, direction), "one", "other", "difference", "by the given pairs")]
     for each in (e for e in comparison.estimated if e.direction == direction):
@@ -192,7 +192,7 @@ def _many(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[
 
 
 def comparison_foot(comparison: Comparison) -> str:
-    """What the marks of the table mean."""
+    """An explanation of the marks in the table."""
     mark = "*: significant" if len(comparison.systems) == 2 else "letters: significantly better than these systems"
     return f"{mark} at {comparison.level:g}, p-values {comparison.corrected}"
 
@@ -223,7 +223,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 def comparison_latex(comparison: Comparison) -> str:
     """The comparison as LaTeX tables (booktabs)."""
     notes = [comparison_foot(comparison), *comparison.notes]
-    return document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, _latex, note="% ")
+    return document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, latex, note="% ")
 
 
 # --- output formats of a grid ----------------------------------------------------------------------------------
@@ -269,7 +269,8 @@ _LATEX = {
 }
 
 
-def _latex(grid: Grid) -> str:
+def latex(grid: Grid) -> str:
+    """A table as LaTeX (booktabs)."""
     escaped = [["".join(_LATEX.get(c, c) for c in cell).replace("->", r"$\to$") for cell in row] for row in grid.rows]
     lines = [" & ".join(row) + r" \\" for row in escaped]
     return "\n".join(

@@ -1,10 +1,10 @@
-"""Choosing the options of a correction on a dev split, and correcting a test split with them.
+"""Tunes the options of a correction on a dev split, and corrects a test split with them.
 
     options = tune("csls", dev_scores, pairs.dev)                   # {"k": 5}
     corrected = corrected(scores, pairs, "csls", split="test", tune="dev")
 
-Every point of a grid is evaluated on the dev split, in both directions. Ties go to the point nearest to the default,
-which comes first in its grid.
+Every point of a grid is evaluated on the dev split, in both directions. Ties go to the point that comes first in the
+grid, which begins with the default.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def tune(
     grid: Grid | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The options of a correction that are best on a dev split.
+    """Finds the options of a correction that are best on a dev split.
 
     Args:
-        how: A correction: a name, "module:class", a class, or an object, which stands for its class.
+        how: A correction: a name, "module:class", a class, or an object of the class.
         dev_scores: Scores of the dev split, images by texts or reversed.
         dev_collection: The dev split.
-        measure: What to optimise: rsum, the sum of R@1, R@5 and R@10 in both directions, or any measure, whose mean
-            over both directions is taken.
-        grid: Values to try of each option; the grid of the correction by default.
+        measure: The objective: rsum, the sum of R@1, R@5 and R@10 in both directions, or the mean of any other measure
+            over both directions.
+        grid: Values to try for each option; the grid of the correction by default.
         fixed: Options that are not tuned.
 
     Returns:
@@ -50,11 +50,11 @@ def tune(
     >>> sorted(tune("nnn", scores, pairs, grid={"k": [2, 4]}, measure="R@1"))
     ['k']
     """
-    chosen = correction(how, **(fixed or {})) if not isinstance(how, Correction) else how  # fails before the work
+    chosen = correction(how, **(fixed or {})) if not isinstance(how, Correction) else how  # fail early
     kind, name = type(chosen), chosen.name
     tried = {option: values for option, values in (grid or kind.grid).items() if option not in (fixed or {})}
     if not tried and not fixed:
-        raise LimnerError(f"{name} has no tuning grid: give grid={{option: values}}, or its class a grid")
+        raise LimnerError(f"{name} has no tuning grid: pass grid={{option: values}}, or add a grid to its class")
     results = [
         (options, _value(correct(dev_scores, kind, **options), dev_collection, measure))
         for options in _points(kind, tried, fixed or {}, len(dev_scores.queries))
@@ -65,7 +65,7 @@ def tune(
 
 
 def _points(kind: type[Correction], grid: Grid, fixed: Mapping[str, Any], queries: int) -> Iterator[dict[str, Any]]:
-    """All combinations, the defaults first; those that do not fit the number of queries are left out."""
+    """All combinations, the defaults first; those that do not suit the number of queries are left out."""
     for values in itertools.product(*grid.values()):
         options = dict(fixed) | dict(zip(grid, values, strict=True))
         if correction(kind, **options).fits(queries):
@@ -79,7 +79,7 @@ def _value(scores: Scores, collection: Collection, measure: str) -> float:
     every = [result for result in report.results if result.measure == wanted]
     if not every:
         raise LimnerError(f"the dev split gives no {measure}: expected a measure that both directions have")
-    found = [result for result in every if result.view == every[0].view]  # the usual pairs come first
+    found = [result for result in every if result.view == every[0].view]  # the original pairs come first
     return sum(result.value * result.measure.kind.better for result in found) / len(found)
 
 
@@ -100,13 +100,13 @@ def corrected(
         collection: The collection with its splits.
         how: A correction: a name, "module:class", or a class.
         split: The split to correct; its own queries are the bank.
-        tune: The split that options are chosen on; None takes the defaults.
-        measure: What to optimise there.
+        tune: The split on which options are chosen; None to use the defaults.
+        measure: The objective on that split.
         options: Options that are not tuned.
     """
     if tune is not None:
         if tune == split:
-            raise LimnerError(f"tuned on the split {split!r} that is corrected: its results would be too optimistic")
+            raise LimnerError(f"tune and split are both {split!r}: results would be too optimistic; use a dev split")
         options = _tuned(how, *_part(scores, collection.split(tune)), measure, options)
     return correct(_part(scores, collection.split(split))[0], how, **options)
 

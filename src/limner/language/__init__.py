@@ -1,10 +1,11 @@
-"""Language."""
+"""Words, spelling, tagging and WordNet for captions, and a language model."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from limner.language import (
         bigram,
+        bm25,
         identify,
         inflection,
         overlap,
@@ -20,6 +21,7 @@ else:
 
 __all__ = [
     "bigram",
+    "bm25",
     "identify",
     "inflection",
     "overlap",

@@ -1,7 +1,7 @@
-"""A language model of captions: which caption is more usual, without looking at any image.
+"""A language model of captions: which caption is more likely, without looking at the image.
 
-Words are predicted from the word before, by interpolated absolute discounting (Ney, Essen & Kneser 1994) over an
-add-one unigram model. Small, and enough to solve many sets of "hard negatives" blind.
+Each word is predicted from the previous one, by interpolated absolute discounting (Ney, Essen & Kneser 1994) over an
+add-one unigram model. The model is small, yet it solves many sets of "hard negatives" without the images.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BigramModel:
     """A bigram model of captions.
 
     Args:
-        captions: What it is trained on.
+        captions: The training data.
 
     >>> model = BigramModel(["a dog runs", "a dog sits", "a cat sits"])
     >>> model.score("a dog sits") > model.score("dog a sits")
@@ -48,7 +48,7 @@ class BigramModel:
         self._total = sum(self._single.values())
 
     def probability(self, word: str, before: str) -> float:
-        """The probability of a word after another."""
+        """The probability of a word, given the previous word."""
         unigram = (self._single[word] + 1) / (self._total + len(self._single) + 1)
         seen = self._after.get(before)
         if not seen:
@@ -58,7 +58,7 @@ class BigramModel:
         return max(seen[word] - DISCOUNT, 0.0) / total + left * unigram
 
     def score(self, caption: str) -> float:
-        """The mean log probability of a caption's words and its end."""
+        """The mean log probability of the caption's words and of its end."""
         told = [_BEGIN, *words(caption), _END]
         pairs = list(pairwise(told))
         return sum(math.log(self.probability(second, first)) for first, second in pairs) / len(pairs)

@@ -1,9 +1,9 @@
-"""Which language is a caption in? By its script, and by the most common function words.
+"""Identifies the language of a caption by its script and its function words.
 
-Deliberately simple and cautious: a caption is said to be in another language only if that is clear, by letters of
-another script, or by more function words of the other language (for English also words with accents) than of its own,
-and none that only its own has. Short captions without function words stay undecided, and of languages that are not in
-the list only the script is seen.
+Deliberately simple and cautious: a caption is reported as another language only if that is clear. Either it has letters
+of another script, or it has more function words of the other language (for English also words with accents) than of the
+expected one, and no word that only the expected language has. Short captions without function words stay undecided, and
+languages that are not in the list are recognised only by their script.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ WORDS = {
     "pl": """na we się ze jest są do po za dla przy który która dwa dwie trzy jego jej swój oraz""",
     "sv": """en ett den det de är med och på av till vid två tre som sin sitt sina medan framför över under""",
 }
-"""Function words by language; a word of several languages counts for each. Single letters are left out, except "a"."""
+"""Function words by language; a word can belong to several. Single letters are left out, except "a"."""
 SCRIPTS = {
     "LATIN": "", "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CYRILLIC": "ru", "GREEK": "el",
     "ARABIC": "ar", "HEBREW": "he", "THAI": "th", "DEVANAGARI": "hi",
 }  # fmt: skip
-"""Scripts by the first word of a letter's Unicode name, and the language they are mostly used for."""
+"""The main language of each script; scripts are named by the first word of a letter's Unicode name."""
 _SETS = {language: frozenset(words.split()) for language, words in WORDS.items()}
 _ALONE = {
     language: known - frozenset().union(*(_SETS[other] for other in _SETS if other != language))
@@ -44,13 +44,13 @@ _ALONE = {
 }
 """Words that only one of the languages has."""
 _SHORT = frozenset({"a", "an"})
-"""Words that a language outside the list may have too."""
+"""Words that may also occur in languages outside the list."""
 _WITHOUT_ACCENTS = ("en",)
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def counts(text: str) -> Counter[str]:
-    """How many words of a text are function words of each language.
+    """The number of function words of each language in a text.
 
     >>> counts("Ein Hund rennt auf der Wiese")["de"]
     3
@@ -60,7 +60,7 @@ def counts(text: str) -> Counter[str]:
 
 
 def script(text: str) -> str:
-    """The language that most letters of a text are of by their script; "" for Latin letters or none."""
+    """The language of the script of most letters; "" for Latin letters, or if there are no letters."""
     if text.isascii():
         return ""
     found = Counter(SCRIPTS.get(unicodedata.name(c, "?").split()[0], "") for c in text if c.isalpha())
@@ -70,7 +70,7 @@ def script(text: str) -> str:
 
 
 def main_language(texts: Iterable[str]) -> str:
-    """The language that most texts seem to be in; "" if none shows.
+    """The language that most texts seem to be in; "" if it is unclear.
 
     >>> main_language(["a dog on the grass", "two cats", "un chien"])
     'en'

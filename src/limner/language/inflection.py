@@ -1,4 +1,4 @@
-"""English forms: the article before a word, forms of a verb, one and several of a noun."""
+"""English inflection: articles, verb forms and plurals."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Word overlap of a caption with reference captions: BLEU and ROUGE as the ranking paper defines them.
+"""Word overlap of a caption with reference captions: BLEU and ROUGE as Hodosh et al. (2013) define them.
 
 Unigrams only, no brevity penalty (Hodosh, Young & Hockenmaier 2013, section 4.2.2; after Papineni et al. 2002 and Lin
 2004). BLEU is precision: the share of the caption's words that occur in the references. ROUGE is recall: the share of
 the references' words that occur in the caption. `BLEU-pre` of that paper, its filter against implausible pairs, is
 `bleu` with `words=content_words`.
 
-Each comes in two forms: `bleu` and `rouge` take captions and reference sets side by side, `bleu_table` and
-`rouge_table` take every caption with every set. What counts as a word is a function of the text, so words can be
-stems, lemmas or pairs of words.
+Each comes in two forms: `bleu` and `rouge` compare each caption with its own reference set, `bleu_table` and
+`rouge_table` compare every caption with every set. The option `words` splits a text into words, so words can be stems,
+lemmas or pairs of words.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ STOP_WORDS = frozenset(
     all any both each few more most other some such
     """.split()  # noqa: SIM905  # a list of 127 literals would hide the words
 )
-"""The 127 English function words of Snowball's stop list, contractions apart, as NLTK shipped them in 2013.
+"""The 127 English function words of Snowball's stop list, without contractions, as NLTK shipped them in 2013.
 
-The paper names no list. This one gives its figures; the longer ones of ROUGE-1.5.5 and scikit-learn do not.
+The paper does not say which list it used. This one reproduces its figures; the longer ones of ROUGE-1.5.5 and
+scikit-learn do not.
 """
 
 IRREGULAR: Mapping[str, str] = {
@@ -64,11 +65,11 @@ ROUGE-1.5.5 takes such forms from the exception lists of WordNet before it strip
 _CLITIC = re.compile(r"(?<=\w)(n't|'(?:s|re|ve|ll|d|m))\b")
 _BREAK = re.compile(r"[\s\-\u2010-\u2015]+")
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
-_BLOCK = 1024  # rows of a table made at once: to keep the sparse product of a block small
+_BLOCK = 1024  # rows of a table computed at once, which keeps the sparse product of a block small
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text in lower case: hyphenated words broken up, all but letters and digits stripped.
+    """The words of a text in lower case: hyphenated words are split, and only letters and digits are kept.
 
     Endings such as `'s` and `n't` are separate words, so that plain text and text that is already tokenised (Flickr8k's
     captions) give the same words.
@@ -85,7 +86,7 @@ def tokens(text: str) -> list[str]:
 def content_words(
     text: str, *, stop: Iterable[str] = STOP_WORDS, irregular: Mapping[str, str] = IRREGULAR
 ) -> list[str]:
-    """The stems of a text's words, stop words left out: what ROUGE and BLEU-pre count.
+    """The stems of a text's words without stop words, as ROUGE and BLEU-pre count them.
 
     Args:
         text: The text.
@@ -100,7 +101,7 @@ def content_words(
 
 
 def stem(word: str) -> str:
-    """Porter's stem (Porter 1980) of a word of four letters or more; shorter ones stay, as in ROUGE-1.5.5.
+    """The stem (Porter 1980) of a word with four or more letters; shorter words are unchanged, as in ROUGE-1.5.5.
 
     >>> stem("climbing"), stem("boy")
     ('climb', 'boy')
@@ -112,22 +113,22 @@ def stem(word: str) -> str:
 def _porter(word: str) -> str:
     from snowballstemmer import stemmer  # type: ignore[import-untyped]  # no types are published
 
-    # A new one each time: stemmers keep the word they work on, so threads cannot share one. The cache makes it cheap.
+    # A new stemmer each time: stemmers hold state, so threads cannot share one. The cache makes this cheap.
     return str(stemmer("porter").stemWord(word))
 
 
 def bleu(captions: Sequence[str], references: Sequence[Sequence[str]], *, words: Words = tokens) -> FloatArray:
     """BLEU of each caption against its own reference set: unigram precision.
 
-    `sum_w min(c_s(w), max_r c_r(w)) / sum_w c_s(w)`, c_s(w) the times word w occurs in the caption, c_r(w) in
-    reference r. A caption without words scores 0.
+    `sum_w min(c_s(w), max_r c_r(w)) / sum_w c_s(w)`, where word w occurs c_s(w) times in the caption and c_r(w) times
+    in reference r. A caption without words scores 0.
 
     Source: Papineni et al. 2002 without the brevity penalty; Hodosh, Young & Hockenmaier 2013, section 4.2.2.
 
     Args:
         captions: The captions.
         references: For each caption the texts it is compared with.
-        words: The words of a text; `content_words` makes this BLEU-pre.
+        words: Splits a text into words; `content_words` makes this BLEU-pre.
 
     >>> bleu(["a dog runs"], [["a brown dog", "the dog is running"]]).round(3)
     array([0.667])
@@ -140,15 +141,15 @@ def bleu(captions: Sequence[str], references: Sequence[Sequence[str]], *, words:
 def rouge(captions: Sequence[str], references: Sequence[Sequence[str]], *, words: Words = content_words) -> FloatArray:
     """ROUGE-1 of each caption against its own reference set: unigram recall.
 
-    `sum_r sum_w min(c_s(w), c_r(w)) / sum_r sum_w c_r(w)`, c_s(w) the times word w occurs in the caption, c_r(w) in
-    reference r. A set whose references have no words scores 0.
+    `sum_r sum_w min(c_s(w), c_r(w)) / sum_r sum_w c_r(w)`, where word w occurs c_s(w) times in the caption and c_r(w)
+    times in reference r. A set whose references have no words scores 0.
 
     Source: Lin 2004; Hodosh, Young & Hockenmaier 2013, section 4.2.2, which stems and leaves out stop words.
 
     Args:
         captions: The captions.
         references: For each caption the texts it is compared with.
-        words: The words of a text.
+        words: Splits a text into words.
 
     >>> rouge(["a dog runs"], [["a brown dog", "the dog is running fast"]])
     array([0.6])
@@ -179,10 +180,10 @@ def rouge_table(
 
 
 class _Counted:
-    """Captions and reference sets as sparse rows of 0 and 1 (and their sums) over one vocabulary.
+    """Captions and reference sets as sparse binary rows (and their sums) over one vocabulary.
 
     The n-th occurrence of a word has its own entry in the vocabulary. So `min(a, b)` summed over words is the
-    number of common entries, the largest count over references is their union, and both scores are one product.
+    number of common entries, the largest count over references is their union, and each score is one matrix product.
     """
 
     def __init__(self, captions: Sequence[str], references: Sequence[Sequence[str]], words: Words) -> None:
@@ -219,7 +220,7 @@ def _aligned(captions: Sequence[str], references: Sequence[Sequence[str]], words
 
 
 def _refuse_text(texts: object, what: str) -> None:
-    """A string is a sequence of strings too: scored letter by letter, it would give plausible nonsense."""
+    """Refuses a single string: it would be scored letter by letter, with plausible but wrong results."""
     if isinstance(texts, str):
         raise LimnerError(f"{what}: got the text {texts[:40]!r}, expected a list of texts; put it in brackets")
 
@@ -245,7 +246,7 @@ def _occurrences(words: Sequence[Hashable]) -> list[tuple[Hashable, int]]:
 
 
 def _sparse(rows: Iterable[Iterable[Hashable]], vocabulary: dict[Hashable, int]) -> Any:
-    """Counts of entries, one row each; new entries join the vocabulary."""
+    """Counts of entries, one row per text; new entries are added to the vocabulary."""
     from scipy.sparse import csr_array
 
     columns = [[vocabulary.setdefault(entry, len(vocabulary)) for entry in row] for row in rows]
@@ -261,7 +262,7 @@ def _along_rows(matrix: Any) -> FloatArray:
 
 
 def _product(a: Any, b: Any) -> FloatArray:
-    """`a @ b.T` as a full table, a block of rows at a time."""
+    """`a @ b.T` as a dense table, computed block by block."""
     table = np.empty((a.shape[0], b.shape[0]))
     across = b.T.tocsc()
     for low in range(0, len(table), _BLOCK):
@@ -270,5 +271,5 @@ def _product(a: Any, b: Any) -> FloatArray:
 
 
 def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """`part / whole`, and 0 for an empty whole."""
+    """`part / whole`; 0 if the whole is 0."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)

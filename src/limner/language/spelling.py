@@ -17,12 +17,12 @@ _LOCK = Lock()
 
 @lru_cache(maxsize=1 << 16)
 def correct(word: str) -> str:
-    """The speller's first suggestion of one word for a word that it does not know; the word itself otherwise.
+    """The speller's first single-word suggestion for a word that it does not know; otherwise the word itself.
 
     Args:
         word: A lower-case word.
     """
-    with _LOCK:  # one request at a time: the speller has one pipe
+    with _LOCK:  # one request at a time: the speller has a single pipe
         answer = _ask(word)
     if answer.startswith("&"):  # & word count offset: first, second, ...
         suggested = [s.strip() for s in answer.partition(":")[2].split(",")]
@@ -48,7 +48,7 @@ def _speller() -> subprocess.Popen[str]:
     if found is None:
         names = " or ".join(command[0] for command in SPELLERS)
         raise LimnerError(
-            f"spelling=True needs {names} on the PATH, and neither is there: install one, or leave it out"
+            f"spelling=True needs {names} on the PATH, and neither was found: install one, or leave it out"
         )
     process = subprocess.Popen(found, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if process.stdout is None or not process.stdout.readline():  # the greeting

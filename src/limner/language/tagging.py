@@ -1,9 +1,9 @@
-"""Which words of a caption are nouns and which are verbs: a small tagger of rules and WordNet.
+"""A small part-of-speech tagger that finds nouns and verbs in captions, based on rules and WordNet.
 
-The ranking paper used OpenNLP's tagger. The small one here needs only WordNet: every word gets the part
-of speech that WordNet's tagged texts give its base form most often, and a few rules about English captions decide where
-a form can be both ("a man rides", "two rides"). It distinguishes nouns and verbs only. Any other tagger,
-spaCy's for example, is a function of the same form and is named as "module:function".
+Hodosh et al. (2013) used OpenNLP's tagger. This one needs only WordNet: every word gets the most frequent part of
+speech of its base form in WordNet's tagged texts, and a few rules about English captions decide when a form can be both
+("a man rides", "two rides"). It distinguishes only nouns and verbs. Any other tagger, such as spaCy's, is a function
+with the same signature and is named as "module:function".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from limner.core.registry import Registry
 from limner.language.wordnet import WordNet
 
 Tagger = Callable[[Sequence[str]], list[str]]
-"""From the words of a caption, in lower case, to "n" (noun), "v" (verb) or "x" (anything else) for each."""
+"""Maps the lower-case words of a caption to "n" (noun), "v" (verb) or "x" (anything else)."""
 
 _DETERMINERS = frozenset(
     "a an the this that these those his her its their my our your some any no each another every both".split()  # noqa: SIM905
@@ -43,7 +43,7 @@ _NEITHER = _FUNCTION | _COLOURS
 
 
 def tag(words: Sequence[str]) -> list[str]:
-    """Tags by rules and WordNet.
+    """Tags words with rules and WordNet.
 
     >>> tag("two men ride a bike past a parked car".split())
     ['x', 'n', 'v', 'x', 'n', 'x', 'x', 'x', 'n']
@@ -80,7 +80,7 @@ def _verbal(words: Sequence[str], at: int, tags: Sequence[str]) -> bool:
 
 
 def _subject(words: Sequence[str], at: int, tags: Sequence[str]) -> bool:
-    """Whether the preceding words can be a singular subject: it has no finite verb yet, or one joined to it."""
+    """Whether the clause has no third-person verb so far, so that its subject still needs one."""
     last = max((i for i in range(at) if words[i] in ("and", "as", "while", "that", "who", "which", ",")), default=-1)
     return not any(tags[i] == "v" and _form(words[i]) == "third" for i in range(last + 1, at))
 
@@ -107,7 +107,7 @@ def _plural(word: str) -> bool:
 
 @cache
 def _form(word: str) -> str:
-    """What an inflected form of a verb is: "participle" (also the past), "third" person, or "base"."""
+    """The kind of an inflected verb form: "participle" (also the past), "third" person, or "base"."""
     base = WordNet.load().base(word, "v")
     if base is None or base == word:
         return "base"
@@ -116,7 +116,7 @@ def _form(word: str) -> str:
 
 @cache
 def _counts(word: str) -> dict[str, int]:
-    """How often WordNet's texts have the base forms of a word as each part of speech, plus one where they can."""
+    """How often WordNet's texts use the base forms of a word as each part of speech, plus one if it is possible."""
     wordnet = WordNet.load()
     found = dict.fromkeys("nvar", 0)
     for pos in found:
@@ -136,4 +136,4 @@ def _first(word: str) -> str:
 
 
 TAGGERS: Registry[Tagger] = Registry("tagger", {"wordnet": "limner.language.tagging:tag"})
-"""Taggers by name; "module:function" names one of your own, such as one that asks spaCy."""
+"""Taggers by name; "module:function" names your own, such as one that calls spaCy."""

@@ -1,9 +1,9 @@
-"""From a caption to its words: tokens, compounds, spelling, stop words, lemmas, and what is a noun or a verb.
+"""Splits captions into words: tokens, compounds, spelling, stop words, lemmas, nouns and verbs.
 
-The ranking paper's captions "are preprocessed by spellchecking with Linux spell, normalizing compound words (e.g.,
+In Hodosh et al. (2013), captions "are preprocessed by spellchecking with Linux spell, normalizing compound words (e.g.,
 t-shirt, t shirt, and tee-shirt -> t-shirt), stop word removal, and lemmatization", and nouns and verbs come from a
 tagger before lemmatisation (Hodosh, Young & Hockenmaier 2013, sections 3.5.4 and 4.1.1). A `Reader` does the same with
-what limner ships: WordNet 3.0, or a lexicon of lemmas learnt from a file of lemmas such as Flickr8k's own.
+WordNet 3.0, which limner ships, or a lexicon learned from a file of lemmas such as Flickr8k's own.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _LONGEST = max(map(len, COMPOUNDS))
 
 @dataclass(frozen=True)
 class Reader:
-    """Turns captions into lists of words. A plain value that saved models store.
+    """Turns captions into lists of words. Saved models store it as a plain value.
 
     Args:
-        stop: Words to leave out, as forms or lemmas.
-        lexicon: Lemmas by form, as `lemma_lexicon` learns them; WordNet's base forms for all others.
-        tagger: "wordnet" (rules and WordNet's counts), or "module:function" for a tagger of your own.
-        spelling: Correct words that neither the lexicon nor WordNet knows with the speller on the PATH, hunspell or
-            aspell; refused if there is none.
+        stop: Words to leave out, either inflected forms or lemmas.
+        lexicon: Lemmas by form, as `lemma_lexicon` learns them; other forms get WordNet's base form.
+        tagger: "wordnet" (rules and WordNet's counts), or "module:function" for your own tagger.
+        spelling: Whether to correct words that are in neither the lexicon nor WordNet. This needs hunspell or aspell on
+            the PATH.
 
     >>> Reader()("Two men in tee shirts are climbing up the rocks .")
     ['two', 'man', 't-shirt', 'climb', 'rock']
@@ -83,11 +83,11 @@ class Reader:
     spelling: bool = False
 
     def __call__(self, caption: str) -> list[str]:
-        """The lemmas of a caption's words, stop words left out."""
+        """The lemmas of a caption's words, without stop words."""
         return [lemma for lemma, _ in self.tagged(caption)]
 
     def tagged(self, caption: str) -> list[tuple[str, str]]:
-        """Each word's lemma with "n" (noun), "v" (verb) or "x" (anything else), stop words left out.
+        """Each word's lemma with "n" (noun), "v" (verb) or "x" (anything else), without stop words.
 
         >>> Reader().tagged("A dog runs with a red ball")
         [('dog', 'n'), ('run', 'v'), ('red', 'x'), ('ball', 'n')]
@@ -112,7 +112,7 @@ class Reader:
 
     @cached_property
     def _read(self) -> dict[str, list[tuple[str, str]]]:
-        """Cached, since every kernel reads the same captions."""
+        """Cached, because every kernel reads the same captions."""
         return {}
 
     def _lemma(self, form: str, tag: str) -> str:
@@ -148,7 +148,7 @@ class Reader:
 
 
 def tokens(caption: str) -> list[str]:
-    """Words in lower case, hyphenated ones whole; endings such as `'s` are left out.
+    """Lower-case words; hyphenated words stay whole, and endings attached with an apostrophe are removed.
 
     >>> tokens("A dog 's T-shirt isn't red .")
     ['a', 'dog', 's', 't-shirt', 'is', 'red']
@@ -157,7 +157,7 @@ def tokens(caption: str) -> list[str]:
 
 
 def compounds(words: Sequence[str]) -> list[str]:
-    """One spelling for each compound: those of `COMPOUNDS`, and `skate-board` where WordNet has `skateboard`.
+    """Unifies the spelling of compounds: those in `COMPOUNDS`, and `skate-board` if WordNet has `skateboard`.
 
     >>> compounds(["a", "tee", "shirt", "and", "a", "snow-board"])
     ['a', 't-shirt', 'and', 'a', 'snowboard']
@@ -179,7 +179,7 @@ def _unhyphened(word: str) -> str:
 
 @cache
 def lemma(form: str, tag: str) -> str:
-    """WordNet's base form of a word for its part of speech; the form itself where WordNet has none.
+    """WordNet's base form of a word for its part of speech; the form itself if it is not in WordNet.
 
     >>> lemma("geese", "n"), lemma("running", "v"), lemma("xyzzy", "n")
     ('goose', 'run', 'xyzzy')
@@ -200,8 +200,8 @@ def _known(word: str) -> bool:
 def lemma_lexicon(captions: Iterable[str], lemmas: Iterable[str | None]) -> dict[str, str]:
     """The usual lemma of every form, from captions and their lemmatised versions (`Flickr8k.lemma.token.txt`).
 
-    Lines that differ in their number of words are left out. One lemma per form, so that captions
-    that are in no file are read in the same way.
+    Lines that differ in their number of words are left out. Each form has one lemma, so that other captions are read in
+    the same way.
 
     >>> lemma_lexicon(["People run", "Some people"], ["person run", "Some person"])["people"]
     'person'
@@ -213,7 +213,5 @@ def lemma_lexicon(captions: Iterable[str], lemmas: Iterable[str | None]) -> dict
             if form not in STOP_WORDS and len(compounds([form])) == 1:
                 counts.setdefault(compounds([form])[0], Counter())[compounds([base])[0]] += 1
     if not counts:
-        raise LimnerError(
-            "no caption has as many words as its lemmas: expected captions and their lemmatised versions side by side"
-        )
+        raise LimnerError("no caption has the same number of words as its lemmas: expected them line by line")
     return {form: found.most_common(1)[0][0] for form, found in counts.items()}

@@ -1,4 +1,4 @@
-"""match: correct hubs, assign one to one, fuse systems, re-rank in a cascade."""
+"""Matching: correct hubs, assign one to one, fuse systems, re-rank in a cascade."""
 
 from typing import TYPE_CHECKING
 

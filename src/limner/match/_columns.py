@@ -1,7 +1,7 @@
-"""Statistics of each candidate over a bank of queries, gathered while blocks of scores stream by.
+"""Statistics of each candidate over a bank of queries, gathered in one pass over blocks of scores.
 
-Every statistic needs memory for a few rows of the matrix, and none depends on the number of threads: the k best of a
-column are the same in any order, and sums of blocks are merged along a tree that depends on positions only.
+Every statistic needs memory for only a few rows of the matrix, and none depends on the number of threads: the k best of
+a column are the same in any order, and sums of blocks are merged in a tree that depends only on positions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from limner.scores import Block, Progress, Scores, number_type, on_host
 from limner.scores.correction import Limit
 
 Sums = tuple[FloatArray, Int32, FloatArray, FloatArray, Array]
-"""Of every column: the highest value, the row that has it, the highest of the others, the sum of the others'
-exponentials relative to that; and of every row its scores of a few candidates."""
+"""For every column: the highest value, its row, the highest of the other rows, and the sum of their exponentials
+relative to it; for every row: its scores of a few candidates."""
 NO_PLACES = np.zeros(0, dtype=np.int64)
 
 
@@ -26,14 +26,13 @@ NO_PLACES = np.zeros(0, dtype=np.int64)
 class LogSums:
     """log sum_j exp(beta s(j, t)) of every candidate t, stored so that the term of one query can be removed.
 
-    The highest term is kept apart from the sum of the others, which is relative to the highest of those: neither can
-    underflow, however far apart they are. The own term of any other query is at most the highest, so subtracting it
-    loses no digits.
+    The highest term is stored separately from the sum of the others, which is relative to the highest of those, so
+    neither can underflow. The term of any other query is at most the highest, so subtracting it loses no precision.
 
     Args:
         beta: Inverse temperature.
-        highest: The highest score of each candidate, -inf if it has none.
-        owner: The query that gave it.
+        highest: The highest score of each candidate; -inf if it has no score.
+        owner: The query with the highest score.
         second: The highest score of the other queries.
         rest: The sum of the others' terms relative to that of `second`.
         seen: Scores of a few candidates, one row per query.
@@ -54,12 +53,12 @@ class LogSums:
 
     @property
     def without_owner(self) -> FloatArray:
-        """The logarithm of the sum without the query that gave the highest term."""
+        """The logarithm of the sum without the query with the highest term."""
         return np.asarray(self.beta * self.second + np.log(np.where(self.rest > 0, self.rest, 1.0)))
 
 
 def _finite(values: FloatArray) -> FloatArray:
-    """0 for -inf, so that differences are defined."""
+    """Replaces -inf by 0, so that differences are defined."""
     return np.where(values > -np.inf, values, 0.0)
 
 
@@ -74,7 +73,7 @@ def neutral(values: FloatArray) -> FloatArray:
 
 
 def loops(block: object) -> Any:
-    """The loops of the corrections: compiled ones for an array, torch for a tensor."""
+    """The loops of the corrections: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.match import _loops
 
@@ -108,7 +107,7 @@ def _merge_best(held: Block, other: Block) -> Block:
 
 
 def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> FloatArray:
-    """The mean of the k highest scores of every candidate over the bank, or of all of them if there are fewer."""
+    """The mean of the k highest scores of every candidate over the bank; of all its scores if there are fewer."""
     held = best(bank, k, limit=limit, progress=progress).astype(np.float64)
     there = held > -np.inf
     count = there.sum(axis=0)
@@ -147,10 +146,11 @@ def log_sums(
     Args:
         bank: Scores of the bank's queries.
         beta: Inverse temperature.
-        limit: Which scores to refuse.
-        shift: A number per candidate; each row is first normalised to sum 1 after adding it (one round of Sinkhorn).
-        seen: Candidates whose scores are kept, so that a query of the bank can be recognised.
-        progress: Called as blocks are done.
+        limit: The check that refuses invalid scores.
+        shift: A number per candidate; it is added to each row, which is then normalised to sum 1 (one round of
+            Sinkhorn).
+        seen: Candidates whose scores are stored, to recognise queries of the bank.
+        progress: Called as blocks are finished.
     """
     scale = 1.0 if shift is not None else beta
     add = partial(_sums_of_block, beta, limit, shift, seen)
@@ -161,7 +161,7 @@ def _sums_of_block(
     beta: float, limit: Limit, shift: FloatArray | None, seen: IntArray, held: None, start: int, block: Block
 ) -> Sums:
     limit(block, start)
-    kept = on_host(block[:, seen])  # a choice of columns is a copy
+    kept = on_host(block[:, seen])  # indexing columns makes a copy
     if shift is not None:
         block, beta = normalised_rows(block, beta, shift), 1.0
     width = block.shape[1]
@@ -171,7 +171,7 @@ def _sums_of_block(
 
 
 def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
-    """The lower of the two maxima joins the rest."""
+    """Merges two states; the lower of the two maxima is added to the rest."""
     new = later[0] > earlier[0]
     top, beaten = np.where(new, later[0], earlier[0]), np.where(new, earlier[0], later[0])
     second = np.maximum(np.maximum(earlier[2], later[2]), beaten)
@@ -183,15 +183,15 @@ def _merge_sums(scale: float, earlier: Sums, later: Sums) -> Sums:
 
 
 def normalised_rows(block: Block, beta: float, shift: FloatArray) -> Block:
-    """beta s + shift, less the logarithm of the sum of its exponentials along the row; changes the block."""
+    """beta s + shift minus its log-sum-exp along the row; changes the block in place."""
     tops = np.empty(len(block))
     loops(block).tops(block, split(-shift, beta, number_type(block))[0], tops)
-    block = shifted(block, beta, -shift, beta * tops)  # about the logarithm, to keep precision
+    block = shifted(block, beta, -shift, beta * tops)  # roughly the logarithm, subtracted first to keep precision
     return shifted(block, 1.0, np.zeros(block.shape[1]), row_log_sums(block, 1.0))
 
 
 def row_log_sums(block: Block, beta: float) -> FloatArray:
-    """log sum_t exp(beta s(i, t)) of every row of a block; 0 for a row of -inf, which it leaves as it is."""
+    """log sum_t exp(beta s(i, t)) of every row of a block; 0 for a row of -inf, so that it is not changed."""
     sums = np.empty(len(block))
     loops(block).add_rows(block, number_type(block).type(beta), sums)
     return sums
@@ -206,10 +206,10 @@ def shifted(block: Block, scale: float, columns: FloatArray, rows: FloatArray | 
 
 
 def split(values: FloatArray, scale: float, kind: np.dtype[Any]) -> tuple[Array, Array]:
-    """(high, low) in this precision with scale high + low = values: scale (s - high) - low keeps the digits of s.
+    """Splits values into (high, low) with scale high + low = values, so that scale (s - high) - low keeps precision.
 
-    s and high are about equal, so their difference is exact; scale s alone would round away the difference between two
-    scores.
+    s and high are about equal, so their difference is exact; scale s alone could round two different scores to the same
+    number.
     """
     high = (values / scale).astype(kind)
     return high, (values - scale * high.astype(np.float64)).astype(kind)

@@ -1,4 +1,4 @@
-"""One assignment on a whole matrix of costs, by a library: `lapx`, or scipy where that is not installed."""
+"""One assignment on a dense cost matrix, solved by `lapx`, or by scipy if that is not installed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from limner.core.errors import LimnerError
 
 
 def solve(costs: Array) -> tuple[IntArray, IntArray]:
-    """Pairs of lowest cost, as many as there can be; inf is a pair that must not be."""
+    """The assignment of lowest cost with as many pairs as possible; a cost of inf excludes a pair."""
     try:
         return _solved(costs)
-    except ValueError:  # not everybody can have a partner
+    except ValueError:  # not every row can be assigned
         finite = np.isfinite(costs)
         if not finite.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -24,8 +24,8 @@ def solve(costs: Array) -> tuple[IntArray, IntArray]:
 
 
 def cost_of_none(low: float, high: float, n: int) -> float:
-    """The cost of staying unassigned, so that as few as possible do: more than all others could gain."""
-    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # 1 vanishes next to large scores
+    """The cost of leaving a row unassigned: higher than any gain, so that as few rows as possible are unassigned."""
+    more = max(1.0, 2.0**-20 * max(abs(low), abs(high)))  # adding 1 to large scores would be lost to rounding
     dear = (high - low + more) * (n + 1)
     if not dear + abs(low) < np.inf:
         raise LimnerError(
@@ -36,7 +36,7 @@ def cost_of_none(low: float, high: float, n: int) -> float:
 
 
 def library(shape: tuple[int, ...]) -> str:
-    """The library to use: `lapx` pads to a square, which is slow if one side is much longer."""
+    """The library to use: `lapx` pads to a square matrix, which is slow if one side is much longer."""
     from importlib.util import find_spec
 
     return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"

@@ -1,8 +1,8 @@
 """Lists of edges between bidders and items, gathered while the blocks of scores are computed.
 
-The smaller side bids for the other. Queries bid along the rows of a block, candidates along its columns; either way a
-list holds, for each bidder, the items with the highest score less price, equals in item order, and the result depends
-neither on the size of a block nor on the number of threads.
+The smaller side bids for the other. Queries bid along the rows of a block, candidates along its columns. Either way the
+list of a bidder has the items with the highest score minus price, with ties in item order, and does not depend on the
+size of a block or the number of threads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Edges:
         return len(self.items)
 
     def without(self, taken: Sequence[IntArray]) -> Edges:
-        """All edges but those between a bidder and an item it took: one array per round, an item per bidder or -1."""
+        """All edges except those taken in earlier rounds: one array per round, with an item per bidder or -1."""
         if not taken:
             return self
         bidders = self.bidders
@@ -52,7 +52,7 @@ class Edges:
         return Edges(indptr, self.items[keep], self.worths[keep])
 
     def with_more(self, bidders: Array, items: Array, worths: Array) -> Edges:
-        """These edges and others that are not among them; repeated ones are added once."""
+        """Adds edges that are not among these; repeated ones are added once."""
         _, first = np.unique(bidders.astype(np.int64) * (int(items.max(initial=0)) + 1) + items, return_index=True)
         at = self.indptr[bidders[first] + 1]
         more = np.concatenate([[0], np.cumsum(np.bincount(bidders[first], minlength=len(self.indptr) - 1))])
@@ -62,7 +62,7 @@ class Edges:
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """Which edges to look for: those with score less price above the bidder's floor.
+    """Which edges to look for: those with score minus price above the bidder's floor.
 
     Args:
         prices: Prices of the items; inf for an excluded item.
@@ -75,7 +75,7 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best edges that were found: (bidders, k) items, -1 if there is none; scores; scores less price."""
+    """The best edges found: (bidders, k) items, with -1 for none; scores; scores minus prices."""
 
     items: Array
     worths: Array
@@ -113,7 +113,7 @@ class Market:
         return (n, m) if self.by_rows else (m, n)
 
     def best(self, k: int, *, progress: Progress | None = None) -> Found:
-        """The k best edges of every bidder, prices aside."""
+        """The k best edges of every bidder, ignoring prices."""
         if not self.by_rows:
             return self.find([Wanted(np.zeros(self.shape[1]), np.full(self.shape[0], -np.inf))], k, progress=progress)[
                 0
@@ -125,7 +125,7 @@ class Market:
     def find(
         self, wanted: Sequence[Wanted], k: int, *, hidden: Edges | None = None, progress: Progress | None = None
     ) -> list[Found]:
-        """The k best edges of every bidder that are not hidden, for each of the questions, all in one pass."""
+        """The k best edges of every bidder that are not hidden, for several requests in one pass."""
         k = max(1, min(k, self.shape[1]))
         cells = self._cells(hidden)
         if not self.by_rows:
@@ -160,7 +160,7 @@ class Market:
         return None
 
     def ends(self) -> tuple[float, float]:
-        """The lowest and the highest score that is finite, (0, 0) if none is."""
+        """The lowest and the highest finite score; (0, 0) if there is none."""
         ends = np.array(self.scores.map(_ends))
         low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
         return (low, high) if low <= high else (0.0, 0.0)
@@ -184,7 +184,7 @@ class _Cells:
         return _Cells(self.rows[low:high] - start, self.columns[low:high])
 
     def within(self, columns: IntArray) -> _Cells:
-        """The cells of these columns, which are in rising order, with columns renumbered from 0."""
+        """The cells of these columns, which are in ascending order, with columns renumbered from 0."""
         place = np.minimum(np.searchsorted(columns, self.columns), len(columns) - 1)
         kept = columns[place] == self.columns
         return _Cells(self.rows[kept], place[kept])
@@ -198,7 +198,7 @@ class _Cells:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The best edges of every row of a block, for each question."""
+    """The best edges of every row of a block, for each request."""
 
     wanted: Sequence[Wanted]
     k: int
@@ -213,7 +213,7 @@ class _Rows:
         return found
 
     def from_near(self, near: Any) -> list[Found] | None:
-        """The same from low-precision products: as many more are kept as a row has hidden cells."""
+        """The same from low-precision products; each row keeps one more edge per hidden cell."""
         if not isinstance(near, Near) or not all(np.isfinite(w.prices).all() for w in self.wanted):
             return None
         hidden = self.hidden.between(near.start, near.start + len(near.bits))
@@ -230,7 +230,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """The best edges of every column so far, for each question."""
+    """The best edges of every column so far, for each request."""
 
     wanted: Sequence[Wanted]
     k: int
@@ -256,7 +256,7 @@ def _nothing(n: int, k: int, dtype: np.dtype[Any]) -> Found:
 
 
 def _spread(found: Found, bidders: IntArray, n: int) -> Found:
-    """The results of some bidders, as rows among all bidders."""
+    """Expands the results of some bidders to rows for all bidders."""
     whole = _nothing(n, found.items.shape[1], found.worths.dtype)
     whole.items[bidders], whole.worths[bidders], whole.profits[bidders] = found.items, found.worths, found.profits
     return whole
@@ -268,7 +268,7 @@ def _stacked(parts: Iterable[list[Found]]) -> list[Found]:
 
 
 def _merged(some: list[Found], others: list[Found]) -> list[Found]:
-    """The best that two workers found; ties in item order."""
+    """Merges the best edges of two workers; ties are in item order."""
     return [_merged_pair(a, b) for a, b in zip(some, others, strict=True)]
 
 

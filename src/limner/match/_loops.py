@@ -1,7 +1,7 @@
-"""Compiled loops of the corrections. All release the interpreter lock.
+"""Compiled loops of the corrections. All release the GIL.
 
 Columns are processed in strips that stay in the L1 cache, and every inner loop can be vectorised: no calls, no
-branches, one number width.
+branches, and one number width.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _F = np.float32
 STRIP = 1024
 """Columns processed together: a few rows of this many numbers fit into the L1 cache."""
 PIECE = 64
-"""Values that are checked together before each is checked alone."""
+"""Number of values that are checked together before each one is checked separately."""
 
 
 def _add_to_exponent(context, x, n):  # type: ignore[no-untyped-def]
-    """x 2**n for a whole float32 n: n is added to the exponent bits, in 32 bits, so that the loop vectorises."""
+    """x 2**n for an integral float32 n: n is added to the exponent bits, in 32 bits, so that the loop vectorises."""
 
     def build(context, builder, signature, args):  # type: ignore[no-untyped-def]
         word = ir.IntType(32)
@@ -45,7 +45,7 @@ _times_power_of_two: Any = intrinsic(_add_to_exponent)
 
 @_inlined
 def exp32(x):  # type: ignore[no-untyped-def]
-    """exp of x <= 0 in float32, relative error below 2e-6 from -20 on, about 0 below -87; vectorises.
+    """exp(x) for x <= 0 in float32, vectorised; the relative error is below 2e-6 for x >= -20. About 0 for x < -87.
 
     x = n ln 2 + f with |f| <= ln 2 / 2; exp f = 1 + f + f^2 q(f) with the minimax polynomial q of degree 3 (relative
     error 1.05e-7); 2^n by adding n to the exponent bits.
@@ -61,9 +61,9 @@ def exp32(x):  # type: ignore[no-untyped-def]
 
 @_inlined
 def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
-    """-log(1 - y) of 0 <= y <= 1/2 in float32, error below 1.2e-7: y times a near-minimax polynomial of degree 7.
+    """-log(1 - y) for 0 <= y <= 1/2 in float32, error below 1.2e-7: y times a near-minimax polynomial of degree 7.
 
-    One formula for all y, so that equal scores stay equal.
+    It uses one formula for all y, so that equal scores stay equal.
     """
     p = _F(1.158614028) * y + _F(-1.036038986)
     p = p * y + _F(7.545884198e-1)
@@ -75,12 +75,12 @@ def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
 
 
 def exponential(x: Any) -> Any:
-    """exp of x <= 0; compiled loops take the overload below, in the precision of x."""
+    """exp(x) for x <= 0; compiled loops use the overload below, in the precision of x."""
     return math.exp(x)
 
 
 def minus_log_of_rest(y: Any) -> Any:
-    """-log(1 - y) of 0 <= y <= 1/2; compiled loops take the overload below, in the precision of y."""
+    """-log(1 - y) for 0 <= y <= 1/2; compiled loops use the overload below, in the precision of y."""
     return -math.log1p(-y)
 
 
@@ -113,13 +113,13 @@ def _insert(value, best, c):  # type: ignore[no-untyped-def]
 
 
 def lowest(k, block):  # type: ignore[no-untyped-def]
-    """The k best of every column before anything was seen."""
+    """The initial state of the k best of every column."""
     return np.full((k, block.shape[1]), -np.inf, dtype=block.dtype)
 
 
 @_jit
 def keep_best(block, best):  # type: ignore[no-untyped-def]
-    """Puts the values of a block into the k best of every column; `best` is (k, columns), highest first."""
+    """Updates the k best of every column with a block; `best` is (k, columns), highest first."""
     least = best[best.shape[0] - 1]
     for r in range(block.shape[0]):
         row = block[r]
@@ -151,7 +151,7 @@ def _add_exp(row, beta, base, part):  # type: ignore[no-untyped-def]
 
 @_jit
 def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignore[no-untyped-def]
-    """Sums over all rows but the owner's, whose cell is masked during the sum."""
+    """Sums over all rows except the owner's, whose cell is masked during the sum."""
     base = np.empty(high - low, block.dtype)
     for c in range(high - low):
         block[owner[c], low + c] = -np.inf
@@ -171,10 +171,10 @@ def _add_strip(block, low, high, beta, top, second, owner, rest):  # type: ignor
 
 @_jit
 def add_columns(block, beta, highest, owner, second, rest):  # type: ignore[no-untyped-def]
-    """Of every column: the highest value, its row, the highest of the other rows, and their sum relative to it.
+    """For every column: the highest value, its row, the highest of the other rows, and their sum relative to it.
 
-    The sum is that of exp(beta (value - second)) over all rows but the owner's: at least 1, or 0 if all of them are
-    -inf. `beta` is of the block's type.
+    The sum is that of exp(beta (value - second)) over all rows except the owner's: at least 1, or 0 if all of them are
+    -inf. `beta` has the type of the block.
     """
     for low in range(0, block.shape[1], STRIP):
         high = min(low + STRIP, block.shape[1])
@@ -198,7 +198,7 @@ def _sum_of_exp(values, beta, top):  # type: ignore[no-untyped-def]
 
 @_jit
 def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
-    """log sum of exp(beta value) along every row; 0 if all of it is -inf. `beta` is of the block's type."""
+    """log sum of exp(beta value) along every row; 0 for a row that is all -inf. `beta` has the type of the block."""
     for r in range(block.shape[0]):
         row = block[r]
         top = row.max()
@@ -213,7 +213,7 @@ def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
 
 @_jit
 def tops(block, high, found):  # type: ignore[no-untyped-def]
-    """The highest s(i, t) - high(t) of every row; 0 if all of it is -inf."""
+    """The highest s(i, t) - high(t) of every row; 0 for a row that is all -inf."""
     for r in range(block.shape[0]):
         row, top = block[r], block[r, 0] - high[0]
         for c in range(row.shape[0]):
@@ -230,7 +230,7 @@ def _shift_row(row, scale, high, low, own_high, own_low):  # type: ignore[no-unt
 
 @_jit
 def shift(block, scale, high, low, own_high, own_low):  # type: ignore[no-untyped-def]
-    """In place: scale (s(i, t) - high(t) - own_high(i)) - low(t) - own_low(i); all of the block's type."""
+    """In place: scale (s(i, t) - high(t) - own_high(i)) - low(t) - own_low(i); all have the type of the block."""
     for r in range(block.shape[0]):
         _shift_row(block[r], scale, high, low, own_high[r], own_low[r])
 
@@ -246,17 +246,17 @@ def _share_row(row, beta, high, low, half):  # type: ignore[no-untyped-def]
 def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # type: ignore[no-untyped-def]
     """In place: beta s(i, t) - log sum over the bank, without query i itself, of exp(beta s(j, t)).
 
-    With y = exp(beta s) / whole sum, the others' sum is whole (1 - y), and y is at most 1/2 except for the query with
-    the highest term, which is divided by its own sum.
+    With y = exp(beta s) / whole sum, the sum of the others is whole (1 - y). y is at most 1/2, except for the query
+    with the highest term, for which the sum without it is stored.
 
     Args:
         block: Scores.
-        beta: The inverse temperature, of the block's type.
+        beta: The inverse temperature, in the type of the block.
         high: log of the whole sum / beta, rounded to the block's type.
         low: The rounding error of the logarithm.
         without_owner: log of the sum without the highest term, in float64.
-        owned_by: For every column the row of the block with the highest term, -1 if it is not in the block.
-        mine: For every row whether it belongs to the bank, so that its own term must be removed.
+        owned_by: For every column, the row of the block with the highest term, or -1 if it is not in the block.
+        mine: For every row, whether it belongs to the bank, so that its own term must be removed.
     """
     width, owned = block.shape[1], np.zeros(block.shape[1])
     half, zero = np.full(1, -math.log(2), block.dtype)[0], beta - beta
@@ -275,9 +275,9 @@ def share_of_others(block, beta, high, low, without_owner, owned_by, mine):  # t
 
 @_jit
 def subtract_neighbourhoods(block, high, low, k):  # type: ignore[no-untyped-def]
-    """In place: 2 (s(i, t) - high(t)) - low(t) - the mean of the k best of row i, row by row while it is in the cache.
+    """In place: 2 (s(i, t) - high(t)) - low(t) - the mean of the k best of row i, row by row while in the cache.
 
-    Where a row has fewer than k that are not -inf, the mean is over those; 0 if it has none.
+    If a row has fewer than k values that are not -inf, the mean is over those; 0 if it has none.
     """
     indices, scores = np.zeros((1, k), np.int32), np.zeros((1, k), block.dtype)
     two, halves = np.full(1, 2, block.dtype)[0], np.zeros(2, block.dtype)
@@ -289,6 +289,6 @@ def subtract_neighbourhoods(block, high, low, k):  # type: ignore[no-untyped-def
                 own += scores[0, i]
                 count += 1
         own /= max(count, 1)
-        halves[0] = own / 2  # in the block's own precision
+        halves[0] = own / 2  # in the precision of the block
         halves[1] = own - 2 * np.float64(halves[0])
         _shift_row(block[r], two, high, low, halves[0], halves[1])

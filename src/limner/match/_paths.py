@@ -1,11 +1,11 @@
 """Compiled loops of the assignment: bidding, then shortest augmenting paths, on lists of candidates.
 
-The side that is assigned bids for the other: bidders i, items j, worth s(i, j), prices p(j). A bidder's profit is
-max over its list of s(i, j) - p(j). Two conditions make an assignment the best one: every bidder holds an item that
-gives its profit, and unassigned items cost nothing. Prices never fall, so the second holds from zero prices
-on. Prices are float64: worths of float32 are exact in it, and sums of a few thousand differences keep ten digits.
+The smaller side bids for the other: bidders i, items j, worth s(i, j), prices p(j). A bidder's profit is the maximum of
+s(i, j) - p(j) over its list. An assignment is optimal under two conditions: every bidder has an item that gives its
+profit, and unassigned items have price 0. Prices never fall, so the second holds if all prices start at 0. Prices are
+float64: float32 worths are exact in it, and sums of a few thousand differences keep ten digits.
 
-A bidder may also be content with nothing, at `null`; -inf says it must be assigned.
+A bidder may also stay without an item, which is worth `null`; -inf means that it must be assigned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _jit: Any = compiled(nogil=True, boundscheck=False)
 _loose: Any = compiled(nogil=True, fastmath={"nnan", "nsz", "reassoc"})
 
 FREE, CONTENT = -1, -2
-"""Markers: a bidder without an item yet, and one that is better off without."""
+"""Markers: a bidder without an item so far, and one that is better off without an item."""
 UNSEEN, SETTLED = -1, -2
 """Heap markers: items not reached yet, and items whose distance is final."""
 
@@ -42,16 +42,16 @@ def _two_best(graph, prices, i):  # type: ignore[no-untyped-def]
 
 @_jit
 def best_profits(graph, prices, found):  # type: ignore[no-untyped-def]
-    """The highest score less price in every bidder's list; -inf if that is empty."""
+    """The highest score minus price in every bidder's list; -inf if the list is empty."""
     for i in range(found.shape[0]):
         found[i] = _two_best(graph, prices, i)[2]
 
 
 @_jit
 def _take_best(graph, state, null, i):  # type: ignore[no-untyped-def]
-    """Bidder i takes its best item and raises its price until the next best is as good; returns who lost it, or FREE.
+    """Bidder i takes its best item and raises its price until the next best is as good; returns its old owner, or FREE.
 
-    On ties nobody loses an item: bidder i then stays free, unless one of its two best items is free.
+    No bidder loses an item on a tie: bidder i then stays free, unless one of its two best items is free.
     """
     columns = graph[1]
     prices, held, owners = state
@@ -76,17 +76,17 @@ def _take_best(graph, state, null, i):  # type: ignore[no-untyped-def]
 
 @_jit
 def bid(graph, state, null, most, first, last):  # type: ignore[no-untyped-def]
-    """Every free bidder from `first` to `last` takes its best item in turn; a bidder that loses one bids again at once.
+    """Every free bidder from `first` to `last` takes its best item; a bidder that loses its item bids again at once.
 
-    The augmenting row reduction of Jonker & Volgenant 1987. It leaves few bidders free, but can take very long where
-    many bidders want the same few items: it stops after `most` bids, and leaves the others to `augment`.
+    This is the augmenting row reduction of Jonker & Volgenant 1987. It leaves few bidders free, but can take very long
+    if many bidders want the same few items. So it stops after `most` bids and leaves the rest to `augment`.
 
     Args:
         graph: (indptr, items, worths): the edges of bidder i are `indptr[i]:indptr[i + 1]`.
-        state: (prices of items, the edge each bidder holds or FREE or CONTENT, the owner of each item or FREE);
+        state: (prices of items, the edge of each bidder or FREE or CONTENT, the owner of each item or FREE);
             changed in place.
-        null: The worth of nothing.
-        most: How many bids at most.
+        null: The worth of staying without an item.
+        most: Maximum number of bids.
         first: Where to begin.
         last: Where to end, exclusive.
     """
@@ -100,7 +100,7 @@ def bid(graph, state, null, most, first, last):  # type: ignore[no-untyped-def]
 
 @_jit
 def _rise(heap, places, distance, place, item):  # type: ignore[no-untyped-def]
-    """Moves an item up the heap from a place until its parent is nearer."""
+    """Moves an item up the heap until its parent is nearer."""
     while place > 0:
         parent = (place - 1) >> 1
         if distance[heap[parent]] <= distance[item]:
@@ -141,8 +141,8 @@ def _search(graph, state, null, dead, work, root):  # type: ignore[no-untyped-de
     """Shortest paths of exchanges from a free bidder, until the nearest end is known.
 
     Returns:
-        Distance of the end (inf if there is none), the free item it is or -1, the bidder that gives up or -1,
-        the number of items seen, the number of items whose distance is final.
+        Distance of the end (inf if there is none), the free item at the end or -1, the bidder that gives up its item or
+        -1, the number of items seen, and the number of items whose distance is final.
     """
     indptr, columns, values = graph
     prices, held, owners = state
@@ -178,7 +178,7 @@ def _search(graph, state, null, dead, work, root):  # type: ignore[no-untyped-de
 
 @_jit
 def _exchange(graph, state, work, root, end, quitter):  # type: ignore[no-untyped-def]
-    """Passes items along the path that was found, back to the bidder it began with."""
+    """Exchanges items along the path found, back to the bidder where it began."""
     columns, held, owners = graph[1], state[1], state[2]
     edges, bidders = work[3], work[4]
     if quitter >= 0:
@@ -194,23 +194,23 @@ def _exchange(graph, state, work, root, end, quitter):  # type: ignore[no-untype
 
 @_jit
 def augment(graph, state, null, dead, first, last):  # type: ignore[no-untyped-def]
-    """Gives every free bidder from `first` to `last` an item along a shortest path of exchanges.
+    """Assigns an item to every free bidder from `first` to `last`, along a shortest path of exchanges.
 
     Edmonds & Karp 1972, with Dijkstra's search on reduced costs.
 
-    A search that reaches no free item has found bidders that share too few items: those items are marked
+    If a search reaches no free item, it has found a set of bidders that share too few items. Those items are marked
     dead, and later searches skip them.
 
     Args:
         graph: As in `bid`, with `state` and `null`.
         state: Prices, held edges and owners.
-        null: The worth of nothing.
-        dead: Items from which no free item can be reached; marked in place.
+        null: The worth of staying without an item.
+        dead: Items from which no free item can be reached; updated in place.
         first: Where to begin.
         last: Where to end, exclusive.
 
     Returns:
-        How many bidders are left without an item.
+        The number of bidders left without an item.
     """
     prices, held = state[0], state[1]
     m, stuck = prices.shape[0], 0
@@ -236,7 +236,7 @@ def augment(graph, state, null, dead, first, last):  # type: ignore[no-untyped-d
 
 @_jit
 def _insert(items, worths, profits, item, worth, profit):  # type: ignore[no-untyped-def]
-    """Inserts an edge into a list sorted by profit, after equal ones; the last one drops out."""
+    """Inserts an edge into a list sorted by profit, after equal ones, and drops the last one."""
     at = items.shape[0] - 1
     while at > 0 and profits[at - 1] < profit:
         items[at], worths[at], profits[at] = items[at - 1], worths[at - 1], profits[at - 1]
@@ -246,7 +246,7 @@ def _insert(items, worths, profits, item, worth, profit):  # type: ignore[no-unt
 
 @_loose
 def _highest(values, prices):  # type: ignore[no-untyped-def]
-    """The highest value less price."""
+    """The highest value minus price."""
     highest = values[0] - prices[0]
     for c in range(1, values.shape[0]):
         highest = max(highest, values[c] - prices[c])
@@ -255,10 +255,10 @@ def _highest(values, prices):  # type: ignore[no-untyped-def]
 
 @_jit
 def collect_rows(block, prices, floors, items, worths, profits):  # type: ignore[no-untyped-def]
-    """The best edges of every row of a block: value less price above the row's floor.
+    """Collects the best edges of every row of a block: value minus price above the row's floor.
 
-    Segments of a row are first checked in the block's precision, with a margin for rounding; only those that may hold
-    an edge are checked again.
+    Segments of a row are first checked in the precision of the block, with a margin for rounding; only those that may
+    contain an edge are checked again.
     """
     rough = prices.astype(block.dtype)
     largest = 0.0

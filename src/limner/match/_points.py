@@ -1,4 +1,4 @@
-"""Compiled loops of fusion by rank. All release the interpreter lock."""
+"""Compiled loops of fusion by rank. All release the GIL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shared_ranks(indices, scores, ranks):  # type: ignore[no-untyped-def]
             low = high
 
 
-# Sums of reciprocals are stored as two float64, high + low, to 30 digits, so that 1/3 + 1/6 equals 1/2.
+# Sums of reciprocals are stored as two float64 numbers, high + low, to 30 digits, so that 1/3 + 1/6 equals 1/2.
 
 
 @_jit
@@ -76,7 +76,7 @@ def _compared(u, v, sums, lows):  # type: ignore[no-untyped-def]
 
 @_jit
 def _settle(order, sums, lows, union):  # type: ignore[no-untyped-def]
-    """Corrects near-ties that float64 resolves wrongly; equal sums get the same number."""
+    """Corrects the order of near-ties that float64 cannot resolve; equal sums get the same number."""
     for place in range(1, order.shape[0]):
         at = place
         while at > 0 and sums[order[at - 1]] - sums[order[at]] <= 1e-13 * sums[order[at - 1]]:
@@ -93,7 +93,7 @@ def _settle(order, sums, lows, union):  # type: ignore[no-untyped-def]
 
 @_jit
 def _by_points(points, medians, union):  # type: ignore[no-untyped-def]
-    """Places in order of points, highest first, then of the median rank, then of the candidate."""
+    """Sorts by points, highest first, then by median rank, then by candidate."""
     order = np.argsort(union, kind="mergesort")
     order = order[np.argsort(medians[order], kind="mergesort")]
     return order[np.argsort(-points[order], kind="mergesort")]
@@ -101,7 +101,7 @@ def _by_points(points, medians, union):  # type: ignore[no-untyped-def]
 
 @_jit
 def _union(row, slots):  # type: ignore[no-untyped-def]
-    """The candidates that any list of a row holds; `slots` gives the position of each."""
+    """The candidates in any list of a row; `slots` gives the position of each."""
     union, size = np.empty(min(row.shape[0], slots.shape[0]), np.int64), 0
     for candidate in row:
         if candidate >= 0 and slots[candidate] < 0:
@@ -113,9 +113,9 @@ def _union(row, slots):  # type: ignore[no-untyped-def]
 
 @_jit
 def _table(row, ranks, offsets, slots, size, n, k):  # type: ignore[no-untyped-def]
-    """(candidates, systems) ranks, sorted along systems: equal ranks from other systems must add up to an equal sum.
+    """(candidates, systems) ranks, sorted along systems, so that the same ranks from different systems give equal sums.
 
-    A candidate that a list leaves out has the mean of the ranks below it (Borda), or none.
+    A candidate that is not in a list gets the mean of the ranks below the list (Borda), or no rank.
     """
     systems = offsets.shape[0] - 1
     table = np.empty((size, systems))
@@ -156,15 +156,15 @@ def _by_reciprocals(table, union, k):  # type: ignore[no-untyped-def]
 
 @_jit
 def fuse(indices, ranks, offsets, n_candidates, n, k, best, points):  # type: ignore[no-untyped-def]
-    """Fuses lists by rank: Borda points where k is below 0, else 1 / (k + rank).
+    """Fuses lists by rank: Borda points if k is below 0, else 1 / (k + rank).
 
     Args:
         indices: (queries, all lists side by side), best first; -1 pads a list.
         ranks: The rank of each, from 1.
         offsets: The columns of list s are `offsets[s]:offsets[s + 1]`.
-        n_candidates: How many candidates are named.
+        n_candidates: Number of named candidates.
         n: The size of the pool.
-        k: See above.
+        k: The constant k, or a negative number for Borda.
         best: Output, the candidates, best first.
         points: Output, their scores.
 

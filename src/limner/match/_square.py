@@ -1,6 +1,6 @@
-"""Compiled loops for assignments of a square matrix that is held in memory, with prices that can be used again.
+"""Compiled loops for assignments on a square matrix in memory, with reusable prices.
 
-As in `_paths`, bidders are rows, items are columns, and a row's profit is its highest worth less price. Every row gets
+As in `_paths`, bidders are rows, items are columns, and a row's profit is its highest worth minus price. Every row gets
 a column here, so any initial prices work.
 """
 
@@ -17,7 +17,7 @@ _jit: Any = compiled(nogil=True)
 
 @_jit
 def total(worths, columns):  # type: ignore[no-untyped-def]
-    """The sum of an assignment."""
+    """The total worth of an assignment."""
     total = 0.0
     for i in range(columns.shape[0]):
         total += worths[i, columns[i]]
@@ -32,15 +32,15 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
         worths: The matrix.
         prices: Prices of the columns.
         owners: The row of each column, -1 for a free one, which ends a path; rows below `first` keep their column.
-        root: Where to begin. Its profit is that of the best column it may have.
+        root: The starting row. Its profit is that of the best column allowed for it.
         first: The first row that may change.
-        allowed: Columns the root may have.
-        distance: Output, per column, inf if no path leads.
+        allowed: Columns allowed for the root.
+        distance: Output, per column; inf if no path leads there.
         before: Output, the row from which a column was reached.
         stop_at_free: Whether to stop at the nearest free column.
 
     Returns:
-        The nearest free column, or -1; the root's profit.
+        The nearest free column, or -1, and the root's profit.
     """
     m = worths.shape[0]
     done = np.zeros(m, np.bool_)
@@ -75,15 +75,15 @@ def _distances(worths, prices, owners, root, first, allowed, distance, before, s
 
 @_jit
 def assign_row(worths, columns, prices, row, first, allowed):  # type: ignore[no-untyped-def]
-    """Gives a row without a column one along a shortest path, changing rows from `first` on; -inf if there is none.
+    """Assigns a column to a row along a shortest path, changing only rows from `first` on; -inf if there is none.
 
     Args:
         worths: The matrix.
         columns: The column of each row or -1; changed in place.
-        prices: Prices of the columns, such that every row that has a column has its best; raised in place.
+        prices: Prices of the columns, at which every assigned row has its best column; raised in place.
         row: The row.
         first: The first row that may change.
-        allowed: Columns the row may have.
+        allowed: Columns allowed for the row.
     """
     m = worths.shape[0]
     owners, before, distance = np.full(m, -1, np.int64), np.empty(m, np.int64), np.empty(m)
@@ -108,10 +108,10 @@ def assign_row(worths, columns, prices, row, first, allowed):  # type: ignore[no
 
 @_jit
 def least_loss(worths, columns, prices, row, allowed):  # type: ignore[no-untyped-def]
-    """A lower bound on what the total loses when a row may have only some other columns.
+    """A lower bound on the loss in total worth if a row may have only some other columns.
 
-    The row takes another column, and another row takes the one it had: two different steps of any path of exchanges,
-    and each loses at least as much as its best choice. Rows above keep their columns.
+    The row takes another column, and another row takes its old one. These are two different steps of any path of
+    exchanges, and each loses at least as much as its best choice. Rows above keep their columns.
     """
     given_up = columns[row]
     taken, left = np.inf, np.inf
@@ -126,10 +126,10 @@ def least_loss(worths, columns, prices, row, allowed):  # type: ignore[no-untype
 
 @_jit
 def losses(worths, columns, prices):  # type: ignore[no-untyped-def]
-    """What the total loses when a row must have a column: (rows, columns), 0 for the pairs of the assignment.
+    """The loss in total worth if a row must have a column: (rows, columns), 0 for the pairs of the assignment.
 
-    Row i with column j leaves the row that had j to look for another, along a shortest path that ends at the column
-    that i gives up.
+    If row i takes column j, the row that had j needs another column, along a shortest path that ends at the column that
+    i gives up.
     """
     m = worths.shape[0]
     lost, distance, before = np.empty((m, m)), np.empty(m), np.empty(m, np.int64)

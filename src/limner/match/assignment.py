@@ -1,9 +1,9 @@
-"""Assignment: every candidate is assigned once per round, so that no candidate can be first for every query.
+"""Assignment: each candidate is assigned at most once per round, so no candidate can be first for every query.
 
 Bijective matching (Messina et al. 2022): a linear sum assignment gives every query its first candidate, with the
-highest total score; those pairs leave the pool, and the next assignment gives every query its second.
+highest total score; those pairs are removed, and the next assignment gives every query its second.
 
-The matrix is never held in memory. Each query (or candidate, where there are fewer) lists its best partners, the
+The matrix is never in memory. Each query (or each candidate, if there are fewer) lists its best partners, the
 assignment is solved on the lists, and its prices show which pairs outside the lists could still raise the total. Such
 pairs are added to the lists and it is solved again; if there are none, the optimum over all pairs is proven.
 """
@@ -25,13 +25,11 @@ from limner.match._lists import Edges, Found, Market, Wanted
 from limner.scores import Progress, Scores
 
 METHODS = ("auto", "sparse", "dense")
-BIDS = (
-    50  # bids per bidder before paths are searched: fewer leave more to search, more are lost where many want the same
-)
+BIDS = 50  # bids per bidder before paths are searched; fewer leave more to search, more are wasted on popular items
 EXTRA = 8  # pairs per bidder that one pass of proof may add
 SLICE = 2048  # bidders between two calls of progress
 Method = Literal["auto", "sparse", "dense"]
-_INFINITE = "bijective: a score is +inf: the total would be infinite; use a large finite number instead"
+_INFINITE = "bijective: a score is +inf, so the total would be infinite; use a large finite number instead"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +39,7 @@ class BijectiveRanking(Ranking):
     Args:
         totals: The sum of the scores of each round's pairs.
         gaps: Optimality gap of each total, given earlier rounds; 0 if proven.
-        assigned: How many queries got a candidate in each round.
+        assigned: The number of queries that got a candidate in each round.
         solver: The solver used.
     """
 
@@ -72,21 +70,21 @@ def bijective(
 ) -> BijectiveRanking:
     """Ranks by rounds of linear sum assignment; round r gives every query its candidate of rank r.
 
-    In each round as many queries as possible get a candidate, none twice, and among all such assignments one with the
-    highest total is taken. Its pairs leave the pool. A query that gets nothing in a round (there are fewer candidates
-    than queries, or what is left to it is taken by others) has nothing from that round: its list goes on with the next
-    round that gives it something, and may end up shorter (padded with -1). Scores of -inf are pairs that must not be.
-    Messina et al. 2022, algorithm 1.
+    In each round as many queries as possible get a candidate, no candidate is used twice, and the total score is the
+    highest among all such assignments. The pairs are then removed. A query may get no candidate in a round, because
+    there are fewer candidates than queries or others took what was left. Its list then continues with the next round in
+    which it gets one, and may be shorter than the others (padded with -1). A score of -inf excludes a pair. Messina et
+    al. 2022, algorithm 1.
 
     Args:
         scores: Scores to maximise, read in blocks ("dense" needs the matrix).
         rounds: Number of rounds.
         method: "sparse" solves on lists of the best partners, "dense" on the whole matrix with `lapx` (or scipy if that
             is not installed); "auto" is sparse, and switches to dense if lists have grown to a quarter of the matrix.
-        candidates: How many of its best partners each query lists at first (each candidate, where there are fewer).
+        candidates: Initial length of the list of each query (or of each candidate, if there are fewer).
         prove: Whether to search, in further passes over the scores, for pairs outside the lists that could raise a
-            total, until it is proven that there are none. Most pairs are ruled out without a look. Without it, `gaps`
-            says how much the totals may lack.
+            total, until it is proven that there are none. Most pairs are ruled out by bounds. Without it, `gaps` bounds
+            how far the totals may be from the optimum.
         progress: Called with (steps done, steps in total); the second number may grow.
 
     >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
@@ -113,7 +111,7 @@ class _TooLong(Exception):
 
 
 class _Steps:
-    """Counts steps of work: rows of a pass, bidders of a round."""
+    """Counts progress steps: rows of a pass, bidders of a round."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.progress, self.before, self.ahead = progress, 0, 0
@@ -133,13 +131,13 @@ class _Steps:
 
 @dataclass(frozen=True, eq=False)
 class _Solution:
-    """One round.
+    """The solution of one round.
 
     Args:
-        items: The item of each bidder or -1.
-        profits: Score less price of what each bidder has; the worth of nothing where it has none.
-        best: The highest score less price in each bidder's list, above its profit by rounding only.
-        prices: Prices of the items; 0 for those that nobody has, where some are left over.
+        items: The item of each bidder, or -1.
+        profits: Score minus price of the item of each bidder; the worth of staying without an item if it has none.
+        best: The highest score minus price in each bidder's list; it exceeds the profit only by rounding.
+        prices: Prices of the items; 0 for unassigned items, if some are left over.
         total: The sum of the scores.
         gap: The optimality gap.
     """
@@ -160,11 +158,11 @@ class _Solution:
         return float(np.ptp(2.0**-50 * self.prices) + np.ptp(2.0**-50 * self.profits[self.items >= 0]))
 
     def bounded(self, outside: FloatArray) -> _Solution:
-        """The same with an upper bound of the gap to the optimum, at these prices.
+        """The same solution with an upper bound on the gap to the optimum, at these prices.
 
-        For any prices, no assignment has a higher total than the sum of all prices and of every bidder's highest score
-        minus price. The gap comes from bidders whose best pair, listed or not, would give more, and from prices of
-        unassigned items.
+        For any prices, no assignment has a higher total than the sum of all prices plus the sum of every bidder's
+        highest score minus price. The gap comes from bidders whose best pair, listed or not, would give more, and from
+        prices of unassigned items.
         """
         free = np.ones(len(self.prices), dtype=bool)
         free[self.items[self.items >= 0]] = False
@@ -182,7 +180,7 @@ class _Limits:
 
     @classmethod
     def of(cls, found: Found, prices: FloatArray, m: int, floors: FloatArray | None = None) -> _Limits:
-        """The last pair that was found bounds all others; if fewer were found, there are no others."""
+        """The last pair found bounds all others; if fewer were found, there are no others."""
         full = (found.items[:, -1] >= 0) & (found.items.shape[1] < m)
         tops = np.where(full, found.profits[:, -1], -np.inf)
         return cls(prices, tops if floors is None else np.where(floors == np.inf, np.inf, tops))
@@ -207,11 +205,11 @@ class _Rounds:
 
     @property
     def taken(self) -> list[IntArray]:
-        """The items that the bidders got in the rounds so far."""
+        """The items assigned in the rounds so far."""
         return [solution.items for solution in self.done]
 
     def run(self, prove: bool) -> BijectiveRanking:
-        """Solves all rounds, then proves them together: one pass over the scores serves them all."""
+        """Solves all rounds, then proves them together in one pass over the scores."""
         self._first_lists()
         first = 0
         while first < self.rounds:
@@ -229,7 +227,7 @@ class _Rounds:
         self.limits = [_Limits.of(found, np.zeros(self.m), self.m)]
 
     def _outside(self, prices: FloatArray) -> FloatArray:
-        """What a pair that no list holds can give each bidder at most, at these prices."""
+        """The highest profit that each bidder can get from a pair outside the lists, at these prices."""
         return np.asarray(np.min([limits.at(prices) for limits in self.limits], axis=0))
 
     def _solve_from(self, first: int) -> None:
@@ -242,7 +240,7 @@ class _Rounds:
             self.done.append(solution.bounded(self._outside(solution.prices)))
 
     def _solve(self) -> _Solution:
-        """One round, on lists that are widened until every bidder can have an item, or it is certain that it cannot."""
+        """Solves one round on lists that are widened until every bidder has an item, or this is proven impossible."""
         while True:
             edges, prices = self.edges.without(self.taken), self._start()
             solution, dead = _solve_lists(edges, prices, -np.inf, self.steps)
@@ -253,7 +251,7 @@ class _Rounds:
                 return self._solve_short(edges)
 
     def _solve_short(self, edges: Edges) -> _Solution:
-        """One round in which some bidders stay unassigned, at a cost that keeps their number minimal."""
+        """Solves one round in which some bidders stay unassigned, at a cost that keeps their number minimal."""
         self.starts.pop(len(self.done), None)
         low, high = self.market.ends()
         null = low - _dense.cost_of_none(low, high, self.n)
@@ -263,10 +261,10 @@ class _Rounds:
         return solution
 
     def _start(self) -> FloatArray:
-        """Prices to begin a round with.
+        """The initial prices of a round.
 
-        Where everybody gets something any prices will do, and those of the last attempt are nearly right. Where items
-        are left over they must have kept price 0, so that one begins from there.
+        If every item is assigned, any prices work, and those of the last attempt are nearly right. If items are left
+        over, their prices must be 0, so all prices start at 0.
         """
         if not self.square:
             return np.zeros(self.m)
@@ -298,7 +296,7 @@ class _Rounds:
                 return
 
     def _disproved(self, first: int) -> int:
-        """Looks for pairs outside the lists that could raise a total; the first round that has one, or their number."""
+        """Looks for pairs outside the lists that could raise a total; returns the first such round."""
         open_rounds = range(first, self.rounds)
         wanted = [self._doubts(self.done[r]) for r in open_rounds]
         if all((w.floors == np.inf).all() for w in wanted):
@@ -332,7 +330,7 @@ def _solve_lists(
     """The best assignment on lists, starting from prices; None if some bidder cannot have an item.
 
     Returns:
-        The solution, and which items are sought by more bidders than they are.
+        The solution, and the items that too many bidders compete for.
     """
     from limner.match import _paths
 
@@ -357,7 +355,7 @@ def _solve_lists(
 
 
 def _total(scores: Array) -> float:
-    """Their sum, rounded once."""
+    """The sum, rounded once."""
     try:
         return math.fsum(scores)
     except OverflowError:
@@ -377,7 +375,7 @@ def _inverse(items: IntArray, n: int) -> IntArray:
 def _ranked(
     scores: Scores, lists: list[IntArray], totals: list[float], gaps: list[float], solver: str
 ) -> BijectiveRanking:
-    """A ranking from the candidate of each query in each round, -1 if it got none."""
+    """Builds a ranking from the candidate of each query in each round (-1 if it got none)."""
     n, m = scores.shape
     table = np.stack(lists, axis=1) if lists else np.zeros((n, 0), dtype=np.int64)
     table = np.take_along_axis(table, np.argsort(table < 0, axis=1, kind="stable"), axis=1)
@@ -389,7 +387,7 @@ def _ranked(
 
 
 def _solve_dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
-    """All rounds on the whole matrix, with a library's solver."""
+    """Solves all rounds on the whole matrix, with the solver of a library."""
     costs = scores.matrix()
     np.negative(costs, out=costs)
     if np.isneginf(costs).any():

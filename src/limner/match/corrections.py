@@ -1,4 +1,4 @@
-"""The corrections for hubs built into limner, each in two streaming passes with a few rows of extra memory.
+"""The built-in corrections for hubs. Each takes two passes over the scores and memory for a few rows.
 
     corrected = scores.correct("csls")
     corrected = scores.correct("inverted_softmax", beta=20, bank=(train_images, train_texts))
@@ -44,11 +44,11 @@ class Csls(Correction):
 
     @property
     def reach(self) -> float:
-        """Twice a score and two means."""
+        """Twice a score plus two means."""
         return 4.0
 
     def fits(self, queries: int) -> bool:
-        """A neighbourhood is no larger than the number of queries."""
+        """Whether the neighbourhood is not larger than the number of queries."""
         return self.k <= queries
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -69,10 +69,10 @@ class Csls(Correction):
 @built_in("correction", "inverted_softmax")
 @dataclass(frozen=True)
 class InvertedSoftmax(Correction):
-    """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): how much of candidate t goes to query i.
+    """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): the share of candidate t that goes to query i.
 
-    Smith et al. 2017; for image-text matching Liu & Ye 2019, with beta = 30. With a bank that is not the queries
-    themselves, the sum is over the whole bank.
+    Smith et al. 2017; for image-text matching Liu & Ye 2019, with beta = 30. If the bank is not the queries themselves,
+    the sum is over the whole bank.
 
     >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
     >>> hub.correct("inverted_softmax").top(1)["a"]
@@ -84,7 +84,7 @@ class InvertedSoftmax(Correction):
 
     @property
     def reach(self) -> float:
-        """beta times a score, and as much for the sum."""
+        """beta times a score, and the same for the sum."""
         return 4.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -133,7 +133,7 @@ class DualSoftmax(Correction):
 
     @property
     def reach(self) -> float:
-        """Twice beta times a score, and as much for the sums."""
+        """Twice beta times a score, and the same for the sums."""
         return 8.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -148,7 +148,7 @@ class DualSoftmax(Correction):
 @built_in("correction", "dynamic_inverted_softmax")
 @dataclass(frozen=True)
 class DynamicInvertedSoftmax(Correction):
-    """Inverted softmax, only for queries whose best candidate is the best of some query of the bank (QB-Norm).
+    """Inverted softmax for queries whose best candidate is also the best of some query in the bank (QB-Norm).
 
     A query whose nearest candidate is not a hub of the bank keeps its scores. Bogolin et al. 2022.
 
@@ -162,18 +162,18 @@ class DynamicInvertedSoftmax(Correction):
 
     @property
     def reach(self) -> float:
-        """beta times a score, and as much for the sum."""
+        """beta times a score, and the same for the sum."""
         return 4.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
-        """The sum of each candidate, and whether any query of the bank has it first."""
+        """The sum of each candidate, and whether any query of the bank ranks it first."""
         whole = _columns.neutral(_columns.log_sums(bank, self.beta, limit=self.limit(bank)).whole)
         active, first = np.zeros(bank.shape[1], dtype=bool), bank.top(1)
         active[first.indices[np.asarray(first.scores) > -np.inf]] = True
         return {"whole": whole, "active": active}
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
-        """Divides the rows whose best candidate is active."""
+        """Divides the rows whose best candidate is active, that is, first for some query of the bank."""
         first_choice, _ = Best(1)(0, block)
         chosen = np.flatnonzero(known["active"][first_choice[:, 0]])
         block[chosen] = _columns.shifted(block[chosen], self.beta, known["whole"])
@@ -196,11 +196,11 @@ class Nnn(Correction):
 
     @property
     def reach(self) -> float:
-        """A score and a share of a mean."""
+        """A score plus a share of a mean."""
         return 2.0 + self.alpha
 
     def fits(self, queries: int) -> bool:
-        """A neighbourhood is no larger than the number of queries."""
+        """Whether the neighbourhood is not larger than the number of queries."""
         return self.k <= queries
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -208,7 +208,7 @@ class Nnn(Correction):
         return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
-        """A score, less a share of the candidate's neighbourhood."""
+        """The score minus a share of the candidate's neighbourhood."""
         return 1.0, self.alpha * known["near"], 0
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
@@ -222,8 +222,8 @@ class Centred(Correction):
     """s(i, t) - alpha * mean of the bank scores of t: closes the modality gap (Liang et al. 2022).
 
     For dot products and alpha = 1, with mq the mean of the bank's queries and mc that of the candidates, this is
-    (q - mq)(c - mc) plus a number that depends on the query only: the ranking is that of vectors from which the mean of
-    their own side was subtracted, without scaling them to length 1 again.
+    (q - mq)(c - mc) plus a number that depends only on the query. The ranking is that of mean-centred vectors, each
+    side with its own mean, without normalising them again.
 
     >>> hub = Scores.from_matrix(np.array([[0.9, 0.8], [0.9, 0.1]]), ["a", "b"], ["hub", "fit"])
     >>> hub.correct("centred").top(1)["a"]
@@ -235,7 +235,7 @@ class Centred(Correction):
 
     @property
     def reach(self) -> float:
-        """A score and a share of a mean."""
+        """A score plus a share of a mean."""
         return 2.0 + self.alpha
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -243,7 +243,7 @@ class Centred(Correction):
         return {"mean": _columns.means(bank, limit=self.limit(bank))}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
-        """A score, less a share of the candidate's mean."""
+        """The score minus a share of the candidate's mean."""
         return 1.0, self.alpha * known["mean"], 0
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
@@ -254,7 +254,7 @@ class Centred(Correction):
 @built_in("correction", "sinkhorn")
 @dataclass(frozen=True)
 class Sinkhorn(Correction):
-    """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that rows and columns of its exp sum evenly.
+    """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that its exp has equal row and column sums.
 
     Each round is one pass: rows are normalised with the v so far, then columns (Sinkhorn 1964; Cuturi 2013). A live
     query is normalised along its own row with the bank's v.
@@ -270,7 +270,7 @@ class Sinkhorn(Correction):
 
     @property
     def reach(self) -> float:
-        """beta times a score, and twice as much for every round."""
+        """beta times a score, plus twice that for every round."""
         return 4.0 * self.beta * (self.rounds + 1)
 
     def gather(self, bank: Scores) -> dict[str, Array]:

@@ -1,7 +1,7 @@
-"""Fusion: several systems over the same queries and candidates, as one.
+"""Fusion: combines several systems over the same queries and candidates into one.
 
-By rank, which makes no assumption about the scores (`borda`, `reciprocal_rank`), or by score, normalised query by query
-(`mean`). Systems are `Scores`, read in blocks, or `Ranking`s such as run files, which may be truncated.
+Fusion is by rank, which makes no assumption about the scores (`borda`, `reciprocal_rank`), or by score, normalised per
+query (`mean`). Systems are `Scores`, read in blocks, or `Ranking`s such as run files, which may be truncated.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ Normalise = Literal["zscore", "minmax"] | None
 
 @built_in("fusion", "borda")
 def borda(systems: Sequence[System], *, depth: int | None = None, progress: Progress | None = None) -> Ranking:
-    """Borda count: with N candidates, each system gives N - r points to the one at rank r = 0, 1, ..., N - 1.
+    """Borda count: with N candidates, each system gives N - r points to the candidate at rank r = 0, 1, ..., N - 1.
 
     Equal sums are ordered by the median rank over the systems, lowest first, then in candidate order (Hodosh, Young &
     Hockenmaier 2013, section 4.1). Candidates with equal scores in a system share the mean of their ranks there.
-    Candidates that a cut-off list leaves out share the mean of the ranks below it, so that every system gives the same
-    number of points; those that no list holds are not in the result.
+    Candidates missing from a truncated list share the mean of the ranks below it, so that every system gives the same
+    number of points; candidates that are in no list are not in the result.
 
     Args:
-        systems: Scores or rankings of the same queries and candidates. Where no system knows its pool, as with run
-            files, N is the number of candidates that are named in any of them.
-        depth: How many candidates of each query to keep; all of them by default, which is as large as the matrix.
+        systems: Scores or rankings of the same queries and candidates. If no system knows the size of its pool, as with
+            run files, N is the number of candidates that are named in any of them.
+        depth: Number of candidates to keep per query; all by default, which takes as much memory as the matrix.
         progress: Called with (queries done, queries in total).
 
     Returns:
-        A ranking. Its scores are the sums, raised by less than half a point by the median rank, so that they order
-        as the rule says.
+        A ranking. Its scores are the sums plus less than half a point for the median rank, so that their order follows
+        the rule.
 
     >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
     >>> b = Ranking.from_lists({"q": ["y", "z", "x"]}, candidates="xyz")
@@ -58,13 +58,13 @@ def reciprocal_rank(
 ) -> Ranking:
     """Reciprocal rank fusion: the sum of 1 / (k + rank), ranks from 1. Cormack, Clarke & Büttcher 2009.
 
-    Candidates with equal scores in a system share the mean of their ranks there; a list gives nothing to candidates it
-    leaves out. Equal sums keep candidate order.
+    Candidates with equal scores in a system share the mean of their ranks there; candidates missing from a list get
+    nothing from it. Equal sums keep candidate order.
 
     Args:
         systems: Scores or rankings of the same queries and candidates.
-        k: Damping constant; the larger, the less the first ranks stand out.
-        depth: How many candidates of each query to keep; all of them by default.
+        k: Damping constant; the larger it is, the less the first ranks stand out.
+        depth: Number of candidates to keep per query; all by default.
         progress: Called with (queries done, queries in total).
 
     >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
@@ -78,13 +78,13 @@ def reciprocal_rank(
 
 
 def mean(systems: Sequence[System], *, normalise: Normalise = "zscore") -> FusedScores:
-    """The mean of the systems' scores, computed lazily, block by block.
+    """The mean of the scores of several systems, computed lazily, block by block.
 
     Args:
-        systems: Scores of the same queries and candidates; or rankings with scores, where a candidate that a cut-off
-            list leaves out counts as its last.
-        normalise: What is done to the scores of each query first, since systems use different scales: "zscore"
-            (subtract the mean, divide by the standard deviation), "minmax" (from 0 to 1), or None. All-equal scores
+        systems: Scores of the same queries and candidates; or rankings with scores, where a candidate missing from a
+            truncated list gets the score of its last candidate.
+        normalise: How to normalise the scores of each query, because systems use different scales: "zscore" (subtract
+            the mean, divide by the standard deviation), "minmax" (from 0 to 1), or None. If all scores are equal, they
             become 0.
 
     >>> a = Scores.from_matrix(np.array([[0.9, 0.8, 0.1]]), ["q"], "xyz")
@@ -93,7 +93,7 @@ def mean(systems: Sequence[System], *, normalise: Normalise = "zscore") -> Fused
     array([[0.5   , 0.9375, 0.25  ]])
     """
     if normalise not in ("zscore", "minmax", None):
-        raise UnknownName("way to normalise", str(normalise), ("zscore", "minmax", "None"))
+        raise UnknownName("normalisation", str(normalise), ("zscore", "minmax", "None"))
     pool = _Pool.of(systems)
     return FusedScores(tuple(systems), normalise, pool)
 
@@ -106,7 +106,7 @@ def mean_ranking(
     depth: int | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
-    """The mean of the systems' scores, normalised query by query, as a ranking; arguments as for `mean` and `borda`."""
+    """The mean of the scores of several systems as a ranking; arguments as for `mean` and `borda`."""
     fused = mean(systems, normalise=normalise)
     return fused.top(depth or fused.shape[1], progress=progress)
 
@@ -116,7 +116,7 @@ FUSIONS: Registry[Callable[..., Ranking]] = Registry("fusion", packages=("limner
 
 
 def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "borda", **options: Any) -> Ranking:
-    """One ranking from several systems.
+    """Fuses several systems into one ranking.
 
     Args:
         systems: Scores or rankings of the same queries and candidates.
@@ -138,7 +138,7 @@ def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "bord
 
 @dataclass(frozen=True, eq=False)
 class _Pool:
-    """The ids that all systems share, and how many candidates there are."""
+    """The ids that all systems share, and the number of candidates."""
 
     queries: Ids
     candidates: Ids
@@ -149,11 +149,11 @@ class _Pool:
     def of(cls, systems: Sequence[System]) -> _Pool:
         """Refuses systems with different queries or candidates."""
         if isinstance(systems, (Scores, Ranking)) or not systems:
-            raise LimnerError("no list of systems to fuse: give [a, b, ...], Scores or Rankings")
+            raise LimnerError("no systems to fuse: give a list [a, b, ...] of Scores or Rankings")
         for number, system in enumerate(systems, start=1):
             if not isinstance(system, (Scores, Ranking)):
                 raise LimnerError(f"system {number} is a {type(system).__name__}: expected Scores or a Ranking")
-        scored = next((s for s in systems if isinstance(s, Scores)), None)  # its ids are used for all
+        scored = next((s for s in systems if isinstance(s, Scores)), None)  # the ids of the first are used for all
         first = scored or systems[0]
         complete = scored or next((s for s in systems if _knows_pool(s)), None)
         candidates = _named_by(systems) if complete is None else complete.candidates
@@ -165,7 +165,7 @@ class _Pool:
         return pool
 
     def _refuse_other(self, system: System, number: int) -> None:
-        """Refuses a system of other queries or candidates. Rankings may have them in any order."""
+        """Refuses a system with different queries or candidates. In rankings they may be in any order."""
         for what, own, ids in (
             ("queries", self.queries, system.queries),
             ("candidates", self.candidates, system.candidates),
@@ -178,7 +178,7 @@ class _Pool:
                 rest = f"it has {shown(outside)}" if outside else f"it lacks {shown(lacking)}"
                 raise LimnerError(
                     f"system {number} has other {what} than the first ({len(ids)}, not {len(own)}; {rest}): "
-                    "fuse systems of the same ids"
+                    "fuse systems with the same ids"
                 )
             if isinstance(system, Scores):
                 raise LimnerError(
@@ -186,7 +186,7 @@ class _Pool:
                 )
 
     def lists(self, ranking: Ranking, start: int, stop: int) -> tuple[Array, Array | None]:
-        """Candidate positions and scores of these queries in a ranking with its own numbering."""
+        """Candidate positions and scores of these queries, from a ranking that numbers its candidates differently."""
         rows = (
             slice(start, stop)
             if ranking.queries == self.queries
@@ -204,13 +204,13 @@ def _knows_pool(system: System) -> bool:
 
 
 def _named_by(systems: Iterable[System]) -> Ids:
-    """All candidates that are named, in order of appearance."""
+    """All named candidates, in order of appearance."""
     return Ids(dict.fromkeys(c for system in systems for c in system.candidates), what="candidate")
 
 
 @dataclass(frozen=True, eq=False)
 class FusedScores(Scores):
-    """The mean of several systems' scores, each normalised query by query; see `mean`."""
+    """The mean of the scores of several systems, normalised per query; see `mean`."""
 
     systems: tuple[System, ...]
     normalise: Normalise
@@ -221,24 +221,24 @@ class FusedScores(Scores):
         for number, system in enumerate(self.systems, start=1):
             if isinstance(system, Ranking) and system.scores is None:
                 raise LimnerError(
-                    f"system {number} is an order without scores: fuse it by 'borda' or 'reciprocal_rank'"
+                    f"system {number} is a ranking without scores: fuse it by 'borda' or 'reciprocal_rank'"
                 )
         object.__setattr__(self, "queries", self.pool.queries)
         object.__setattr__(self, "candidates", self.pool.candidates)
 
     @property
     def T(self) -> FusedScores:
-        """The other direction: every system's, normalised along the other ids."""
+        """The transposed scores of every system, normalised per candidate."""
         turned = []
         for number, system in enumerate(self.systems, start=1):
             if isinstance(system, Ranking):
-                raise LimnerError(f"system {number} is a ranking, which knows one direction: give Scores for both")
+                raise LimnerError(f"system {number} is a ranking, which has only one direction: give Scores for both")
             turned.append(system.T)
         return mean(turned, normalise=self.normalise)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The most precise type of the systems."""
+        """The most precise dtype of the systems."""
         return np.result_type(*(s.dtype if isinstance(s, Scores) else np.float64 for s in self.systems))
 
     def prepare(self) -> None:
@@ -251,8 +251,7 @@ class FusedScores(Scores):
         """The mean of the systems' blocks; a pair excluded by one of them (-inf) stays excluded."""
         total, lost = np.zeros((2, stop - start, self.shape[1]))
         for number, system in enumerate(self.systems, start=1):
-            ranked = isinstance(system, Ranking)
-            block = self._spread(system, start, stop) if ranked else self._own(system, start, stop)
+            block = self._spread(system, start, stop) if isinstance(system, Ranking) else self._own(system, start, stop)
             self._refuse_infinite(block, start, number)
             total = _add(total, block / len(self.systems), lost)
         return (total + lost).astype(self.dtype)
@@ -265,11 +264,11 @@ class FusedScores(Scores):
                 f"{self.candidates[column]!r} is +inf: the mean would be infinite; use a large finite number instead"
             )
 
-    def _own(self, system: Any, start: int, stop: int) -> Block:
+    def _own(self, system: Scores, start: int, stop: int) -> Block:
         return normalised(on_host(system.block(start, stop)), self.normalise)
 
-    def _spread(self, system: Any, start: int, stop: int) -> Block:
-        """A ranking's scores at their candidates' places; all others count as its last."""
+    def _spread(self, system: Ranking, start: int, stop: int) -> Block:
+        """The scores of a ranking as a block; candidates missing from a list get the score of its last candidate."""
         indices, scores = self.pool.lists(system, start, stop)
         there = indices >= 0
         listed = np.where(there, -np.inf if scores is None else scores, -np.inf)
@@ -282,7 +281,7 @@ class FusedScores(Scores):
 
 
 def _add(total: FloatArray, more: FloatArray, lost: FloatArray) -> FloatArray:
-    """A sum; the rounding error is added to `lost` (Neumaier 1974), so that huge scores may cancel each other."""
+    """Adds to a sum; the rounding error goes to `lost` (Neumaier 1974), so that huge scores may cancel each other."""
     new = total + more
     large, small = np.where(np.abs(total) >= np.abs(more), (total, more), (more, total))
     with np.errstate(invalid="ignore"):
@@ -291,16 +290,16 @@ def _add(total: FloatArray, more: FloatArray, lost: FloatArray) -> FloatArray:
 
 
 def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:
-    """Rows to mean 0 and deviation 1, or to 0 ... 1; infinite values are kept and ignored."""
+    """Scales rows to mean 0 and standard deviation 1, or to 0 ... 1; infinite values are kept and ignored."""
     wide = block.astype(np.float64)
     if how is None or not block.size:
         return wide
     finite = np.isfinite(wide)
     low = np.where(finite, wide, np.inf).min(axis=1, keepdims=True)
-    half = np.where(finite, wide, -np.inf).max(axis=1, keepdims=True) / 2 - low / 2  # halves: no overflow
+    half = np.where(finite, wide, -np.inf).max(axis=1, keepdims=True) / 2 - low / 2  # halved, to avoid overflow
     some, flat = finite.any(axis=1, keepdims=True), half == 0
     placed = np.where(finite, wide / 2 - np.where(some, low, 0.0) / 2, 0.0) / np.where(some & ~flat, half, 1.0)
-    if how == "zscore":  # of places from 0 to 1
+    if how == "zscore":  # for positions between 0 and 1
         count = np.maximum(finite.sum(axis=1, keepdims=True), 1)
         placed = np.where(finite, placed - placed.sum(axis=1, keepdims=True) / count, 0.0)
         spread = np.sqrt((placed**2).sum(axis=1, keepdims=True) / count)
@@ -310,7 +309,7 @@ def normalised(block: Block, how: Normalise) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class _Queries(Scores):
-    """Scores without values: runs a pass over blocks of queries, on threads or on a cluster."""
+    """Scores without values: runs a pass over blocks of queries, in threads or on a cluster."""
 
     systems: tuple[System, ...]
     queries: Ids
@@ -319,7 +318,7 @@ class _Queries(Scores):
     @property
     def T(self) -> Scores:
         """Not available."""
-        raise LimnerError("blocks of queries have no other direction")
+        raise LimnerError("blocks of queries have only one direction")
 
     def prepare(self) -> None:
         """Prepares every system."""
@@ -328,12 +327,12 @@ class _Queries(Scores):
                 system.prepare()
 
     def block(self, start: int, stop: int, out: npt.NDArray[np.float32] | None = None) -> Block:
-        """Nothing, once for every query."""
+        """An empty row for every query."""
         return np.empty((stop - start, 0), dtype=np.float32)
 
 
 def _by_rank(systems: Sequence[System], k: float, depth: int | None, progress: Progress | None) -> Ranking:
-    """Borda where k is below 0, else reciprocal ranks."""
+    """Borda if k is below 0, else reciprocal ranks."""
     if depth is not None and depth < 1:
         raise LimnerError(f"fuse to depth {depth}: expected at least 1, or None for all")
     pool = _Pool.of(systems)
@@ -352,7 +351,7 @@ def _padded(array: Array, width: int, value: float) -> Array:
 def _fuse_rows(
     systems: tuple[System, ...], pool: _Pool, k: float, depth: int | None, start: int, block: Block
 ) -> tuple[Array, Array]:
-    """Fused lists of one block of queries: candidates, and scores."""
+    """The fused lists of one block of queries: candidates and scores."""
     from limner.match import _points
 
     stop = start + len(block)
@@ -367,7 +366,7 @@ def _fuse_rows(
 
 
 def _ranked(system: System, pool: _Pool, start: int, stop: int) -> tuple[Array, Array]:
-    """A system's candidates of some queries, best first, and their ranks from 1; ties share a rank."""
+    """The candidates of a system for some queries, best first, and their ranks from 1; ties share a rank."""
     from limner.match import _points
 
     if isinstance(system, Ranking):

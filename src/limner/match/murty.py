@@ -1,7 +1,7 @@
-"""The k best assignments, and the best total with each pair.
+"""The k best assignments, and the best total for each pair.
 
-One assignment gives every query one candidate. The next best ones (Murty 1968) give it others, in order of decreasing
-total. They need the matrix in memory: meant for hundreds of items, not thousands.
+One assignment gives every query one candidate. The next best assignments (Murty 1968) give it other candidates, in
+order of decreasing total. They need the matrix in memory, so they are meant for hundreds of items, not thousands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Assignment:
     Args:
         queries: Ids of the queries.
         candidates: Ids of the candidates.
-        chosen: The candidate of each query, -1 for one that has none (there are fewer candidates).
+        chosen: The candidate of each query, or -1 if it has none (when there are fewer candidates).
         total: The sum of the scores of its pairs.
     """
 
@@ -44,10 +44,10 @@ class Assignment:
 def k_best(scores: Scores, k: int) -> list[Assignment]:
     """The k assignments with the highest totals, best first; fewer if fewer exist.
 
-    All give partners to the whole smaller side. Pairs with a score of -inf are excluded. Murty 1968: the set of all
-    other assignments is split by the first query that differs, and the part with the best bound is solved next. A part
-    differs from the assignment it was split from in one pair at first, so that one shortest path solves it, with the
-    prices of that assignment (Miller, Stone & Cox 1997); it is solved only when its bound is the best there is.
+    Every assignment gives a partner to each item of the smaller side. Pairs with a score of -inf are excluded. Murty
+    1968: the set of all other assignments is split by the first query that differs, and the part with the best bound is
+    solved next. At first a part differs from the assignment it was split from in one pair only, so one shortest path
+    search with the prices of that assignment solves it (Miller, Stone & Cox 1997), once its bound is the best.
 
     >>> scores = Scores.from_matrix(np.array([[9.0, 6.0], [8.0, 1.0]]), ["a", "b"], ["x", "y"])
     >>> [(each.total, each.pairs) for each in k_best(scores, 3)]
@@ -74,8 +74,8 @@ def k_best(scores: Scores, k: int) -> list[Assignment]:
 def k_best_ranking(scores: Scores, k: int) -> Ranking:
     """Ranks each query's candidates by the best total in which they appear, among the k best assignments.
 
-    A list holds the candidates that some of these assignments gives the query; equal totals keep candidate order. Its
-    scores are those totals. `best_totals` does the same for all assignments at once.
+    A list has the candidates that the query gets in any of these assignments; equal totals keep candidate order. The
+    scores are the totals. `best_totals` does the same for all assignments at once.
 
     >>> scores = Scores.from_matrix(np.array([[9.0, 6.0], [8.0, 1.0]]), ["a", "b"], ["x", "y"])
     >>> k_best_ranking(scores, 2)["a"]
@@ -96,10 +96,10 @@ def k_best_ranking(scores: Scores, k: int) -> Ranking:
 
 
 def best_totals(scores: Scores) -> Scores:
-    """For every pair the best total of an assignment that has it: the limit of `k_best_ranking` for large k.
+    """For every pair, the best total of an assignment that contains it: the limit of `k_best_ranking` for large k.
 
-    From one assignment with its prices, one shortest path search per query gives the cost of each of its pairs. -inf
-    for a pair that no complete assignment has.
+    Starting from one assignment with its prices, one shortest path search per query gives the cost of each of its
+    pairs. The total is -inf for a pair that is in no complete assignment.
 
     >>> scores = Scores.from_matrix(np.array([[9.0, 6.0], [8.0, 1.0]]), ["a", "b"], ["x", "y"])
     >>> best_totals(scores).matrix()
@@ -114,7 +114,7 @@ def best_totals(scores: Scores) -> Scores:
 
 
 def _worths(scores: Scores) -> tuple[FloatArray, bool]:
-    """Scores as a square matrix, the smaller side in the rows, rows of zeros below; whether it was transposed."""
+    """Scores as a square matrix, with the smaller side as rows, padded with zeros; and whether it was transposed."""
     matrix = scores.matrix().astype(np.float64)
     if 0 in matrix.shape or np.isposinf(matrix).any():
         raise LimnerError(f"scores of shape {matrix.shape}: expected at least one query and one candidate, and no +inf")
@@ -138,10 +138,10 @@ def _assignment(scores: Scores, worths: FloatArray, columns: IntArray, turned: b
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """All assignments that agree with `columns` in the first `fixed` rows, and in the next row avoid some columns.
+    """All assignments that agree with `columns` in the first `fixed` rows and avoid some columns in the next row.
 
     Before it is solved, `columns` and `prices` are those of the assignment it was split from, whose next row has one of
-    the columns to avoid, and `bound` is a total it cannot exceed; afterwards they are its own best.
+    the columns to avoid, and `bound` is an upper bound of its total. Afterwards they are those of its best assignment.
     """
 
     bound: float
@@ -152,7 +152,7 @@ class _Part:
     avoided: frozenset[int]
 
     def __lt__(self, other: _Part) -> bool:
-        """Highest bound first, the solved before the unsolved, then by columns: the order is always the same."""
+        """Highest bound first, then solved before unsolved, then by columns, so that the order is deterministic."""
         if self.bound != other.bound or self.solved != other.solved:
             return (-self.bound, not self.solved) < (-other.bound, not other.solved)
         return (self.columns.tolist(), self.fixed) < (other.columns.tolist(), other.fixed)
@@ -164,11 +164,11 @@ class _Part:
         allowed = np.ones(len(worths), dtype=bool)
         for row in range(len(worths)):
             if _square.assign_row(worths, columns, prices, row, 0, allowed) == -np.inf:
-                raise LimnerError("no complete assignment exists: too many pairs are -inf; allow more")
+                raise LimnerError("no complete assignment exists: too many pairs are -inf; allow more pairs")
         return cls(_square.total(worths, columns), True, columns, prices, 0, frozenset())
 
     def solve(self, worths: FloatArray) -> _Part | None:
-        """The same with its best assignment; None if it has none."""
+        """The same part with its best assignment; None if it contains no assignment."""
         allowed = np.ones(len(worths), dtype=bool)
         allowed[list(self.avoided)] = False
         columns, prices = self.columns.copy(), self.prices.copy()
@@ -178,7 +178,7 @@ class _Part:
         return _Part(_square.total(worths, columns), True, columns, prices, self.fixed, self.avoided)
 
     def split(self, worths: FloatArray, rows: int) -> list[_Part]:
-        """All its assignments but the best, by the first row that differs; only `rows` rows are real."""
+        """Splits all its assignments except the best by the first row that differs; rows from `rows` on are padding."""
         parts = []
         for row in range(self.fixed, rows):
             avoided = (self.avoided if row == self.fixed else frozenset()) | {int(self.columns[row])}

@@ -1,8 +1,8 @@
 """Cascade: a fast system proposes candidates, a more accurate one re-ranks them (Messina et al. 2022).
 
-The proposer's best candidates of each query are scored again, pair by pair; candidates that score the same keep the
-proposer's order. Scores may be kept in a folder: a killed run can be resumed, and a deeper one scores only the new
-pairs. With a weight below 1, the scores of the proposer count too.
+The proposer's best candidates of each query are scored again, pair by pair; candidates with equal scores keep the
+proposer's order. Scores can be cached in a folder: a killed run can then be resumed, and a deeper one scores only the
+new pairs. With a weight below 1, the scores of the proposer count too.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from limner.scores.inputs import as_scorer
 
 DEPTH = 1000
 AT_ONCE = 65_536
-"""Pairs that are given to the scorer at once, enough to find many of one length; fewer where slow scores are kept."""
+"""Number of pairs per call of the scorer, enough to group by length; fewer if slow scores are cached."""
 SCORERS: Registry[Any] = Registry("pair scorer", packages=("limner.systems",))
-"""Pair scorers by name: each a class or function that is called with the options, or a scorer itself."""
+"""Pair scorers by name: classes or functions that are called with the options, or scorer objects."""
 Block = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Cascade(Ranking):
-    """A re-ranked ranking with its cost.
+    """A re-ranked ranking, with the cost of re-ranking.
 
     Args:
-        pairs: Pairs that were scored now.
-        reused: Pairs whose scores were kept from before.
-        seconds: Time the scorer took.
+        pairs: Number of pairs scored in this run.
+        reused: Number of pairs whose scores came from the cache.
+        seconds: Time taken by the scorer.
     """
 
     pairs: int = field(default=0, kw_only=True)
@@ -55,11 +55,11 @@ class Cascade(Ranking):
 
     @property
     def throughput(self) -> float:
-        """Pairs that were scored per second."""
+        """Pairs scored per second."""
         return self.pairs / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
-        kept = f", {self.reused:,} kept from before" if self.reused else ""
+        kept = f", {self.reused:,} from the cache" if self.reused else ""
         pace = f"{self.pairs:,} pairs at {self.throughput:,.0f} pairs/s{kept}"
         return f"Cascade({len(self):,} queries, depth {self.depth:,}, {pace})"
 
@@ -77,18 +77,19 @@ def cascade(
     name: str | None = None,
     progress: Progress | None = None,
 ) -> Cascade:
-    """The proposer's best candidates of each query, in the scorer's order; equal scores keep the proposer's order.
+    """Re-ranks the proposer's best candidates of each query by the scorer; equal scores keep the proposer's order.
 
     Args:
         proposer: Scores, or a ranking that is deep enough.
         scorer: An object with `score_pairs(queries, candidates)` (a trained CRank, a CrossEncoder, ...), or a function.
-        queries: What the scorer gets as queries: items, {id: value}, or a list in the order of the proposer's queries.
+        queries: The queries for the scorer: items, {id: value}, or a list in the order of the proposer's queries.
         candidates: Likewise.
-        depth: How many candidates of each query are scored again: a number (1000), or a share of the pool (0.2).
-        weight: The scorer's say, above 0 and up to 1. At 1 it decides alone; below, both scores are standardised within
-            each list of re-scored candidates, and weight z(scorer) + (1 - weight) z(proposer) decides.
-        rest: Whether the proposer's other candidates follow behind, in its order, with a score of -inf.
-        cache: A folder that keeps every score, by scorer and content.
+        depth: How many candidates of each query are re-ranked: a number (1000), or a share of the pool (0.2).
+        weight: The weight of the scorer, above 0 and up to 1. At 1 only the scorer counts; below 1, both scores are
+            standardised within each list of re-ranked candidates, and weight z(scorer) + (1 - weight) z(proposer)
+            gives the order.
+        rest: Whether the proposer's other candidates follow at the end, in its order, with a score of -inf.
+        cache: A folder that caches every score, by scorer and content.
         name: Name of the scorer and its version, for a cache with a scorer that has no `fingerprint`.
         progress: Called with (pairs done, pairs in total).
 
@@ -139,7 +140,7 @@ def scorer(name: str, **options: Any) -> Scorer:
 
 
 def _mixed(scored: Block, proposed: Ranking, weight: float) -> Block:
-    """The weighted scores of both stages, list by list; the scorer's own scores for weight 1."""
+    """The weighted scores of both stages, list by list; the scores of the scorer for weight 1."""
     if weight == 1:
         return scored
     if proposed.scores is None:
@@ -169,13 +170,13 @@ def _proposed(proposer: Scores | Ranking, depth: int, rest: bool) -> Ranking:
     if proposer.depth < depth and proposer.truncated:
         pool = "an unknown pool" if proposer.n_candidates is None else f"{proposer.n_candidates:,} candidates"
         raise LimnerError(
-            f"the proposer ranks {proposer.depth:,} of {pool}, but depth is {depth:,}: rank deeper, or ask for less"
+            f"the proposer ranks {proposer.depth:,} of {pool}, but depth is {depth:,}: rank deeper, or lower depth"
         )
     return proposer if rest else proposer.top(depth)
 
 
 def _values(given: Any, ids: Ids, what: str) -> Sequence[Any]:
-    """What the scorer gets, in the order of the ids."""
+    """The values for the scorer, in the order of the ids."""
     if hasattr(given, "subset"):
         part: Any = given.subset(ids)
         found: Sequence[Any] = part.values if hasattr(part, "values") else part.matrix
@@ -197,7 +198,7 @@ def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> RowSto
     owner = name or getattr(scorer, "fingerprint", None)
     if owner is None:
         raise LimnerError(
-            f"{type(scorer).__name__} has no fingerprint that says which scorer it is: give it a name with "
+            f"{type(scorer).__name__} has no fingerprint to identify it: give it a name with "
             "cascade(..., cache=FOLDER, name='my scorer, version 2')"
         )
     return RowStore(cache, owner=f"pairs {owner}", width=1, dtype="float64")
@@ -205,7 +206,7 @@ def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> RowSto
 
 @dataclass
 class _Asking:
-    """Scores the pairs of a ranking in batches, and keeps the scores."""
+    """Scores the pairs of a ranking in batches, and caches the scores."""
 
     scorer: Scorer
     sides: tuple[Sequence[Any], Sequence[Any]]
@@ -215,7 +216,7 @@ class _Asking:
     seconds: float = 0.0
 
     def all(self, indices: IntArray, progress: Progress | None) -> Block:
-        """Scores of every place of every list; -inf where a list is shorter."""
+        """Scores of every entry of every list; -inf where a list is shorter."""
         scored = np.full(indices.shape, -np.inf)
         keys = self._content_keys()
         places, total, done = np.argwhere(indices >= 0), int((indices >= 0).sum()), 0
@@ -232,14 +233,14 @@ class _Asking:
     def _content_keys(self) -> tuple[Keys, Keys] | None:
         if self.store is None:
             return None
-        asked = getattr(self.scorer, "query_key", _content)  # images are known by their content, not by their path
+        asked = getattr(self.scorer, "query_key", _content)  # images are identified by their content, not by their path
         queries, candidates = (keys_of(map(how, side)) for how, side in zip((asked, _content), self.sides, strict=True))
-        return queries, np.roll(candidates, 1, axis=1)  # turned, so that (a, b) is not (b, a)
+        return queries, np.roll(candidates, 1, axis=1)  # rotated, so that (a, b) differs from (b, a)
 
     def _part(self, rows: IntArray, columns: IntArray, keys: Any, told: Progress) -> Block:
         if self.store is None or keys is None:
             return self._ask(rows, columns, told)
-        # Sums of independent hashes: as unlikely to meet as the hashes themselves.
+        # Sums of independent hashes collide as rarely as the hashes themselves.
         mixed = keys[0][rows] + keys[1][columns]
         known, held = self.store.get(mixed)
         found: Block = held[:, 0]
@@ -265,7 +266,7 @@ class _Asking:
 
 
 def _content(value: object) -> bytes:
-    """A hash of what a scorer is given: a text, or numbers, or several of them."""
+    """A hash of a scorer's input: a text, numbers, or several of them."""
     digest = hashlib.blake2b(digest_size=16)
     for part in value if isinstance(value, tuple) else (value,):
         held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()

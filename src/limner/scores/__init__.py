@@ -1,6 +1,6 @@
 """Scores: lazy similarity between queries and candidates. Rows are queries, higher is better.
 
-A `Scores` is read in blocks of rows and the whole matrix is never held in memory unless asked for. Blocks are computed
+A `Scores` is read in blocks of rows; the whole matrix is in memory only if you request it. Blocks are computed
 as products on a fixed grid of tiles, each by one thread, so that results do not depend on the block size or the number
 of threads, and equal vectors always get equal scores.
 """

@@ -1,4 +1,4 @@
-"""Scores: lazy similarity between queries and candidates, and their common methods."""
+"""The base class of scores: lazy similarity between queries and candidates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from limner.scores.vector_sets import VectorSets
 TILE_ROWS, TILE_COLUMNS = 256, 1024
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
-"""Of single precision."""
+"""The largest number in single precision."""
 
 
 class Scores(ABC):
@@ -53,14 +53,14 @@ class Scores(ABC):
     @property
     @abstractmethod
     def T(self) -> Scores:
-        """The other direction: candidates become queries."""
+        """The transposed scores: candidates become queries."""
 
     @abstractmethod
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Scores of queries start:stop against all candidates, writable; `out` may be used as a buffer."""
 
     def prepare(self) -> None:  # noqa: B027  # most scores have nothing to prepare
-        """Preparation before the first block, once, before threads start. Nothing by default."""
+        """Prepares a pass: called once, before threads start. Does nothing by default."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class Scores(ABC):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the blocks: that of the input, so that rounding creates no new ties."""
+        """The dtype of the blocks: that of the input, so that rounding creates no new ties."""
         return np.dtype(np.float32)
 
     @property
@@ -79,7 +79,7 @@ class Scores(ABC):
 
     @property
     def block_rows(self) -> int:
-        """How many rows a block of a pass has; the last one may have fewer."""
+        """Number of rows per block in a pass; the last block may have fewer."""
         return TILE_ROWS
 
     def memory(self) -> Any:
@@ -87,13 +87,13 @@ class Scores(ABC):
         return None
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
-        """A `map` for a pass, on threads; one per core by default."""
+        """A `map` that runs a pass in threads; one per core by default."""
         return threads(wanted)
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """Calls `consume(start, block)` for every block of rows, on threads, and yields the results in row order.
+        """Calls `consume(start, block)` for every block of rows, in threads, and yields the results in row order.
 
         The buffer is reused afterwards: `consume` may change it, and must copy what it keeps. It may run
         elsewhere (on a cluster), so all results must be in its return value.
@@ -131,12 +131,12 @@ class Scores(ABC):
         """Adds every block to a state, and merges the states of several workers into one.
 
         Args:
-            add: Takes a state (None at first) and a block, and returns the state, which may be the same, changed.
-            merge: Takes the states of earlier and of later rows, and returns one.
+            add: Takes a state (None at first) and a block, and returns the new state; it may change the state in place.
+            merge: Merges the states of earlier and later rows.
             steady: For states whose rounding depends on the order of work, such as sums: every block has its own state,
-                and neighbours are merged two by two along a tree that depends on the positions of rows only.
+                and neighbours are merged pairwise in a tree that depends only on the row positions.
             workers: Threads; all cores by default.
-            progress: Called as blocks are done.
+            progress: Called as blocks are finished.
         """
         self.prepare()
         if runner := elsewhere(workers):
@@ -153,14 +153,14 @@ class Scores(ABC):
         return reduce(merge, states.values())
 
     def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
-        """The k best candidates of every query, exactly; equal scores keep candidate order."""
+        """The exact k best candidates of every query; equal scores keep candidate order."""
         if k < 1:
             raise LimnerError(f"top({k}): expected at least 1")
         parts = self.map(Best(k), workers=workers, progress=progress)
         return Best(k).ranking(self, parts)
 
     def ranking(self) -> Ranking:
-        """Every candidate of every query in order. Needs the whole matrix in memory: for small pools and run files."""
+        """All candidates of every query in order. Needs the whole matrix in memory: for small pools and run files."""
         matrix = self.matrix()
         order = np.argsort(-matrix, axis=1, kind="stable")
         return Ranking(self.queries, self.candidates, order, np.take_along_axis(matrix, order, axis=1), self.shape[1])
@@ -189,18 +189,18 @@ class Scores(ABC):
         """Scores corrected for hubs: `scores.correct("csls", k=10)`; see `limner.match.correct`."""
         return KINDS["corrected"](self, how, **options)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """The whole matrix, for numpy and what is built on it."""
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """The whole matrix, for numpy and libraries built on it."""
         return np.asarray(self.matrix(), dtype=dtype)
 
     @staticmethod
     def from_embeddings(
         queries: object, candidates: object, *, similarity: str = "cosine", device: str | None = None
     ) -> Scores:
-        """Cosine or dot product between two sets of vectors; the matrix is never held.
+        """Cosine or dot product between two sets of vectors; the matrix is never stored.
 
         Args:
-            queries: Vectors of the queries: Embeddings, or rows of numbers of any kind, which are called "0", "1", ...
+            queries: Vectors of the queries: Embeddings, or any rows of numbers, with the ids "0", "1", ...
             candidates: Vectors of the candidates, in the same space.
             similarity: "cosine" or "dot".
             device: Where the products are computed: None for the CPU, "cuda" for a GPU (needs torch).
@@ -209,7 +209,7 @@ class Scores(ABC):
         if queries.dim != candidates.dim:
             raise LimnerError(
                 f"query vectors have {queries.dim} dimensions, candidate vectors {candidates.dim}: expected the same; "
-                "both sides must come from one joint space"
+                "both must come from the same embedding space"
             )
         if similarity not in SIMILARITIES:
             raise UnknownName("similarity", similarity, SIMILARITIES)
@@ -243,7 +243,7 @@ class Scores(ABC):
         pooling: str = "max",
         gamma: float = 10.0,
     ) -> Scores:
-        """Items of several vectors each: the best pair, a smooth maximum over all pairs, or late interaction.
+        """Items with several vectors each: the best pair, a smooth maximum over all pairs, or late interaction.
 
         Args:
             queries: {id: vectors of the item}, or `VectorSets`.
@@ -251,7 +251,7 @@ class Scores(ABC):
             similarity: "cosine" or "dot", between single vectors.
             pooling: "max"; "smooth": (1 / gamma) log sum exp(gamma s) over the pairs of vectors; or "maxsim": the sum
                 over the query's vectors of the best vector of the candidate (ColBERT, ColPali).
-            gamma: How sharp the smooth maximum is.
+            gamma: Sharpness of the smooth maximum.
         """
         sides = [s if isinstance(s, VectorSets) else VectorSets.of(s) for s in (queries, candidates)]
         return KINDS["sets"](*sides, similarity=similarity, pooling=pooling, gamma=gamma)
@@ -265,11 +265,11 @@ class Scores(ABC):
         queries: Iterable[object] | None = None,
         candidates: Iterable[object] | None = None,
     ) -> Scores:
-        """Any function of two lists of items that gives a block of similarities, called block by block.
+        """Scores from any function of two lists of items that returns a block of similarities.
 
         Args:
-            kernel: `kernel(a, b)` gives an array, len(a) by len(b).
-            query_items: Items, an array or a list; slices of it are what the kernel gets.
+            kernel: `kernel(a, b)` returns an array, len(a) by len(b).
+            query_items: Items, an array or a list; the kernel gets slices of it.
             candidate_items: Likewise.
             queries: Ids, if the items have none; numbers by default.
             candidates: Likewise.
@@ -288,16 +288,16 @@ class Scores(ABC):
         candidates: Iterable[object] | None = None,
         batch: int = 1024,
     ) -> Scores:
-        """A pair scorer, applied to every pair: meant for small pools.
+        """Scores every pair with a pair scorer: meant for small pools.
 
         Args:
-            scorer: An object with `score_pairs(queries, candidates)`, or a function of that kind: two lists of equal
-                length, one number per pair.
+            scorer: An object with `score_pairs(queries, candidates)`, or a function that takes two lists of equal
+                length and returns one number per pair.
             query_items: Items, an array or a list.
             candidate_items: Likewise.
             queries: Ids, if the items have none; numbers by default.
             candidates: Likewise.
-            batch: How many pairs are given to the scorer at once.
+            batch: Number of pairs per call of the scorer.
         """
         items = indexed(query_items), indexed(candidate_items)
         ids = ids_of(items[0], queries, "query"), ids_of(items[1], candidates, "candidate")
@@ -307,13 +307,13 @@ class Scores(ABC):
     def from_matrix(
         matrix: object, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> Scores:
-        """A matrix of similarities, queries by candidates, higher is better.
+        """Scores from a similarity matrix, queries by candidates, where higher is better.
 
         Args:
-            matrix: An array (a mapped file stays on disk), a list of rows, a torch tensor, a table of pandas or polars,
-                or a scipy sparse matrix, whose missing cells are 0. A score of -inf, or a masked cell, is an excluded
+            matrix: An array (a memory-mapped file stays on disk), a list of rows, a torch tensor, a pandas or polars
+                table, or a scipy sparse matrix, whose missing cells are 0. A score of -inf or a masked cell excludes a
                 pair: it comes last.
-            queries: Ids of the rows; a table of pandas brings its own.
+            queries: Ids of the rows; by default the labels of a pandas table.
             candidates: Ids of the columns; likewise.
         """
         queries, candidates = labels(matrix, queries, candidates)
@@ -321,7 +321,7 @@ class Scores(ABC):
 
     @staticmethod
     def load(path: str | Path, queries: Iterable[object], candidates: Iterable[object]) -> Scores:
-        """A matrix of similarities from an npy file, memory-mapped."""
+        """Scores from the similarity matrix in an npy file, memory-mapped."""
         return Scores.from_matrix(read_array(path, what="similarity matrix"), queries, candidates)
 
 
@@ -331,7 +331,7 @@ class Runner(Protocol):
     def stream(
         self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
     ) -> Iterator[Result]:
-        """Like `Scores.stream`; the scores are prepared."""
+        """Like `Scores.stream`, for scores that are already prepared."""
 
     def fold(
         self,
@@ -346,7 +346,7 @@ class Runner(Protocol):
 
 
 RUNNER: ContextVar[Runner | None] = ContextVar("RUNNER", default=None)
-"""Where passes run in this context; None for threads of this process."""
+"""The runner of passes in this context; None for threads of this process."""
 
 
 def elsewhere(workers: int | None) -> Runner | None:
@@ -363,12 +363,12 @@ KINDS: Registry[Callable[..., Scores]] = Registry("kind of scores", {})
 
 @dataclass(frozen=True)
 class Best:
-    """The k best of every row of a block, exactly, in candidate order where equal: (indices, scores)."""
+    """Finds the k best of every row of a block, exactly, with ties in candidate order: (indices, scores)."""
 
     k: int
 
     def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
-        """Chooses."""
+        """Finds the best of a block."""
         indices = np.zeros((len(block), min(self.k, block.shape[1])), dtype=np.int32)
         scores = np.zeros(indices.shape, dtype=number_type(block))
         kernels(block).best(block, indices, scores)
@@ -379,13 +379,13 @@ class Best:
         return near.best(self)  # type: ignore[no-any-return]
 
     def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
-        """The parts of all blocks in one ranking."""
+        """Joins the results of all blocks into one ranking."""
         none = self(0, np.empty((0, source.shape[1]), dtype=source.dtype))
         indices, scores = (np.concatenate(each) for each in zip(none, *parts, strict=True))
         return Ranking(source.queries, source.candidates, indices, scores, source.shape[1])
 
     def divided(self, score: PairScores) -> Best:
-        """The best of a row are among the best of its pieces."""
+        """The same for pieces of rows: the best of a row are among the best of its pieces."""
         return self
 
     def piece(self, start: int, low: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
@@ -394,7 +394,7 @@ class Best:
         return indices + np.int32(low), scores
 
     def join(self, parts: Sequence[tuple[npt.NDArray[np.int32], Block]]) -> tuple[npt.NDArray[np.int32], Block]:
-        """The best of all columns: pieces are in candidate order, so that ties keep that order."""
+        """The best of all columns; pieces come in candidate order, so ties keep that order."""
         indices, scores = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         places, kept = self(0, scores)
         return np.take_along_axis(indices, places, axis=1), kept

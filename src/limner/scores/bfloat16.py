@@ -1,4 +1,4 @@
-"""bfloat16 products on the CPU: which units there are, how fast they are, and whether they add up within the bound."""
+"""bfloat16 products on the CPU: which units exist, how fast they are, and whether they respect the error bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from limner.scores.base import TILE_COLUMNS, TILE_ROWS
 from limner.scores.running import threads
 
 ProductOf = Callable[[Bits, Bits, Bits], None]
-"""Fills bfloat16 products of the rows of two bfloat16 matrices; all three are given as bits."""
+"""Computes bfloat16 products of the rows of two bfloat16 matrices; all three arrays hold raw bits."""
 UNITS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
 """Names of the CPU's bfloat16 units, as Linux lists them."""
 _THREAD = local()
@@ -39,9 +39,9 @@ def has_units() -> bool:
 
 @cache
 def gain(dimensions: int) -> float:
-    """Seconds of a low-precision product, as a share of the float32 one's; inf where its sums break the bound.
+    """Time of a low-precision product relative to float32; inf if its sums violate the bound.
 
-    Measured once in a process for each number of dimensions, on one thread.
+    Measured once per process and number of dimensions, on one thread.
     """
     _torch()
     with torch_threads_kept(), threads(1) as work_on:
@@ -65,7 +65,7 @@ def _measured_gain(dimensions: int) -> float:
 
 @cache
 def seconds_of_float32(dimensions: int) -> float:
-    """Of one multiplication, on one core."""
+    """Seconds per multiplication in float32, on one core."""
     rows, columns = np.ones((TILE_ROWS, dimensions), np.float32), np.ones((TILE_COLUMNS, dimensions), np.float32)
     with threads(1) as work_on:
         taken = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
@@ -85,29 +85,29 @@ def _float32_products(rows: Float32, columns: Float32) -> None:
 
 
 def products() -> ProductOf:
-    """How products are computed here: by torch if the CPU has units for them."""
+    """The function that computes products: torch if the CPU has bfloat16 units, else an emulation."""
     return torch_products if has_units() and find_spec("torch") is not None else emulated_products
 
 
 def emulated_products(rows: Bits, columns: Bits, out: Bits) -> None:
-    """bfloat16 products of bfloat16 vectors, added up in float32 and rounded once; all arrays hold the bits."""
+    """bfloat16 products of bfloat16 vectors, summed in float32 and rounded once; all arrays hold raw bits."""
     a, b = ((each.astype(np.uint32) << np.uint32(16)).view(np.float32) for each in (rows, columns))
     words = np.matmul(a, b.T).view(np.uint32)
     out[:] = (words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
 
 
 def torch_products(rows: Bits, columns: Bits, out: Bits) -> None:
-    """Like `emulated_products`, by torch on the CPU's bfloat16 units, on one thread."""
+    """Like `emulated_products`, but with torch on the CPU's bfloat16 units, on one thread."""
     torch = _torch()
     if not hasattr(_THREAD, "alone"):
-        torch.set_num_threads(1)  # of this thread
+        torch.set_num_threads(1)  # for this thread only
         _THREAD.alone = True
     a, b, c = (torch.from_numpy(each.view(np.int16)).view(torch.bfloat16) for each in (rows, columns, out))
     torch.mm(a, b.T, out=c)
 
 
 def keeps_bound(products: ProductOf, dimensions: int) -> bool:
-    """Whether sums on this CPU respect the error bound; tried with random, cancelling, growing and shrinking terms."""
+    """Tests whether sums on this CPU respect the error bound, with random, cancelling, growing and shrinking terms."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((96, dimensions)).astype(np.float32)
     rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))
@@ -131,7 +131,7 @@ def _torch() -> Any:
 
 @contextmanager
 def torch_threads_kept() -> Iterator[None]:
-    """Limiting threads to one core each changes the number of threads that torch uses later."""
+    """Restores torch's number of threads afterwards, which limiting threads to one core would change."""
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 0
     try:

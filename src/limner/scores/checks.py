@@ -10,7 +10,7 @@ from limner.scores.running import Block, on_host
 
 
 def refuse_nan(scores: Scores, block: Block, start: int, mend: str) -> None:
-    """NaN has no place in an order: refuses a block that holds one, and names the pair."""
+    """Refuses a block with NaN, which cannot be ordered, and names the pair."""
     if np.isnan(block).any():
         row, column = (int(at) for at in np.argwhere(np.isnan(block))[0])
         raise LimnerError(
@@ -23,7 +23,7 @@ def refuse_overflow(scores: Scores, block: object, start: int, lengths: tuple[fl
     """Refuses products of vectors that single precision cannot hold, and names the pair.
 
     Args:
-        scores: Whose ids to name.
+        scores: The scores, for the ids in the message.
         block: The products.
         start: The query of its first row.
         lengths: Lengths of the longest query vector and the longest candidate vector.

@@ -1,4 +1,4 @@
-"""Scores seen through a correction, and what users pass for it: a name, a bank of queries, saved statistics."""
+"""Corrected scores, and what users pass to correct scores: a name, a bank of queries, or saved statistics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embedding
 
 @dataclass(frozen=True, eq=False)
 class CorrectedScores(Scores):
-    """Scores seen through a correction; statistics are gathered on first use, blocks are corrected as they are read."""
+    """Corrected scores: statistics are gathered on first use, and blocks are corrected as they are read."""
 
     base: Scores
     correction: Correction
@@ -42,17 +42,17 @@ class CorrectedScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the scores that are corrected."""
+        """The type of the uncorrected scores."""
         return self.base.dtype
 
     @cached_property
     def statistics(self) -> Statistics:
-        """What the bank says of each candidate."""
+        """The statistics of each candidate, from the bank."""
         known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
         if isinstance(known, Statistics):
             if known.candidates != self.candidates:
                 raise LimnerError(
-                    f"saved statistics are of {len(known.candidates)} candidates, the scores of "
+                    f"saved statistics are for {len(known.candidates)} candidates, the scores for "
                     f"{len(self.candidates)}, or in another order: gather them again for these candidates"
                 )
             return known
@@ -65,7 +65,7 @@ class CorrectedScores(Scores):
 
     @cached_property
     def _named(self) -> IntArray | None:
-        """Found here and not block by block, since a worker of a cluster knows no ids."""
+        """Looked up once rather than per block, because workers of a cluster do not have the ids."""
         return self.statistics.named(self.queries)
 
     def _bank_scores(self) -> Scores:
@@ -74,7 +74,7 @@ class CorrectedScores(Scores):
         if isinstance(self.bank, Scores):
             if self.bank.candidates != self.candidates:
                 raise LimnerError(
-                    "the bank scores other candidates than these: give scores of its queries against the same ones"
+                    "the bank has scores for other candidates: give scores of its queries against the same candidates"
                 )
             return self.bank
         queries = self.bank[0] if isinstance(self.bank, tuple) else self.bank
@@ -95,14 +95,14 @@ class CorrectedScores(Scores):
 
     @property
     def T(self) -> CorrectedScores:
-        """The same correction in the other direction, with the other side of the bank."""
+        """The same correction in the other direction, with the bank's candidates as its queries."""
         if self.bank is None:
             return CorrectedScores(self.base.T, self.correction)
         if isinstance(self.bank, tuple):
             return CorrectedScores(self.base.T, self.correction, (self.bank[1], self.bank[0]))  # type: ignore[arg-type]
         raise LimnerError(
-            "this bank knows one direction only: give bank=(embeddings of bank queries, embeddings of bank candidates) "
-            "for both, or correct each direction on its own"
+            "this bank has only one direction: give bank=(embeddings of bank queries, embeddings of bank candidates) "
+            "for both, or correct each direction separately"
         )
 
     def prepare(self) -> None:
@@ -112,15 +112,15 @@ class CorrectedScores(Scores):
 
     @property
     def block_rows(self) -> int:
-        """The type of the scores that are corrected."""
+        """The same as for the uncorrected scores."""
         return self.base.block_rows
 
     def memory(self) -> Any:
-        """The type of the scores that are corrected."""
+        """The same as for the uncorrected scores."""
         return self.base.memory()
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[object]]]:
-        """The type of the scores that are corrected."""
+        """The same as for the uncorrected scores."""
         return self.base.workers(wanted)
 
     def stream(
@@ -137,14 +137,14 @@ class CorrectedScores(Scores):
         return super().stream(consume, workers=workers, progress=progress)
 
     def _applied(self, scores: Float32, places: IntArray) -> Block:
-        """Corrected scores of some candidates."""
+        """Corrects the scores of some candidates."""
         known = {name: values[places] for name, values in self.statistics.known.items()}
         return self.correction.apply(scores, known, None)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""
         statistics, block = self.statistics, self.base.block(start, stop, out)
-        if self.bank is None:  # looked through when the statistics were gathered
+        if self.bank is None:  # checked when the statistics were gathered
             return self.correction.apply(block, statistics.known, np.arange(start, stop))
         self.correction.limit(self.base)(block, start)
         named = None if self._named is None else self._named[start:stop]
@@ -161,18 +161,18 @@ def correct(
     trust: bool = False,
     **options: Any,
 ) -> CorrectedScores:
-    """Corrected scores.
+    """Corrects scores for hubs.
 
     Args:
-        scores: What to correct.
-        how: A name in `CORRECTIONS`, "module:class", a correction or its class, statistics, or the file of saved ones.
-        bank: Whose view of the candidates counts: None for the queries themselves; vectors of other queries (and of
-            other candidates, for both directions), as embeddings or arrays; scores of other queries, or a matrix of
-            them where the scores are a matrix; saved statistics, of this correction, or their file.
+        scores: The scores to correct.
+        how: A name in `CORRECTIONS`, "module:class", a correction or its class, statistics, or a file of statistics.
+        bank: The queries that statistics are gathered from. None for the queries themselves; vectors of other queries
+            (and of other candidates, for both directions), as embeddings or arrays; scores of other queries, as a
+            matrix if the scores are a matrix; or saved statistics of this correction, or their file.
         tune: Scores and collection of a dev split, on which options that are not given are chosen; see
             `limner.evaluation.tune`.
         trust: Whether a file of statistics may name a correction that is not registered.
-        options: Options of the correction. With statistics they may be left out; others are refused.
+        options: Options of the correction. With statistics they can be left out, and different ones are refused.
     """
     if isinstance(how, Path) or (isinstance(how, str) and how.endswith(".npz")):
         held = Statistics.load_all(how, trust=trust)
@@ -181,10 +181,10 @@ def correct(
         how = held
     bank = _as_bank(bank, scores, trust)
     if tune is not None and isinstance(how, (Correction, Statistics)):
-        raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has its options: leave out tune=")
+        raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has options: leave out tune=")
     if isinstance(how, Statistics):
         if bank is not None:
-            raise LimnerError("statistics, and a bank: the statistics are what a bank said; leave out the bank")
+            raise LimnerError("got statistics and a bank: the statistics already come from a bank; leave out the bank")
         return _with_statistics(scores, type(how.correction), how, options)
     if isinstance(how, Correction):
         if options:
@@ -198,7 +198,7 @@ def correct(
 
 
 def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
-    """A bank from user input: arrays are vectors, or scores of the same candidates where scores are a matrix."""
+    """Converts user input to a bank: arrays are vectors, or scores of the same candidates if scores are a matrix."""
     if given is None or isinstance(given, (Embeddings, Scores, Statistics)):
         return given
     if isinstance(given, (str, Path)):
@@ -219,7 +219,7 @@ def _as_bank(given: object, scores: Scores, trust: bool) -> Bank | None:
 
 
 def _facing(both: tuple[Statistics, Statistics], scores: Scores) -> tuple[Statistics, Statistics]:
-    """Statistics of both directions, those of these candidates first."""
+    """Statistics of both directions, those for these candidates first."""
     return both if both[0].candidates == scores.candidates else (both[1], both[0])
 
 
@@ -229,7 +229,7 @@ def _with_statistics(
     known: Statistics | tuple[Statistics, Statistics],
     options: Mapping[str, object],
 ) -> CorrectedScores:
-    """Options that are not given are taken from the statistics."""
+    """The correction to apply: options that are not given are taken from the statistics."""
     kind = how if isinstance(how, type) else CORRECTIONS.find(how)
     known_as = known[0].correction if isinstance(known, tuple) else known.correction
     own = asdict(known_as) if kind is type(known_as) else {}

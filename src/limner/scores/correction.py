@@ -1,8 +1,8 @@
-"""Corrections: `Scores -> Scores`. The base class, the statistics of each candidate, and corrected scores.
+"""Corrections, which turn scores into corrected scores: the base class and the registry.
 
 A correction compares each candidate with a *bank* of queries: the test queries themselves by default,
-or training queries, or statistics saved earlier, with which a single live query can be corrected too. The built-in ones
-are in `limner.match.corrections`; your own is a frozen dataclass with `gather`, `apply` and, to be tuned, `grid`.
+or training queries, or statistics saved earlier, which can also correct a single live query. The built-in corrections
+are in `limner.match.corrections`; your own is a frozen dataclass with `gather`, `apply` and, for tuning, `grid`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ Grid = Mapping[str, Sequence[object]]
 
 @dataclass(frozen=True)
 class Limit:
-    """Refuses scores that a correction cannot handle: NaN, +inf, and those that would overflow.
+    """A check that refuses scores a correction cannot handle: NaN, +inf, and values that would overflow.
 
     Args:
         reach: Largest factor by which the correction may scale a score; 0 for no check.
@@ -38,7 +38,7 @@ class Limit:
 
     @classmethod
     def of(cls, scores: Scores, reach: float) -> Limit:
-        """Scores that are known to be small enough are not checked."""
+        """The check for these scores; nothing is checked if they are known to be small enough."""
         return cls(0.0 if reach * scores.bound < LARGEST else reach)
 
     def __call__(self, block: Block, start: int) -> None:
@@ -60,11 +60,11 @@ class Limit:
 class Correction(ABC):
     """A correction: its options, the statistics it gathers, and how it changes a block of scores.
 
-    Its options are the fields of a frozen dataclass; numbers must be above 0, unless `__post_init__` says otherwise.
+    Its options are the fields of a frozen dataclass; numbers must be above 0, unless `__post_init__` is overridden.
     """
 
     grid: ClassVar[Grid] = MappingProxyType({})
-    """The values that tuning tries of each option, the default first."""
+    """The values that tuning tries for each option, the default first."""
 
     @abstractmethod
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -81,16 +81,17 @@ class Correction(ABC):
         """
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int] | None:
-        """The scale, the shifts and k of a correction that is scale s - shift, less something of the row itself.
+        """The scale, the shifts and k of a correction of the form scale s - shift - a value of the row.
 
-        s is a score, the shift a number per candidate; the k best of a row decide what is taken off it (0: nothing is).
-        The best of such a correction can also be found from low-precision products, to the bit. None for all others.
+        s is a score, and the shift is a number per candidate. The k best scores of a row determine the value of the row
+        (0 for no such value). The best of such scores can also be found exactly from low-precision products. None for
+        other corrections.
         """
         return None
 
     @property
     def reach(self) -> float:
-        """How many times the largest score a corrected score may be; larger scores are refused before they overflow."""
+        """The largest factor by which the correction may scale a score; scores that could overflow are refused."""
         return 4.0
 
     def fits(self, queries: int) -> bool:
@@ -132,8 +133,8 @@ class Tuner(Protocol):
 
     def __call__(
         self, how: str | type[Correction], scores: Scores, collection: Collection, /, *, fixed: Mapping[str, object]
-    ) -> Mapping[str, Any]:
-        """The options, with those that are fixed."""
+    ) -> Mapping[str, object]:
+        """The chosen options, including the fixed ones."""
 
 
 TUNERS: Registry[Tuner] = Registry("tuner", {"grid": "limner.evaluation.tuning:tune"})
@@ -145,7 +146,7 @@ def correction(how: str | type[Correction], *, trusted: bool = True, **options: 
 
     Args:
         how: A name in `CORRECTIONS`, "module:class", or the class itself.
-        trusted: Whether "module:class" may be named; False for a name that a file gives.
+        trusted: Whether "module:class" is allowed; False for a name from a file.
         options: Options of the correction.
 
     >>> correction("csls", k=5)

@@ -40,7 +40,7 @@ class TorchScores(Scores):
         query_vectors: A float32 tensor, with normalised rows for cosine similarity.
         candidate_vectors: Likewise, on the same device.
         similarity: "cosine" or "dot", for further queries.
-        rows: Rows of a block; chosen by the number of candidates when None.
+        rows: Rows per block; by default chosen from the number of candidates.
     """
 
     queries: Ids
@@ -74,7 +74,7 @@ class TorchScores(Scores):
 
     @property
     def T(self) -> Self:
-        """The other direction."""
+        """The transposed scores."""
         return type(self)(
             self.candidates, self.queries, self.candidate_vectors, self.query_vectors, self.similarity, self.rows
         )
@@ -92,7 +92,7 @@ class TorchScores(Scores):
 
     @property
     def block_rows(self) -> int:
-        """As many as fit into the memory of the GPU."""
+        """The number of rows that fits into the memory of the GPU."""
         if self.rows is not None:
             return self.rows
         if self.query_vectors.device.type == "cpu":
@@ -101,7 +101,7 @@ class TorchScores(Scores):
 
     @contextmanager
     def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
-        """One block after the other: the device itself works in parallel."""
+        """Runs one block after the other: the device itself works in parallel."""
         yield map
 
     def block(self, start: int, stop: int, out: Any = None) -> Any:
@@ -131,7 +131,7 @@ class TorchScores(Scores):
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """True single precision products, not TF32, whatever the program has set."""
+    """Computes products in full single precision, not TF32, whatever the global setting of torch."""
     torch = _cuda.torch_module()
     before = torch.get_float32_matmul_precision()
     if before == "highest":
@@ -147,7 +147,7 @@ def full_precision() -> Iterator[None]:
 def _sent(embeddings: Embeddings, device: object) -> Any:
     torch = _cuda.torch_module()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the array is read-only, and the tensor is only read
+        warnings.simplefilter("ignore")  # the array is read-only, but the tensor is never written to
         tensor = torch.from_numpy(embeddings.matrix)
     return tensor.to(_cuda.device_named(device))
 
@@ -159,7 +159,7 @@ def _longest(vectors: Any) -> float:
 
 
 def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
-    """Single precision, finite, without zero rows, and normalised if asked."""
+    """Converts vectors to single precision, normalised for cosine; refuses zero rows and values that are not finite."""
     torch = _cuda.torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     bad = (~torch.isfinite(lengths) | (lengths == 0)).nonzero()
@@ -171,7 +171,7 @@ def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
     if similarity == "dot":
         _refuse_wide(vectors, ids)
         return vectors.float()
-    parts = zip(vectors.split(8192), lengths.split(8192), strict=True)  # double precision takes memory
+    parts = zip(vectors.split(8192), lengths.split(8192), strict=True)  # double precision needs more memory
     return torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])
 
 

@@ -1,8 +1,8 @@
-"""Filter and verify on a GPU: bfloat16 tensor cores exclude candidates, float32 tiles decide.
+"""Filter and verify on a GPU: bfloat16 tensor cores rule out candidates, and float32 tiles decide the rest.
 
 The bound is that of `limner.core.lowprecision`, with the largest factors over all candidates; the passes are those of
 `limner.scores.filtering`. Scores are read from products of one shape (`ROWS` by `COLUMNS`, padded with zeros), so that
-a score depends on its two vectors only: `GridScores`. They are what `device=` gives with `LIMNER_LOW_PRECISION=always`.
+a score depends only on its two vectors: `GridScores`. `device=` gives these with `LIMNER_LOW_PRECISION=always`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ ROWS, COLUMNS = 1024, 4096
 CHUNK = 64
 """Values in a chunk; the maximum of a chunk is checked before its values."""
 SPLIT = 3
-"""bfloat16 numbers that hold a float64 number to 2^-24 of it."""
+"""Number of bfloat16 numbers that represent a float64 number with a relative error of 2^-24."""
 Tensor = Any
 Pairs = tuple[Tensor, Tensor]
-"""Rows and columns, by rising row."""
+"""Rows and columns, sorted by row."""
 
 
 class GridScores(TorchScores):
-    """Products of two tensors of vectors on a grid of tiles of one shape; see `TorchScores` for its arguments."""
+    """Products of two tensors of vectors, in tiles of a fixed shape; see `TorchScores` for its arguments."""
 
     @property
     def block_rows(self) -> int:
-        """Those of a tile."""
+        """The number of rows of a tile."""
         return ROWS
 
     def block(self, start: int, stop: int, out: Any = None) -> Tensor:
@@ -49,7 +49,7 @@ class GridScores(TorchScores):
         return self.tiles(self.query_vectors[start:stop], self.candidate_vectors)
 
     def tiles(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of up to `ROWS` query vectors and of these candidate vectors, tile by tile."""
+        """Scores of up to `ROWS` query vectors and these candidate vectors, tile by tile."""
         torch = _cuda.torch_module()
         left, tile = _padded(rows, ROWS), torch.empty(ROWS, COLUMNS, device=rows.device)
         block = torch.empty(len(rows), len(columns), device=rows.device)
@@ -74,22 +74,22 @@ class GridScores(TorchScores):
                 scores[low:high] = block[rows[low:high] - first, at]
         return scores
 
-    def filter(self, workers: int | None) -> CardFilter | None:
+    def filter(self, workers: int | None) -> GPUFilter | None:
         """Low-precision filtering of these scores."""
         fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
         asked = setting() == "always" and not elsewhere(workers)
-        return CardFilter(self) if asked and fits and min(self.shape) > 0 else None
+        return GPUFilter(self) if asked and fits and min(self.shape) > 0 else None
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """Like `Scores.stream`; the best from low-precision products."""
+        """Like `Scores.stream`; finds the best with low-precision products."""
         if isinstance(consume, Selective) and (near := self.filter(workers)):
             return near.stream(consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Any:
-        """The k highest scores of every candidate, (k, candidates); None where the bounds leave too much open."""
+        """The k highest scores of every candidate, (k, candidates); None if too many pairs stay undecided."""
         torch, near = _cuda.torch_module(), self.T.filter(None)
         if near is None:
             return None
@@ -124,7 +124,7 @@ def _by_row(rows: Tensor, values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def rounded(vectors: Tensor) -> tuple[Tensor, Rounded]:
-    """Vectors in bfloat16, on the device, and their lengths (see `Rounded`), whose bits are left out."""
+    """Vectors in bfloat16, on the device, and their lengths (see `Rounded`, here without bits)."""
     torch, parts, lengths = _cuda.torch_module(), [], []
     for rows in vectors.split(8192):
         near = rows.bfloat16()
@@ -138,24 +138,24 @@ def rounded(vectors: Tensor) -> tuple[Tensor, Rounded]:
 
 
 @dataclass(frozen=True, eq=False)
-class CardFilter:
+class GPUFilter:
     """Filter and verify for scores on a GPU."""
 
     scores: GridScores
 
     @cached_property
     def columns(self) -> tuple[Tensor, Rounded]:
-        """The candidates in bfloat16; zeros fill the last chunk."""
+        """The candidates in bfloat16; the last chunk is padded with zeros."""
         near, lengths = rounded(self.scores.candidate_vectors)
         return _padded(near, -(-len(near) // CHUNK) * CHUNK), lengths
 
-    def near(self, start: int, stop: int) -> CardNear:
-        """What low-precision products decide for some rows."""
+    def near(self, start: int, stop: int) -> GPUNear:
+        """The low-precision products of some rows."""
         near, lengths = rounded(self.scores.query_vectors[start:stop])
-        return CardNear(start, self.scores, near, self.columns[0], Bounds.of(lengths, self.columns[1]))
+        return GPUNear(start, self.scores, near, self.columns[0], Bounds.of(lengths, self.columns[1]))
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
-        """Like `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
+        """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
         n = self.scores.shape[0]
 
         def work(start: int) -> Any:
@@ -167,8 +167,8 @@ class CardFilter:
 
 
 @dataclass(frozen=True, eq=False)
-class CardNear:
-    """Some rows and all columns in bfloat16, and what their products decide with certainty."""
+class GPUNear:
+    """Some rows and all columns in bfloat16, and the decisions that their products allow with certainty."""
 
     start: int
     scores: GridScores
@@ -182,18 +182,18 @@ class CardNear:
         return self.scores.query_vectors[self.start : self.start + len(self.rows)]
 
     def best(self, choose: Best) -> tuple[Any, Any] | None:
-        """Like `choose` of a block."""
+        """Gives the same result as `choose` on the float32 block."""
         return self._chosen(choose, self.candidates(choose.k))
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[Any, Any] | None:
-        """Like `choose` of the block after the scores have been shifted."""
+        """Gives the same result as `choose` on the shifted float32 block."""
         found = [self.candidates(choose.k, shifted)]
         if shifted.own:
             found.append(self.candidates(shifted.own))
         return self._chosen(choose, *found, apply=shifted.apply)
 
     def above(self, *_: object) -> None:
-        """Ranks are counted in float32 on a GPU."""
+        """Always None: ranks are counted in float32 on a GPU."""
 
     def _chosen(self, choose: Best, *found: Pairs | None, apply: Any = None) -> tuple[Any, Any] | None:
         told = [pairs[1] for pairs in found if pairs is not None]
@@ -205,7 +205,7 @@ class CardNear:
         return host[indices].astype(np.int32), kept
 
     def candidates(self, k: int, shifted: Shifted | None = None) -> Pairs | None:
-        """Pairs that may be among the k best of their row; None where they are too many."""
+        """Pairs that may be among the k best of their row; None if there are too many."""
         width = self.scores.shape[1]
         k, chunks = min(k, width), self.columns.shape[0] // CHUNK
         if chunks <= k:
@@ -225,7 +225,7 @@ class CardNear:
         return self._closer(rows, columns, k, shifted)
 
     def _closer(self, rows: Tensor, columns: Tensor, k: int, shifted: Shifted | None) -> Pairs:
-        """Of these pairs, those that products in double precision leave open."""
+        """The pairs that are still undecided after products in double precision."""
         torch = _cuda.torch_module()
         ours, theirs = self.vectors, self.scores.candidate_vectors
         parts = zip(rows.split(65_536), columns.split(65_536), strict=True)
@@ -254,7 +254,7 @@ class CardNear:
         return low_products(left, right)
 
     def _reach(self, shifted: Shifted | None) -> Tensor:
-        """E of every row, the largest over all candidates, rounded up."""
+        """The bound E of every row, maximised over all candidates and rounded up."""
         query, candidate = self.bounds.query.astype(np.float64), self.bounds.candidate.max(axis=1).astype(np.float64)
         reach = query[:, 0] * candidate[0] + query[:, 1] * candidate[1] + query[:, 2]
         if shifted is not None:
@@ -283,7 +283,7 @@ def low_products(rows: Tensor, columns: Tensor) -> Tensor:
 
 @contextmanager
 def _whole_sums() -> Iterator[None]:
-    """Sums of bfloat16 products in float32 from the first to the last, whatever the program has set."""
+    """Sums bfloat16 products entirely in float32, whatever the global setting of torch."""
     settings = _cuda.torch_module().backends.cuda.matmul
     before = settings.allow_bf16_reduced_precision_reduction
     settings.allow_bf16_reduced_precision_reduction = False
@@ -294,7 +294,7 @@ def _whole_sums() -> Iterator[None]:
 
 
 def _kind() -> type[TorchScores]:
-    """The grid and the filter, if requested; on a GPU they are not chosen automatically."""
+    """`GridScores` with its filter, if requested; on a GPU it is not chosen automatically."""
     return GridScores if setting() == "always" else TorchScores
 
 

@@ -1,13 +1,13 @@
-"""Exact answers from low-precision products: filter with a bound, verify on the grid.
+"""Exact results from low-precision products: filter with an error bound, verify with float32 tiles.
 
 A block of products is computed in bfloat16, several times faster than in float32 if the CPU has units for it.
-The bound of `limner.core.lowprecision` rules out nearly all candidates; what is left is computed in double precision,
-and what is still undecided, with every score that is returned, is read from the grid of tiles that `VectorScores` uses.
-Lists, counts and scores equal those in float32 to the bit.
+The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed in double precision.
+Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
+Lists, counts and scores equal those in float32 bit for bit.
 
-`LIMNER_LOW_PRECISION` says when: "never" (default), "auto" (if torch is there, the CPU has bfloat16 units and a
-short measurement finds them faster for these vectors), or "always": also on a CPU without such units, where the
-same products are computed in float32 and rounded, which is slower and meant for tests.
+`LIMNER_LOW_PRECISION` says when it is used: "never" (default), "auto" (if torch is installed, the CPU has bfloat16
+units and a short measurement finds them faster for these vectors), or "always": also on a CPU without such units, where
+the same products are computed in float32 and rounded, which is slower and meant for tests.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ Int64 = npt.NDArray[np.int64]
 Pairs = tuple[Int64, Int64]
 """indptr and columns: those of row r are columns[indptr[r]:indptr[r + 1]]."""
 Pools = tuple[Int64, Int64, Int64]
-"""The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in rising order."""
+"""The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
 NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
 
 WORDS = ("auto", "always", "never")
 SETTING = "LIMNER_LOW_PRECISION"
 LEAST = 1 << 33
-"""Multiplications below which a pass is too short to be worth it."""
+"""A pass with fewer multiplications is too short to benefit."""
 IMPORT = 5.0
-"""Seconds that a pass must take before torch is imported for it; if it is imported already, it is always used."""
+"""A pass must take this many seconds before torch is imported for it; torch is used anyway if already imported."""
 GAIN = 0.6
-"""The share of the float32 product's time that the low-precision one may take."""
+"""The low-precision product may take at most this share of the time of the float32 product."""
 ROUNDED = 2.0**-18
-"""How far rounding can move a shifted score, relative to the largest numbers that go into it.
+"""How far rounding can move a shifted score, relative to its largest inputs.
 
-A dozen roundings of 2^-24 each, of numbers up to four times as large, come to less."""
+This covers a dozen roundings of 2^-24 each, of numbers up to four times as large."""
 SHARE = 64
 """At most one candidate in this many is computed in double precision; a block with more is computed in float32."""
 
@@ -72,7 +72,7 @@ def setting() -> str:
 
 
 class Products(Protocol):
-    """What a filter needs of scores: `VectorScores`."""
+    """The interface that a filter needs; `VectorScores` implements it."""
 
     @property
     def query_vectors(self) -> Embeddings:
@@ -94,13 +94,13 @@ class Products(Protocol):
         """Memory of a block."""
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
-        """Scores on the grid."""
+        """Scores from float32 tiles."""
 
     def pairs(self, rows: Int64, columns: Int64) -> Float32:
-        """Scores of single pairs, on the grid."""
+        """Scores of single pairs, from float32 tiles."""
 
     def tiles(self, rows: Float32, places: Int64) -> Float32:
-        """Scores of these query vectors and the candidates at these places, on the grid."""
+        """Scores of these query vectors and the candidates at these places, from float32 tiles."""
 
 
 def filter_of(scores: Products) -> Filter | None:
@@ -114,7 +114,7 @@ def filter_of(scores: Products) -> Filter | None:
 
 
 def _fits(scores: Products) -> bool:
-    """Whether the bounds hold: nothing overflows, and sums are not too long."""
+    """Whether the bounds are valid: nothing overflows, and sums are not too long."""
     longest = max(scores.query_vectors.max_norm, scores.candidate_vectors.max_norm, scores.bound)
     return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
 
@@ -137,7 +137,7 @@ class Selective(Protocol):
     """A consumer of blocks that can also answer from low-precision products."""
 
     def from_near(self, near: Near) -> Any:
-        """What it would return for the block of these rows; None where the bounds leave too much open."""
+        """The result for the block of these rows; None if the bounds leave too many pairs undecided."""
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Shifted:
         scale: 1 or 2, or another power of two.
         shift: One number per candidate.
         own: Number of best scores of the row that determine the value of the row; 0 for no such value.
-        apply: (scores, places of their candidates) to shifted scores, in float32; may change what it is given.
+        apply: Maps (scores, places of their candidates) to shifted scores, in float32; may change its input in place.
     """
 
     scale: float
@@ -174,7 +174,7 @@ class Shifted:
 
 @dataclass(frozen=True)
 class BestShifted:
-    """The best of shifted scores, from low-precision products."""
+    """Finds the best of shifted scores from low-precision products."""
 
     best: Best
     shifted: Shifted
@@ -190,13 +190,13 @@ class BestShifted:
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Low-precision products of a block of rows, and what they decide with certainty.
+    """Low-precision products of a block of rows, and the decisions that they allow with certainty.
 
     Args:
         start: The query of the first row.
-        scores: What the products are close to.
+        scores: The float32 scores that the products approximate.
         bits: The products in bfloat16, a row per query.
-        bounds: How close.
+        bounds: The error bounds.
     """
 
     start: int
@@ -221,7 +221,7 @@ class Near:
         return int(rows * max(width // SHARE, 256))
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
-        """Columns that may be among the k best of each row; None where they are too many."""
+        """Columns that may be among the k best of each row; None if there are too many."""
         from limner.core.filter_kernels import select
 
         rows, width = self.bits.shape
@@ -234,17 +234,17 @@ class Near:
         return None if count < 0 else (indptr, columns[:count].copy())
 
     def keys(self, scale: float, shift: npt.NDArray[np.float64]) -> Keys:
-        """What ranks scale s - shift, with room for how that is rounded."""
+        """The sort keys scale s - shift, with an allowance for rounding."""
         largest = scale * self.scores.bound + np.abs(shift).max()
         return Keys(scale, shift, np.full(len(self.bits), ROUNDED * largest))
 
     def tiles(self, *found: Pairs) -> tuple[Int64, Float32]:
-        """(places, scores on the grid): the columns that any row needs, and their scores for all rows."""
+        """(places, float32 scores): the columns that any row needs, and their scores for all rows."""
         places = np.unique(np.concatenate([columns for _, columns in found]))
         return places, self.scores.tiles(self.rows, places)
 
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """Like `choose` of the block itself."""
+        """Gives the same result as `choose` on the float32 block."""
         found = self.candidates(choose.k)
         if found is None:
             return None
@@ -253,7 +253,7 @@ class Near:
         return places[indices].astype(np.int32), kept
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """Like `choose` of the block after the scores have been shifted."""
+        """Gives the same result as `choose` on the shifted float32 block."""
         found = [self.candidates(choose.k, self.keys(shifted.scale, shifted.shift))]
         if shifted.own:
             found.append(self.candidates(shifted.own))
@@ -265,7 +265,7 @@ class Near:
         return places[indices].astype(np.int32), kept
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
-        """How many are certainly above each positive; and the (positives, columns) that only float32 can compare."""
+        """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
         from limner.core.filter_kernels import count_near
 
         counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
@@ -279,8 +279,8 @@ class Filter:
     """Filter and verify for products of vectors.
 
     Args:
-        scores: What to look through.
-        multiply: What computes the low-precision products.
+        scores: The scores to search.
+        multiply: The function that computes the low-precision products.
     """
 
     scores: Products
@@ -289,7 +289,7 @@ class Filter:
     _own: local = field(default_factory=local)
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
-        """Like `Scores.stream` for a `Selective` consumer; blocks that the bounds leave open are read in float32."""
+        """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
 
         def plain(start: int, stop: int) -> Any:
             if not hasattr(self._own, "block"):
@@ -306,7 +306,7 @@ class Filter:
         workers: int | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Result]:
-        """The results of every block, in row order; of `otherwise(start, stop)` where a result is None."""
+        """The results of every block, in row order; `otherwise(start, stop)` replaces a result of None."""
         n = self.scores.shape[0]
 
         def work(start: int) -> Result:
@@ -344,20 +344,20 @@ class Filter:
 
 
 class TooOpen(Exception):
-    """The bounds leave too much open."""
+    """The bounds leave too many pairs undecided."""
 
 
 def best_of_columns(scores: Products, transposed: Products, k: int, *, progress: Progress | None = None) -> Any:
-    """The k highest scores of every candidate over all queries, (k, candidates), highest first; None to do without.
+    """The k highest scores of every candidate over all queries, (k, candidates), highest first; None if not used.
 
-    Which queries they come from is found on the other direction's low-precision products, for which the same bounds
-    hold; their scores are those of this direction.
+    The queries are found from the low-precision products of the transposed scores, for which the same bounds hold; the
+    scores are those of this direction.
 
     Args:
         scores: The scores, with `pairs`.
         transposed: Their other direction.
-        k: How many; at most the number of queries.
-        progress: Called with (candidates done, candidates in all).
+        k: Number of scores per candidate; at most the number of queries.
+        progress: Called with (candidates done, candidates in total).
     """
     near = filter_of(transposed)
     if near is None:

@@ -1,4 +1,4 @@
-"""What users make scores from: items of any kind, their ids, the labels of a table, a scorer of pairs."""
+"""User input for scores: items of any kind, their ids, the labels of a table, and pair scorers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from limner.core.ids import Ids
 
 
 class Scorer(Protocol):
-    """Judges pairs one by one."""
+    """The interface of a pair scorer."""
 
     def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
         """One number for each pair (queries[n], candidates[n]), higher is better."""
@@ -20,7 +20,7 @@ class Scorer(Protocol):
 def labels(
     matrix: object, queries: Iterable[object] | None, candidates: Iterable[object] | None
 ) -> tuple[Iterable[object], Iterable[object]]:
-    """The ids of rows and columns: as given, or the labels of a table of pandas."""
+    """The ids of rows and columns: as given, or the labels of a pandas table."""
     sides = [queries, candidates]
     if hasattr(matrix, "index") and hasattr(matrix, "columns"):
         sides = [
@@ -35,7 +35,7 @@ def labels(
 
 
 def indexed(items: Any) -> Any:
-    """Items that can be taken by position: a column of a table is a list here, since its own labels may be anything."""
+    """Items that can be indexed by position; a table column becomes a list, because its labels may be anything."""
     if hasattr(items, "to_list"):
         return items.to_list()
     if hasattr(items, "to_pylist") and not hasattr(items, "kind"):
@@ -52,7 +52,7 @@ def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
     if callable(given):
         return _Function(given)
     raise LimnerError(
-        f"{type(given).__name__} scores no pairs: expected an object with score_pairs(queries, candidates), or a "
+        f"{type(given).__name__} cannot score pairs: expected an object with score_pairs(queries, candidates), or a "
         "function of two lists that gives one number per pair"
     )
 
@@ -68,7 +68,7 @@ class _Function:
 
 
 def ids_of(items: Any, given: Iterable[object] | None, what: str) -> Ids:
-    """Given ids, the items' own, or numbers."""
+    """The given ids, or those of the items, or row numbers."""
     own = getattr(items, "ids", None)
     ids = Ids(given if given is not None else range(len(items)) if own is None else own, what=what)
     if len(ids) != len(items):

@@ -26,8 +26,8 @@ class MatrixScores(Scores):
     Args:
         queries: Ids of the queries.
         candidates: Ids of the candidates.
-        values: Whatever `limner.core.arrays.array` takes; a masked cell is an excluded pair, -inf.
-        checked: Whether the values are known to be an array of numbers, none of them NaN.
+        values: Any input of `limner.core.arrays.array`; a masked cell is an excluded pair, -inf.
+        checked: Whether the values are known to be an array of numbers without NaN.
     """
 
     queries: Ids
@@ -50,7 +50,7 @@ class MatrixScores(Scores):
 
     @property
     def T(self) -> MatrixScores:
-        """The other direction: the transposed matrix."""
+        """The transposed matrix."""
         return MatrixScores(self.candidates, self.queries, self.values.T, checked=True)
 
     def restrict(
@@ -63,7 +63,7 @@ class MatrixScores(Scores):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 for float16 and float32 values, float64 for all others, which it holds exactly."""
+        """float32 for float16 and float32 values, and float64 for all others."""
         return np.dtype(np.float32 if self.values.dtype in (np.float16, np.float32) else np.float64)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:

@@ -41,7 +41,7 @@ class KernelScores(Scores):
 
     @property
     def T(self) -> KernelScores:
-        """The other direction; the kernel still gets the items it knows as queries first."""
+        """The transposed scores; the kernel still gets the original queries first."""
         return KernelScores(
             self.candidates, self.queries, self.kernel, self.candidate_items, self.query_items, not self.turned
         )
@@ -49,7 +49,7 @@ class KernelScores(Scores):
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> KernelScores:
-        """Only these items are given to the kernel."""
+        """The scores of these items only; the kernel is not called for any others."""
         rows, columns = self._positions(queries, candidates)
         items = _picked(_values(self.query_items), rows), _picked(_values(self.candidate_items), columns)
         return KernelScores(self.queries[rows], self.candidates[columns], self.kernel, *items, self.turned)
@@ -60,7 +60,7 @@ class KernelScores(Scores):
         return np.dtype(np.float64)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """The kernel's answer for these rows, checked."""
+        """The kernel's output for these rows, checked."""
         rows, columns = _values(self.query_items)[start:stop], _values(self.candidate_items)
         answer = self.kernel(columns, rows) if self.turned else self.kernel(rows, columns)
         given = np.array(array(answer, "the kernel's answer"), dtype=np.float64)
@@ -89,7 +89,7 @@ class ScorerScores(Scores):
 
     @property
     def T(self) -> ScorerScores:
-        """The other direction; the scorer still gets the items it knows as queries first."""
+        """The transposed scores; the scorer still gets the original queries first."""
         return replace(
             self,
             queries=self.candidates,
@@ -102,7 +102,7 @@ class ScorerScores(Scores):
     def restrict(
         self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
     ) -> ScorerScores:
-        """Only pairs of these items are scored."""
+        """The scores of these items only; no other pairs are scored."""
         rows, columns = self._positions(queries, candidates)
         items = _picked(_values(self.query_items), rows), _picked(_values(self.candidate_items), columns)
         ids = self.queries[rows], self.candidates[columns]
@@ -119,7 +119,7 @@ class ScorerScores(Scores):
         yield map
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """The scorer's answers for these rows, checked."""
+        """The scorer's output for these rows, checked."""
         rows, columns = _values(self.query_items), _values(self.candidate_items)
         width = len(self.candidates)
         found = np.empty((stop - start) * width)

@@ -1,4 +1,4 @@
-"""Some queries and some candidates of any scores."""
+"""Views of some queries and candidates of other scores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PartOfScores(Scores):
 
     @property
     def T(self) -> PartOfScores:
-        """The other direction."""
+        """The transposed scores."""
         return PartOfScores(self.base.T, self.columns, self.rows)
 
     @property
@@ -66,7 +66,7 @@ class PartOfScores(Scores):
         return self.base.workers(wanted)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Rows of the underlying scores, read in contiguous runs, then the columns."""
+        """Reads rows of the underlying scores in contiguous runs, then selects the columns."""
         wanted = self.rows[start:stop]
         runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1)
         parts = [self.base.block(int(run[0]), int(run[-1]) + 1)[:, self.columns] for run in runs if len(run)]

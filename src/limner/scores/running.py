@@ -1,4 +1,4 @@
-"""Blocks of scores: how they are computed in parallel, and how their results are merged."""
+"""Computes blocks of scores in parallel and merges their results."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]
 
 @runtime_checkable
 class Divisible(Protocol):
-    """A consumer that can also take rows in pieces, when one block cannot hold all candidates."""
+    """A consumer that can also take rows in pieces, if all candidates do not fit into one block."""
 
     def divided(self, score: PairScores) -> Any:
         """The consumer of pieces: `piece(start, column, block)` returns a part, `join(parts)` the result of a row."""
 
 
 def usable_cores() -> int:
-    """CPU cores this process may use (a container or a batch system may allow fewer than exist)."""
+    """Number of CPU cores this process may use (a container or a batch system may allow fewer than exist)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], State]) -> State:
-    """Merges the (level, state) pairs of neighbouring rows like a binary counter: two of a level make one of the next.
+    """Merges the (level, state) pairs of neighbouring rows like a binary counter: two of a level form one of the next.
 
-    A state of level n stands for 2**n blocks from a multiple of 2**n on, so that the rounding is always the same. What
-    remains at the end is merged from the right.
+    A state of level n covers 2**n blocks, starting at a multiple of 2**n, so that the rounding is always the same. The
+    remaining states are merged from the right.
 
     >>> merged([(0, "a"), (0, "b"), (0, "c"), (0, "d"), (0, "e")], "({}{})".format)
     '(((ab)(cd))e)'
@@ -62,13 +62,13 @@ def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], S
 
 @contextmanager
 def threads(workers: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` on threads; matrix products inside use one core each."""
+    """A `map` in threads; matrix products inside use one core each."""
     with one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
         yield pool.map
 
 
 def counted(results: Iterable[Result], step: int, rows: int, progress: Progress | None) -> Iterator[Result]:
-    """Passes results of `step` rows each through, and reports progress."""
+    """Yields the results, which cover `step` rows each, and reports progress."""
     for number, result in enumerate(results, start=1):
         if progress is not None:
             progress(min(number * step, rows), rows)
@@ -77,7 +77,7 @@ def counted(results: Iterable[Result], step: int, rows: int, progress: Progress 
 
 @contextmanager
 def one_thread_per_product() -> Iterator[None]:
-    """Matrix products inside use one core: blocks already run on threads, and one thread rounds in one way."""
+    """Limits matrix products to one core: blocks already run in threads, and one thread always rounds the same way."""
     with _matrix_libraries().limit(limits=1, user_api="blas"):
         yield
 
@@ -89,13 +89,13 @@ def _matrix_libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def on_host(block: Any) -> Array:
+def on_host(block: object) -> Array:
     """A block as a numpy array."""
     return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 
 
-def kernels(block: Any) -> Any:
-    """The loops for a block: compiled ones for an array, torch for a tensor."""
+def kernels(block: object) -> Any:
+    """The loops for a block: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.core import kernels as _kernels
 
@@ -106,5 +106,5 @@ def kernels(block: Any) -> Any:
 
 
 def number_type(block: Any) -> np.dtype[Any]:
-    """The type of a block's numbers, as numpy calls it."""
+    """The numpy type of the numbers in a block."""
     return np.dtype(block.dtype if isinstance(block, np.ndarray) else str(block.dtype).removeprefix("torch."))

@@ -1,4 +1,4 @@
-"""Items of several vectors each: the best pair of vectors, a smooth maximum over all pairs, or late interaction."""
+"""Items with several vectors each: the best pair of vectors, a smooth maximum over all pairs, or late interaction."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from limner.scores.vectors import VectorScores
 
 POOLINGS = ("max", "smooth", "maxsim")
 CHUNK = 8 * TILE_COLUMNS
-"""Candidate vectors whose products are held at once, by as many query vectors as a tile has."""
+"""Number of candidate vectors whose products with a tile of query vectors are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetScores(Scores):
     """The highest score of a pair of vectors, or (1 / gamma) log sum exp(gamma s) over all pairs, or late interaction.
 
-    Multiple instances: Song & Soleymani 2019. Late interaction, "maxsim": the sum over the query's vectors of the
+    Multiple-instance scores: Song & Soleymani 2019. Late interaction, "maxsim": the sum over the query's vectors of the
     highest score with any vector of the candidate, sum_i max_j s(q_i, c_j) (Khattab & Zaharia 2020; for pages of
-    documents Faysse et al. 2024). The products of all pairs of vectors stream by in pieces of `CHUNK` candidate
-    vectors, so that memory grows with the number of items, not of vectors ("smooth" holds whole rows of vectors).
+    documents Faysse et al. 2024). The products of all pairs of vectors are computed in pieces of `CHUNK` candidate
+    vectors, so that memory grows with the number of items, not of vectors ("smooth" needs whole rows of vectors).
 
     >>> one = VectorSets.of({"q": np.array([[1.0, 0.0], [0.0, 1.0]])})
     >>> two = VectorSets.of({"c": np.array([[0.6, 0.8]])})
@@ -41,8 +41,8 @@ class SetScores(Scores):
         candidate_sets: Vectors of the candidates.
         pooling: One of `POOLINGS`.
         gamma: Sharpness of the smooth maximum.
-        turned: Whether the sum of "maxsim" is over the vectors of the candidates: the other direction of scores whose
-            queries they are. The scores of a pair are then the same in both directions.
+        turned: Whether the sum of "maxsim" runs over the vectors of the candidates, as in transposed scores. The score
+            of a pair is then the same in both directions.
     """
 
     query_sets: VectorSets
@@ -88,7 +88,7 @@ class SetScores(Scores):
 
     @property
     def T(self) -> SetScores:
-        """The other direction."""
+        """The transposed scores."""
         return SetScores(self.candidate_sets, self.query_sets, self.pooling, self.gamma, not self.turned)
 
     def restrict(
@@ -101,7 +101,7 @@ class SetScores(Scores):
 
     @property
     def bound(self) -> float:
-        """That of a pair of vectors, times the vectors that are summed over; inf for a smooth maximum."""
+        """The bound for a pair of vectors, times the number of vectors summed over; inf for a smooth maximum."""
         if self.pooling == "smooth":
             return np.inf
         summed = self.candidate_sets if self.turned else self.query_sets
@@ -112,7 +112,7 @@ class SetScores(Scores):
         return VectorScores(self.query_sets.vectors, self.candidate_sets.vectors)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
-        """Blocks of vectors against vectors, pooled over the candidates' vectors and then over the queries'."""
+        """Products of single vectors, pooled over the vectors of each candidate and then of each query."""
         if self.pooling == "smooth":
             return self._smooth(start, stop)
         pieces = _Pieces(self._singles, self.query_sets.starts[start : stop + 1], self.candidate_sets.starts)
@@ -137,12 +137,12 @@ class SetScores(Scores):
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """Products of some queries' vectors with all candidates' vectors, in pieces that are pooled as they come.
+    """Products of the vectors of some queries with those of all candidates, in pieces that are pooled one by one.
 
     Args:
         singles: Scores of single vectors.
-        rows: Where the vectors of the queries begin; one more at the end.
-        columns: Where the vectors of the candidates begin; one more at the end.
+        rows: Where the vectors of each query begin, and where the last ones end.
+        columns: Where the vectors of each candidate begin, and where the last ones end.
     """
 
     singles: VectorScores
@@ -181,7 +181,7 @@ class _Pieces:
         return sums.astype(np.float32)
 
     def _by_rows(self) -> Iterator[tuple[IntArray, Float32]]:
-        """(whose they are, their best score with each candidate), for tile after tile of query vectors."""
+        """Yields (owners, best score with each candidate) for each tile of query vectors."""
         from limner.core import pooling
 
         for start, stop in self._tiles():
@@ -202,7 +202,7 @@ class _Pieces:
 
 
 def _owners(starts: IntArray, low: int, high: int) -> IntArray:
-    """The item that each vector of a stretch belongs to."""
+    """The item that each vector of a range belongs to."""
     return np.searchsorted(starts, np.arange(low, high), side="right") - 1
 
 

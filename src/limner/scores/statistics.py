@@ -1,4 +1,4 @@
-"""What a correction knows of each candidate: gathered from a bank of queries, saved, and read again."""
+"""The statistics of a correction for each candidate: gathered from a bank of queries, saved and loaded."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from limner.scores.correction import CORRECTIONS, Correction, correction
 from limner.scores.running import Block, on_host
 
 RESERVED = ("head", "candidates", "bank")
-"""Names in a file of statistics that are not those of a correction's numbers."""
-_OTHER = "other direction: "  # before the names of arrays in a file for both directions
+"""Reserved names in a file of statistics."""
+_OTHER = "other direction: "  # prefix of array names in a file for both directions
 SEEN = 16
-"""Number of scores that are compared to check that a query is the one in the bank with the same id."""
+"""Number of scores compared to check that a query is the one in the bank with the same id."""
 
 
 def some_places(width: int) -> IntArray:
@@ -33,15 +33,14 @@ def some_places(width: int) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What a correction knows of each candidate: enough to correct any further query.
+    """The statistics of a correction for each candidate: enough to correct any further query.
 
     Args:
-        correction: The correction with its options; statistics serve no other.
+        correction: The correction with its options; statistics are valid for this correction only.
         candidates: The candidates the numbers belong to.
-        known: Numbers per candidate, by name. "seen" are numbers per query of the bank: its scores of a few candidates.
-        bank: Ids of the bank's queries where the bank was the scores' own queries, None where it was another. A query
-            that is one of them, by its id and by its scores, is corrected without its own term, all others with the
-            whole bank.
+        known: Numbers per candidate, by name. "seen" holds, per query of the bank, its scores of a few candidates.
+        bank: Ids of the bank's queries if the bank was the queries of the scores themselves, else None. A query that is
+            one of them, by its id and its scores, is corrected without its own term, all others with the whole bank.
     """
 
     correction: Correction
@@ -51,7 +50,7 @@ class Statistics:
 
     @classmethod
     def gathered(cls, correction: Correction, bank: Scores, *, own: bool) -> Statistics:
-        """One or more passes over the bank."""
+        """Gathers the statistics in one or more passes over the bank."""
         known = correction.gather(bank)
         if not own:
             known.pop("seen", None)
@@ -65,7 +64,7 @@ class Statistics:
         """The position of each of these queries in the bank, -1 if absent; None if it makes no difference.
 
         Args:
-            named: Which of them have their ids.
+            named: The result of `named` for their ids.
             block: Their scores.
         """
         if named is None:
@@ -76,10 +75,10 @@ class Statistics:
         return np.where(same, found, -1)
 
     def refuse_other(self, correction: Correction) -> None:
-        """Refuses use for another correction, or for the same one with other options."""
+        """Refuses another correction, or the same one with other options."""
         if correction != self.correction:
             raise LimnerError(
-                f"the statistics are of {self.correction}, requested is {correction}: expected the same; gather them "
+                f"the statistics are for {self.correction}, but {correction} was requested: gather them "
                 "again for these options, or leave the options out"
             )
 
@@ -103,9 +102,9 @@ class Statistics:
         return arrays | dict(self.known) | ({} if self.bank is None else {"bank": _words(self.bank)})
 
     def _refuse_unfit(self) -> None:
-        """Refuses what could not be read again."""
+        """Refuses statistics that could not be loaded again."""
         if taken := [name for name in self.known if name in RESERVED]:
-            raise LimnerError(f"{self.correction.name}: gather gives numbers called {taken[0]!r}: choose another name")
+            raise LimnerError(f"{self.correction.name}: gather returns the reserved name {taken[0]!r}: choose another")
         if not CORRECTIONS.finds(type(self.correction)):
             raise LimnerError(
                 f"{self.correction.name} cannot be found again when the file is read: define the class at the top of a "
@@ -114,7 +113,7 @@ class Statistics:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> Statistics:
-        """Reads statistics that were saved; of a file for both directions, those of the first.
+        """Loads saved statistics; from a file for both directions, those of the first.
 
         Args:
             path: The file. It is data: nothing in it is run.
@@ -125,9 +124,9 @@ class Statistics:
 
     @classmethod
     def load_all(cls, path: str | Path, *, trust: bool = False) -> Statistics | tuple[Statistics, Statistics]:
-        """Reads statistics that were saved, of one direction or of both."""
+        """Loads saved statistics, of one direction or of both."""
         if not Path(path).exists():
-            raise LimnerError(f"no saved statistics {path}: make them with scores.correct(...).statistics.save(...)")
+            raise LimnerError(f"no saved statistics {path}: create them with scores.correct(...).statistics.save(...)")
         arrays = read_arrays(path, what="statistics of a correction")
         with damage_told(path, what="file of statistics", mend="gather them again"):
             other = {k.removeprefix(_OTHER): arrays.pop(k) for k in list(arrays) if k.startswith(_OTHER)}
@@ -135,7 +134,7 @@ class Statistics:
             return (first, cls._read(other, path, trust)) if other else first
 
     @classmethod
-    def _read(cls, arrays: dict[str, Any], path: str | Path, trust: bool) -> Statistics:
+    def _read(cls, arrays: dict[str, Array], path: str | Path, trust: bool) -> Statistics:
         head = parse_json(str(arrays.pop("head")), where=f"statistics of a correction {path}")
         candidates = Ids(arrays.pop("candidates").tolist(), what="candidate")
         bank = Ids(arrays.pop("bank").tolist(), what="query") if "bank" in arrays else None

@@ -1,4 +1,4 @@
-"""Products of vectors in whole tiles of one shape, so that a score depends on its two vectors only."""
+"""Products of vectors in whole tiles of one shape, so that a score depends only on its two vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limner.scores.running import one_thread_per_product
 Shape = tuple[int, int]
 WHOLE: Shape = (TILE_ROWS, TILE_COLUMNS)
 SMALL: tuple[Shape, ...] = ((8, 32), (32, 64), (64, 256))
-"""Smaller tiles that may round as the whole one does, the smallest first."""
+"""Smaller tiles that may round like the whole tile, the smallest first."""
 
 
 def fill(block: Float32, rows: Float32, columns: Float32) -> None:
@@ -27,7 +27,7 @@ def fill(block: Float32, rows: Float32, columns: Float32) -> None:
 
 
 def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
-    """The same numbers for any few rows and columns, from the smallest tile that rounds as the whole one does."""
+    """The same numbers for a few rows and columns, from the smallest tile that rounds like the whole one."""
     height, width = _equal_tile(rows.shape[1])
     with one_thread_per_product():
         for top in range(0, len(rows), height):
@@ -40,11 +40,12 @@ def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
 
 @cache
 def _equal_tile(dimensions: int) -> Shape:
-    """The smallest tile whose products are those of the whole tile to the bit.
+    """The smallest tile whose products equal those of the whole tile bit for bit.
 
-    The order in which a matrix library adds up depends on the shapes, not on the numbers. Two orders give different
-    bits for a good part of random products whose terms differ much in size, so orders that agree on a whole tile of
-    them are the same. Compares the last small tiles of the whole one: 16,384 products of each small shape.
+    The order in which a matrix library sums depends on the shapes, not on the numbers. Two different orders give
+    different bits for many random products whose terms differ widely in size, so two shapes that agree on a whole tile
+    of such products use the same order. This compares the last small tiles of the whole one: 16,384 products of each
+    small shape.
     """
     rng, (height, width) = np.random.default_rng(0), SMALL[-1]
     rows, columns = np.zeros((TILE_ROWS, dimensions), np.float32), np.zeros((TILE_COLUMNS, dimensions), np.float32)

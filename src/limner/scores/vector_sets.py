@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,8 @@ class VectorSets:
 
     Args:
         ids: One unique id per item.
-        vectors: All vectors, those of one item together, in the order of the items.
-        starts: Where each item's vectors begin; one more at the end, the number of vectors.
+        vectors: All vectors in the order of the items, those of one item together.
+        starts: Where the vectors of each item begin, followed by the number of vectors.
 
     >>> sets = VectorSets.of({"a": np.eye(2), "b": np.array([[3.0, 4.0]])})
     >>> len(sets), sets.starts.tolist(), sets.subset(["b"]).vectors.matrix.tolist()
@@ -33,8 +32,8 @@ class VectorSets:
     starts: IntArray
 
     @classmethod
-    def of(cls, sets: Mapping[str, Any]) -> VectorSets:
-        """Builds it from {id: array with one row per vector}."""
+    def of(cls, sets: Mapping[str, object]) -> VectorSets:
+        """Builds vector sets from {id: array with one row per vector}."""
         parts = [np.atleast_2d(np.asarray(vectors)) for vectors in sets.values()]
         ids = Ids(sets, what="item")
         for name, part in zip(ids, parts, strict=True):

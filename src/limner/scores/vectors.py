@@ -44,7 +44,7 @@ class VectorScores(Scores):
 
     @property
     def T(self) -> VectorScores:
-        """The other direction."""
+        """The transposed scores."""
         return VectorScores(self.candidate_vectors, self.query_vectors, self.similarity)
 
     def restrict(
@@ -71,7 +71,7 @@ class VectorScores(Scores):
         return VectorScores(given, self.candidate_vectors, self.similarity)
 
     def memory(self) -> Float32:
-        """A block."""
+        """A buffer for one block."""
         return np.empty((TILE_ROWS, len(self.candidates)), dtype=np.float32)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
@@ -102,7 +102,7 @@ class VectorScores(Scores):
         return None if elsewhere(None) else best_of_columns(self, self.T, k, progress=progress)
 
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
-        """Scores of up to `TILE_ROWS` queries start:stop and candidates low:high, as blocks hold them."""
+        """Scores of up to `TILE_ROWS` queries start:stop and candidates low:high, equal to those in blocks."""
         if self.may_overflow:
             return np.ascontiguousarray(self.block(start, stop)[:, low:high])
         block = np.empty((TILE_ROWS, high - low), dtype=np.float32)
@@ -110,7 +110,7 @@ class VectorScores(Scores):
         return block[: stop - start]
 
     def small(self) -> Float32:
-        """All scores of a few queries and candidates: the numbers that blocks hold, from smaller products."""
+        """All scores of a few queries and candidates, from smaller products, equal to those in blocks."""
         if self.may_overflow:
             return self.matrix()
         block = np.empty(self.shape, dtype=np.float32)
@@ -118,13 +118,13 @@ class VectorScores(Scores):
         return block
 
     def tiles(self, rows: Float32, places: Int64) -> Float32:
-        """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, as blocks hold them."""
+        """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, equal to those in blocks."""
         block = np.empty((TILE_ROWS, len(places)), dtype=np.float32)
         fill(block, rows, self.candidate_vectors.matrix[places])
         return block[: len(rows)]
 
     def pairs(self, rows: Int64, columns: Int64, *, workers: int | None = None) -> Float32:
-        """Scores of single pairs (rows[n], columns[n]): the numbers that blocks hold."""
+        """Scores of single pairs (rows[n], columns[n]), equal to those in blocks."""
         scores = np.empty(len(rows), dtype=np.float32)
         distinct, row = np.unique(rows, return_inverse=True)
         order = np.argsort(row, kind="stable")

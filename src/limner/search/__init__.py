@@ -4,10 +4,13 @@ from limner.search.approximate import Ann, Recall
 from limner.search.calibrated import calibrate_index, calibration_of, search_sure
 from limner.search.cut_off import Calibration, CutOff, calibrate, judged_queries
 from limner.search.encode import Encoder, TwoSided, encoded
-from limner.search.hits import Hit, Hits
+from limner.search.hits import Hit, Hits, Match
+from limner.search.hybrid import search_words
 from limner.search.index import Index, index, open_index
+from limner.search.item_texts import ItemTexts, with_captions
 from limner.search.items import read
 from limner.search.store import About, Version
+from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
 
 __all__ = [
     "About",
@@ -15,10 +18,14 @@ __all__ = [
     "Calibration",
     "CutOff",
     "Encoder",
+    "FieldFilter",
     "Hit",
     "Hits",
     "Index",
+    "ItemTexts",
+    "Match",
     "Recall",
+    "Terms",
     "TwoSided",
     "Version",
     "calibrate",
@@ -29,5 +36,9 @@ __all__ = [
     "judged_queries",
     "open_index",
     "read",
+    "read_filters",
+    "read_terms",
     "search_sure",
+    "search_words",
+    "with_captions",
 ]

@@ -1,6 +1,6 @@
-"""LanceDB's approximate indexes: built on request or above a size, always with a measured recall.
+"""LanceDB's approximate indexes: built on request, always with a measured recall.
 
-Rows that were added after the index was built are searched one by one, so nothing is missing; `compact` rebuilds the
+Rows that were added after the index was built are searched exhaustively, so none is missed; `compact` rebuilds the
 index with them. (LanceDB's own optimisation merges small clusters but keeps the old codes, which loses most of the
 recall with product quantisation.)
 """
@@ -31,12 +31,12 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "ivf_flat": "IvfFlat",
     }
 )
-"""Kinds of approximate index by name: an inverted file (IVF) with full vectors (flat), 8-bit
-number (sq), in product codes (pq) or in one bit each number (rq), or walked along a graph (hnsw)."""
+"""Kinds of approximate index by name: an inverted file (IVF) with full vectors (flat), 8-bit scalar quantisation
+(sq), product quantisation (pq) or one bit per dimension (rq), or a graph (hnsw)."""
 FEWEST = 256
-"""Minimum rows for training the clusters and codes."""
+"""Minimum number of rows for training the clusters and codes."""
 REFINE = 5
-"""Refine factor: this many times k candidates are fetched by code and re-ranked by their full vectors."""
+"""Refine factor: this many times k candidates are retrieved by code and re-ranked by their full vectors."""
 PROBES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -47,10 +47,10 @@ class Recall:
     Args:
         value: Mean share of the exact k best that are among the k returned.
         k: Number of neighbours.
-        queries: How many queries were asked.
+        queries: Number of queries.
         of: Source of the queries: "stored" (rows of the index itself, the easier case) or "given".
         rows: Rows of the index when it was measured.
-        version: The version that was measured; the next version stores this figure, and any later one invalidates it.
+        version: The measured version; the next version stores this figure, and any later one invalidates it.
     """
 
     value: float
@@ -82,7 +82,7 @@ class Ann:
 
     @classmethod
     def noted(cls, store: VectorStore) -> Ann | None:
-        """The approximate index of a store, or None."""
+        """The approximate index of a store; None if it has none."""
         held = store.notes.get("ann")
         if held is None:
             return None
@@ -91,7 +91,7 @@ class Ann:
         return cls(held["kind"], held["probes"], recall if fresh else None, held.get("wanted", 0.95))
 
     def keep(self, store: VectorStore) -> None:
-        """Saves it in the store."""
+        """Saves the settings in the store."""
         store.note(ann=asdict(self))
 
 
@@ -100,7 +100,7 @@ def build(store: VectorStore, kind: str) -> None:
     if kind not in KINDS:
         raise UnknownName("approximate index", kind, KINDS)
     if len(store) < FEWEST:
-        raise LimnerError(f"{len(store)} rows: an approximate index needs {FEWEST} or more; exact search is fast here")
+        raise LimnerError(f"{len(store)} rows: an approximate index needs {FEWEST} or more; use exact search")
     from lancedb import index as kinds
 
     clusters = max(1, round(len(store) ** 0.5 / (8 if kind == "ivf_hnsw_sq" else 1)))
@@ -112,7 +112,7 @@ Row = dict[str, Any]
 
 
 def near(store: VectorStore, queries: Embeddings, k: int, probes: int) -> Iterator[list[Row]]:
-    """Approximately the k best rows of every query, best first: id, value, picture and score."""
+    """Approximately the k best rows of every query, best first: id, value, thumbnail and score."""
     for low in range(0, len(queries), TILE_ROWS):
         part = Embeddings(queries.ids[low : low + TILE_ROWS], queries.matrix[low : low + TILE_ROWS])
         asked = [_asked(store, vector, k, probes) for vector in part.matrix]
@@ -127,7 +127,7 @@ def _asked(store: VectorStore, vector: npt.NDArray[np.float32], k: int, probes: 
 
 
 def _graded(queries: Embeddings, asked: list[list[Row]]) -> Iterator[list[Row]]:
-    """The same rows with the scores that an exact search gives them; equal scores in the order of the store."""
+    """The same rows with the scores of an exact search; equal scores keep the order of the store."""
     rows = {row["id"]: row for listed in asked for row in listed}
     if not rows:
         yield from asked
@@ -141,7 +141,7 @@ def _graded(queries: Embeddings, asked: list[list[Row]]) -> Iterator[list[Row]]:
 
 
 def joined(listed: list[list[Row]]) -> tuple[list[Row], Array, Array]:
-    """Unique rows, and for every query which of them it has, with scores; short lists are padded."""
+    """Unique rows, and for every query the positions of its rows among them, with scores; short lists are padded."""
     rows = {row["id"]: row for each in listed for row in each}
     at = {key: number for number, key in enumerate(rows)}
     width = max(map(len, listed), default=0)

@@ -1,4 +1,4 @@
-"""Cut-offs of an index: calibrated once with judged queries, stored with its vectors, used by every search."""
+"""Cut-offs of an index, which are calibrated with judged queries and stored with its vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from limner.stats.inputs import Vector
 from limner.stats.selective import Answers
 
 EVIDENCE, NEAR = "calibration", "near"
-"""Tables next to that of the vectors: results of judged queries, and one number for each item."""
+"""Tables next to that of the vectors: results of judged queries, and one number per item."""
 COLUMNS = ("confidence", "right", "without", "cluster")
 
 
@@ -35,15 +35,15 @@ def calibrate_index(
     absent: float = ABSENT,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Calibrates cut-offs of an index, and keeps what they need in it.
+    """Calibrates cut-offs of an index, and stores the calibration in it.
 
     Args:
         index: The index; calibrate it again after every change.
         queries: Judged queries that its system was not trained on: vectors, or items that it encodes.
-        judgements: Which items of the index are right; the ids of the queries are theirs.
-        images: What each query is about; by default every query counts for itself.
-        absent: The share of queries to come that have no right answer in the index.
-        progress: Called with (queries done, queries in all).
+        judgements: Which items of the index are right, by the ids of the queries.
+        images: The image that each query belongs to; by default all queries are independent.
+        absent: The share of future queries that have no right answer in the index.
+        progress: Called with (queries done, queries in total).
     """
     scores = index.scores(queries)
     known = calibrate(scores, judgements, images=images, absent=absent, progress=progress)
@@ -60,14 +60,14 @@ def search_sure(
     level: float = 0.95,
     progress: Progress | None = None,
 ) -> Hits:
-    """The hits of an index of which at least this share is right; none for a query that nothing matches.
+    """Searches an index and returns only hits with a guaranteed precision; a query without a match gets none.
 
     Args:
         index: A calibrated index.
         queries: As for `index.search`.
-        k: The most hits of a query.
-        precision: What to promise.
-        level: The probability that the promise is kept.
+        k: Maximum number of hits per query.
+        precision: The precision to guarantee.
+        level: The probability that the guarantee holds.
         progress: Called with (rows done, rows in total).
     """
     known = calibration_of(index)
@@ -76,35 +76,50 @@ def search_sure(
 
 
 def cut_hits(known: Calibration, cut_off: CutOff, hits: Hits) -> Hits:
-    """The hits that are sure enough."""
+    """The hits above the cut-off."""
     if hits.correction is not None or not hits.exact:
-        raise LimnerError("a cut-off is for plain exact hits: leave out the correction and approximate search")
+        raise LimnerError("a cut-off needs exact, uncorrected hits: leave out the correction and approximate search")
     return replace(hits, ranking=known.cut(hits.ranking, cut_off), cut_off=cut_off)
 
 
 def calibration_of(index: Index) -> Calibration:
-    """What is kept in an index; refused where there is none, or it has changed since."""
+    """The calibration stored in an index; refused if there is none, or if the index has changed since."""
     path, database = index.store.path, connect(index.store.path)
     try:
-        held = database.open_table(EVIDENCE).to_arrow()
-        about = json.loads(held.schema.metadata[b"limner"])
-        columns = [np.array(held[name].to_pylist()) for name in COLUMNS]
-        table = database.open_table(NEAR)
-    except (ValueError, KeyError, TypeError, OSError, RuntimeError):
+        with index.store.explained():  # a damaged file may even be a panic of compiled code
+            held, table = database.open_table(EVIDENCE).to_arrow(), database.open_table(NEAR)
+    except LimnerError:
         raise LimnerError(
             f"the index {path} is not calibrated: give judged queries with 'limner index {path} --calibrate "
             "COLLECTION', or limner.search.calibrate_index(...)"
         ) from None
+    about, answers = _evidence(held, path)
     if (about["version"], about["rows"]) != (index.version, len(index)):
         raise LimnerError(
             f"the index {path} has changed since it was calibrated ({about['rows']:,} items then, {len(index):,} now): "
             "calibrate it again"
         )
-    return Calibration(Answers(*columns), lambda ids: _looked_up(table, ids), about["absent"])
+    return Calibration(answers, lambda ids: _looked_up(index, table, ids), about["absent"])
+
+
+def _evidence(held: Any, path: str) -> tuple[dict[str, Any], Answers]:
+    """What is known of a calibration, and the answers to judged queries; refused if they are not what was written."""
+    try:
+        about = dict(json.loads((held.schema.metadata or {})[b"limner"]))
+        numbers = {name: about[name] for name in ("version", "rows", "absent")}
+        columns = [np.array(held[name].to_pylist()) for name in COLUMNS]
+        kinds = "fbfiu"
+        tables = [each.ndim == 2 and each.dtype.kind == kind for each, kind in zip(columns, kinds, strict=False)]
+        sound = all(tables[:3]) and len({each.shape for each in columns[:3]}) == 1 and columns[3].ndim == 1
+        if not sound or not all(isinstance(each, (int, float)) for each in numbers.values()):
+            raise ValueError("not as written")
+        return numbers, Answers(*columns)
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError, LimnerError):
+        raise LimnerError(f"the calibration in the index {path} is damaged: calibrate it again") from None
 
 
 def _keep(index: Index, known: Calibration) -> None:
-    """Writes the numbers of the items first: a killed run leaves no calibration that refers to others."""
+    """Writes the item statistics first, so that a killed run leaves no calibration that refers to old ones."""
     import pyarrow as pa
 
     database, held, ids = connect(index.store.path), known.answers, list(index.ids)
@@ -118,11 +133,14 @@ def _keep(index: Index, known: Calibration) -> None:
         database.create_table(EVIDENCE, evidence)
 
 
-def _looked_up(table: Any, ids: Any) -> Vector:
+def _looked_up(index: Index, table: Any, ids: Any) -> Vector:
     wanted: list[str] = list(ids)
     if not wanted:
         return np.empty(0)
-    rows = table.search().where(among(wanted)).select(["id", "near"]).limit(len(wanted)).to_arrow().to_pylist()
+    with index.store.explained():
+        rows = table.search().where(among(wanted)).select(["id", "near"]).limit(len(wanted)).to_arrow().to_pylist()
     by_id = {row["id"]: row["near"] for row in rows}
+    if any(not isinstance(by_id.get(key), float) for key in wanted):
+        raise LimnerError(f"the calibration in the index {index.store.path} is damaged: calibrate it again")
     found: Array = np.array([by_id[key] for key in wanted], dtype=np.float64)
     return found

@@ -1,10 +1,9 @@
-"""A cut-off that means something: hits are shown only as long as a promised precision is kept.
+"""A cut-off that guarantees precision: only hits above it are shown.
 
-The confidence of a hit is its CSLS: twice its score, minus the mean score of the item's nearest queries in a bank, and
-minus the mean of the query's ten best scores. So hubs and vague queries get no credit for high scores. Judged queries,
-as they are and with their answers removed, tell which confidence keeps which precision
-(`limner.stats.precision_threshold`). An answer that nobody judged counts as wrong: the true precision can only be
-higher.
+The confidence of a hit is its CSLS score: twice its score, minus the mean score of the item's nearest queries in a
+bank, minus the mean of the query's ten best scores. So hubs and vague queries get no credit for high scores. Judged
+queries, with and without their answers, determine which confidence gives which precision
+(`limner.stats.precision_threshold`). An unjudged answer counts as wrong, so the true precision can only be higher.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ from limner.stats.inputs import Vector
 from limner.stats.selective import Answers, Threshold, precision_threshold, precision_within_reach
 
 NEIGHBOURS = 10
-"""Scores that a neighbourhood is the mean of, as in CSLS."""
+"""Number of scores in a neighbourhood, as in CSLS."""
 DEPTH = 50
-"""The longest list of hits that a cut-off is for."""
+"""The longest list of hits that a cut-off supports."""
 MOST = 5_000
-"""Judged queries that are used; a random choice of images where there are more."""
+"""Maximum number of judged queries; if there are more, images are sampled at random."""
 BANK_SHARE = 4
-"""One image in this many gives its queries to the bank."""
+"""The queries of one image in this many go to the bank."""
 ABSENT = 0.2
-"""The share of queries without an answer that a promise allows for by default."""
+"""The default share of queries without an answer that a guarantee allows for."""
 
 Near = Callable[[Sequence[str]], Vector]
-"""Mean score of each item's nearest bank queries, by the ids of the items."""
+"""Mean score of each item's nearest bank queries, by item id."""
 
 
 @dataclass(frozen=True)
 class CutOff:
-    """A cut-off with its promise.
+    """A cut-off with its guarantee.
 
     Args:
-        threshold: The least confidence, and what it promises.
-        k: The length of the lists that it is for.
+        threshold: The lowest confidence, and what it guarantees.
+        k: The length of the lists that it applies to.
     """
 
     threshold: Threshold
@@ -63,18 +62,18 @@ class CutOff:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Everything as plain data."""
+        """The cut-off as plain values."""
         return {**asdict(self.threshold), "k": self.k}
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What judged queries say about the hits of an index or of scores.
+    """The calibration of an index or of scores, from judged queries.
 
     Args:
         answers: Confidences of the hits of judged queries, with and without their answers.
         near: The statistics of the bank.
-        absent: The share of queries without an answer that promises allow for.
+        absent: The share of queries without an answer that guarantees allow for.
     """
 
     answers: Answers
@@ -82,7 +81,7 @@ class Calibration:
     absent: float = ABSENT
 
     def cut_off(self, precision: float, *, k: int = 10, level: float = 0.95) -> CutOff:
-        """The cut-off that keeps a precision; refused where none does."""
+        """The cut-off that guarantees a precision; raises an error if there is none."""
         if not 1 <= k <= DEPTH:
             raise LimnerError(f"a cut-off for the {k} best: expected 1 to {DEPTH}")
         answers = self.answers.first(k)
@@ -91,22 +90,22 @@ class Calibration:
             reach = precision_within_reach(answers, absent=self.absent, level=level)
             best = f"about {reach:.2f} is" if reach else "no precision is"
             raise LimnerError(
-                f"no cut-off keeps a precision of {precision:g} with this system and {found.clusters:,} judged images "
-                f"to test it: {best} within reach; ask for less, judge more queries, or use a better system"
+                f"no cut-off guarantees a precision of {precision:g} with this system and {found.clusters:,} judged "
+                f"images to test it: {best} within reach; lower it, judge more queries, or use a better system"
             )
         return CutOff(found, k)
 
     def confidences(self, ids: Sequence[str], scores: Vector) -> Vector:
-        """The confidence of each hit of one query: at least its ten best, best first."""
+        """The confidence of each hit of one query; needs at least its ten best, best first."""
         near = 2 * np.asarray(scores, dtype=np.float64) - self.near(ids)
         return np.asarray(near - np.mean(scores[:NEIGHBOURS]) if len(ids) else near)
 
     def cut(self, ranking: Ranking, cut_off: CutOff) -> Ranking:
-        """The answers that are sure enough; a query may be left with none.
+        """The answers above the cut-off; a query may have none.
 
         Args:
-            ranking: Exact, without a correction, of at least ten answers and the cut-off's k.
-            cut_off: From `cut_off`.
+            ranking: An exact ranking without a correction, with at least ten answers and the k of the cut-off.
+            cut_off: The result of `cut_off`.
         """
         least = max(cut_off.k, NEIGHBOURS)
         if ranking.depth < min(least, ranking.n_candidates or 0):
@@ -120,19 +119,19 @@ class Calibration:
         return self.sure(ids, np.asarray(ranking.scores)[row, : len(places)], cut_off)
 
     def sure(self, ids: Sequence[str], scores: Vector, cut_off: CutOff) -> Array:
-        """The places of the hits of one query that are sure enough, among its k best.
+        """The positions of the hits of one query that are above the cut-off, among its k best.
 
         Args:
             ids: At least its ten best hits, best first.
             scores: Their scores.
-            cut_off: From `cut_off`.
+            cut_off: The result of `cut_off`.
         """
         found = self.confidences(ids, scores)[: cut_off.k]
         return np.flatnonzero(found >= float(cut_off.threshold.value or 0))
 
 
 def _only(ranking: Ranking, kept: Sequence[Array], k: int) -> Ranking:
-    """A ranking of some of its places."""
+    """A ranking with only some of its entries."""
     indices = np.full((len(kept), k), -1, dtype=ranking.indices.dtype)
     scores = np.full(indices.shape, -np.inf, dtype=np.asarray(ranking.scores).dtype)
     for row, places in enumerate(kept):
@@ -150,16 +149,16 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Gathers what a cut-off needs from judged queries.
+    """Computes a calibration from judged queries.
 
     Args:
-        scores: Of judged queries, drawn like those to come, against everything that is searched.
+        scores: Scores of judged queries, with the same distribution as future queries, against all items.
         judgements: The right answers.
-        images: What the queries are about, one label per query; queries about one image count together. By default
-            every query counts for itself.
-        absent: The share of queries to come that have no right answer here.
+        images: The image that each query belongs to, one label per query; queries of one image are not independent. By
+            default all queries are independent.
+        absent: The share of future queries that have no right answer.
         seed: Seed of the random bank.
-        progress: Called with (queries done, queries in all).
+        progress: Called with (queries done, queries in total).
 
     >>> rng = np.random.default_rng(0)
     >>> right, other = rng.standard_normal((2, 900, 16))
@@ -185,11 +184,11 @@ def calibrate(
 
 
 def judged_queries(collection: Collection, direction: str) -> tuple[Judgements, list[str]]:
-    """What is right by any judgements of a collection, and the image that each query is about.
+    """The pairs that any judgements of a collection call relevant, and the image of each query.
 
     Args:
         collection: The collection.
-        direction: "t2i" where texts are the queries, "i2t" where images are.
+        direction: "t2i" if texts are the queries, "i2t" if images are.
     """
     every = [collection.judged(name, direction).relevant for name in collection.all_judgements]
     if direction == "i2t":
@@ -204,7 +203,7 @@ def _some(scores: Scores, rows: Array) -> Scores:
 
 
 def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
-    """Rows of the bank, and rows of the judged queries that the cut-off is learned from; of different images."""
+    """Rows of the bank, and rows of the judged queries that the cut-off is learned from; they share no images."""
     order = np.random.default_rng(seed).permutation(int(labels.max(initial=-1)) + 1)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
@@ -213,7 +212,7 @@ def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
     bank = by_rank[rank[labels[by_rank]] < cut]
     rest = by_rank[(rank[labels[by_rank]] >= cut) & judged[by_rank]]
     if not len(bank) or not len(rest):
-        raise LimnerError(f"{int(judged.sum()):,} judged queries: expected some hundreds, to calibrate a cut-off with")
+        raise LimnerError(f"{int(judged.sum()):,} judged queries: expected a few hundred to calibrate a cut-off")
     return np.sort(bank[:MOST]), np.sort(rest[:MOST])
 
 
@@ -232,7 +231,7 @@ def _answers(asked: Scores, right: Judgements, near: Vector, labels: Array, prog
 
 
 def _without(scores: Array, near: Array, right: Array) -> Any:
-    """The confidences of what is left when the right answers are removed; -inf where nothing is."""
+    """The confidences after the right answers are removed; -inf if nothing is left."""
     order = np.argsort(right, axis=1, kind="stable")
     left, scores, near = (np.take_along_axis(each, order, axis=1) for each in (~right, scores, near))
     first = left[:, :NEIGHBOURS]

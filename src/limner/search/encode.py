@@ -1,4 +1,4 @@
-"""Encoding of items for search, by the contract of `limner.encoders`."""
+"""Encoding of items for search, with the interface of `limner.encoders`."""
 
 from limner.encoders.contract import Encoder, TwoSided, encoded, identity
 

@@ -1,9 +1,9 @@
-"""Exact top-k of a store, while its vectors are streamed: the same lists as `Scores.top`.
+"""Exact top-k search over the streamed vectors of a store, with the same lists as `Scores.top`.
 
-Few queries: one plain matrix product per block finds everything that could be among the best. Its rounding differs from
-that of the grid of tiles that `Scores` uses, but by no more than 2 gamma |q| |v| with gamma = d u / (1 - d u) and
-u = 2^-24 (Higham 2002, section 3.1), so rows further below the k-th best are excluded. The remaining rows, a few more
-than k, are scored on the grid. With many queries every block goes through the grid, and lists are merged.
+For a few queries, one plain matrix product per block finds everything that could be among the best. Its rounding
+differs from that of the fixed tiles that `Scores` uses, but by no more than 2 gamma |q| |v| with gamma = d u / (1 - d
+u) and u = 2^-24 (Higham 2002, section 3.1), so rows further below the k-th best are excluded. The remaining rows, a few
+more than k, are scored in tiles. For many queries, every block is scored in tiles and the lists are merged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Float32
+from limner.core.arrays import Array, Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
@@ -23,12 +23,12 @@ from limner.scores import TILE_ROWS, Progress, VectorScores
 
 Places = npt.NDArray[np.int64]
 Best = tuple[Places, Float32]
-"""Places in the store, best first, and their scores; one row per query."""
+"""Positions in the store, best first, and their scores; one row per query."""
 
 HELD = 32_768
-"""Maximum number of rows held before they are scored on the grid."""
+"""Maximum number of rows collected before they are scored in tiles."""
 SMALL = 4096
-"""Scores up to this many need no threads and no compiled loops."""
+"""Up to this many scores are computed without threads and compiled loops."""
 
 
 def top(
@@ -38,6 +38,7 @@ def top(
     *,
     rows: int,
     max_norm: float | None = None,
+    among: Array | None = None,
     progress: Progress | None = None,
 ) -> Best:
     """The k best rows of every query; equal scores keep the order of the store.
@@ -45,18 +46,33 @@ def top(
     Args:
         queries: Vectors, normalised for cosine similarity.
         blocks: The store's vectors, in order; read one at a time.
-        k: How many; at most all rows.
-        rows: How many rows the blocks have together.
+        k: Number of rows per query; at most all rows.
+        rows: Total number of rows in the blocks.
         max_norm: The largest Euclidean norm of a row, if known: 1 for cosine.
+        among: Which rows to compare, a mask; all of them without one.
         progress: Called with (rows done, rows in total).
     """
     counted = _counted(blocks, rows, progress)
+    if among is not None:
+        chosen = np.flatnonzero(among)
+        if not len(chosen):
+            return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
+        places, scores = top(queries, _allowed(counted, among), k, rows=len(chosen), max_norm=max_norm)
+        return chosen[places], scores
     k = min(k, rows)
     return _few(queries, counted, k, max_norm) if len(queries) <= TILE_ROWS else _many(queries, counted, k)
 
 
+def _allowed(blocks: Iterable[tuple[int, Float32]], among: Array) -> Iterator[Float32]:
+    """The rows of a mask."""
+    for start, block in blocks:
+        chosen = among[start : start + len(block)]
+        if chosen.any():
+            yield block[chosen]
+
+
 def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
-    """The k best of these rows on the grid of `Scores`."""
+    """The k best of these rows, with the scores of `Scores`."""
     if len(queries) * len(vectors) <= SMALL:
         scores = VectorScores(queries, Embeddings(Ids(range(len(vectors))), vectors)).small()
         indices = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -74,7 +90,7 @@ def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, max
         if max_norm is None:
             known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
         floor = np.maximum(floor, _kth(near, k))
-        lowest = floor - 4 * gamma(queries.dim) * lengths * known * 1.001  # lengths are rounded too
+        lowest = floor - 4 * gamma(queries.dim) * lengths * known * 1.001  # norms are rounded too
         held.add(start, block, np.flatnonzero((near >= lowest[:, None]).any(axis=0)))
         if held.count > HELD:
             held.decide(queries)
@@ -91,12 +107,12 @@ class _Held:
     count: int = 0
 
     def add(self, start: int, block: Float32, chosen: Places) -> None:
-        self.rows.append(block[chosen])  # a copy: the block itself is released
+        self.rows.append(block[chosen])  # a copy, so that the block can be freed
         self.places.append(start + chosen)
         self.count += len(chosen)
 
     def decide(self, queries: Embeddings) -> Best:
-        """The best so far; everything else is dropped."""
+        """Finds the best so far and drops everything else."""
         rows, places = np.concatenate(self.rows), np.concatenate(self.places)
         indices, scores = graded(queries, rows, self.k)
         kept = np.unique(indices)
@@ -138,7 +154,7 @@ def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
 
 
 def _kth(scores: Float32, k: int) -> Any:
-    """The k-th best score of every row, -inf if there are fewer."""
+    """The k-th best score of every row; -inf if there are fewer."""
     from limner.core.kernels import best
 
     if scores.shape[1] < k:
@@ -149,7 +165,7 @@ def _kth(scores: Float32, k: int) -> Any:
 
 
 def gamma(terms: int) -> float:
-    """The relative error of a sum of products in float32, in any order of summation."""
+    """The relative error bound of a sum of products in float32, in any order of summation."""
     share = terms * 2.0**-24
     return share / (1 - share)
 

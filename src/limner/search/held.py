@@ -1,4 +1,4 @@
-"""One version of a store in memory, between searches."""
+"""Keeps one version of a store in memory between searches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from limner.search.store import VectorStore
 
 @dataclass(frozen=True, eq=False)
 class HeldVersion:
-    """Vectors of all rows, with ids and values where the rows hold no thumbnails, which would be large.
+    """Vectors of all rows, with ids and values unless rows have thumbnails, which would need too much memory.
 
     Args:
         version: Version of the store.
-        vectors: In the order of the store.
+        vectors: Vectors in the order of the store.
         labels: "id", "value" and "picture" (all empty) as Arrow columns; None to read them from the store.
     """
 
@@ -28,7 +28,7 @@ class HeldVersion:
 
     @classmethod
     def of(cls, store: VectorStore) -> HeldVersion:
-        """Reads the version that the store is at."""
+        """Reads the current version of the store."""
         import pyarrow as pa
 
         whole, low = np.empty((len(store), store.about.dim), dtype=np.float32), 0
@@ -39,5 +39,6 @@ class HeldVersion:
         return cls(store.version, whole, pa.Table.from_batches(batches).combine_chunks() if batches else None)
 
     def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:
-        """Id, value and picture of the rows at these places, in this order."""
-        return store.take(places) if self.labels is None else list(self.labels.take(list(places)).to_pylist())
+        """Id, value and thumbnail of the rows at these positions, in this order."""
+        wanted = list(places)
+        return store.take(wanted) if self.labels is None or not wanted else list(self.labels.take(wanted).to_pylist())

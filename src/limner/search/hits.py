@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,34 +23,68 @@ from limner.search.items import small
 
 ENDINGS = (".html", ".json", ".csv", ".run")
 NOTHING = "nothing here matches"
-_WIDTH = 72  # characters of a text in a table
+_WIDTH = 72  # maximum characters of a text in a table
+
+
+@dataclass(frozen=True)
+class Match:
+    """Why an item was found.
+
+    Args:
+        words: The words of the query that its texts have.
+        by_words: Its rank in the list by words; 0 if it is not in it.
+        by_vectors: Its rank in the list by vectors; 0 if it is not in it.
+        text: The one of its texts that has most of the words; "" if none has any.
+    """
+
+    words: tuple[str, ...] = ()
+    by_words: int = 0
+    by_vectors: int = 0
+    text: str = ""
+
+    def __str__(self) -> str:
+        """In a few words.
+
+        >>> print(Match(("dog",), 2, 14)), print(Match(by_vectors=3))
+        rank 2 by words (dog), 14 by vectors
+        rank 3 by vectors
+        (None, None)
+        """
+        said = f" ({', '.join(self.words)})" if self.words else ""
+        ranks = (("words", self.by_words, said), ("vectors", self.by_vectors, "" if self.by_words else said))
+        told = ", ".join(f"{rank} by {name}{more}" for name, rank, more in ranks if rank)
+        return f"rank {told}" if told else ""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One answer: its rank from 1, its id and score, and its text or path or thumbnail if known."""
+    """One hit: its rank from 1, its id and score, its text, path or thumbnail if known, and why it was found."""
 
     rank: int
     id: str
     score: float
     value: str | None = None
     picture: bytes | None = None
+    match: Match | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """The best of an index for every query.
+    """The best items of an index for every query.
 
     Args:
         queries: The queries; their values are None if only vectors were given.
-        ranking: Ids and scores, best first. It knows the size of the index.
+        ranking: Ids and scores, best first, and the size of the index.
         rows: The stored fields of every id in the ranking: "value" and "picture".
-        kind: What was found: "image", "text" or "item".
-        recall: The measured recall of an approximate search; None if it was exact, or where the index has changed
-            since recall was measured.
-        correction: The name of the correction, None without one.
+        kind: The kind of items: "image", "text" or "item".
+        recall: The measured recall of an approximate search; None if the search was exact, or if the index has changed
+            since the measurement.
+        correction: The name of the correction; None without one.
         exact: Whether every item was compared.
-        cut_off: The promise that hits were cut off by; None if all are shown.
+        cut_off: The cut-off that was applied; None if all hits are shown.
+        matches: Why each hit was found, by query and id; empty for a plain search by vectors.
+        by: What hits were ranked by: "vectors", "words" or "hybrid".
+        notes: What minus terms and filters did, in words.
     """
 
     queries: Items
@@ -61,14 +95,18 @@ class Hits:
     correction: str | None = None
     exact: bool = True
     cut_off: CutOff | None = None
+    matches: Mapping[tuple[str, str], Match] = field(default_factory=dict)
+    by: str = "vectors"
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, query: object) -> list[Hit]:
         """The hits of one query, by its id."""
         number = self.ranking.queries.index(query)
         held = zip(self.ranking.indices[number], self._scores[number], strict=True)
         named = [(self.ranking.candidates[int(index)], float(score)) for index, score in held if index >= 0]
+        asked = self.ranking.queries[number]
         return [
-            Hit(rank, key, score, self.rows[key]["value"], self.rows[key]["picture"])
+            Hit(rank, key, score, self.rows[key]["value"], self.rows[key]["picture"], self.matches.get((asked, key)))
             for rank, (key, score) in enumerate(named, start=1)
         ]
 
@@ -77,13 +115,17 @@ class Hits:
         return self.ranking.scores
 
     @property
-    def how(self) -> str:
-        """One line on how the search was done."""
+    def way(self) -> str:
+        """What was searched, and how."""
         recall = "recall not measured since the index changed" if self.recall is None else self.recall
         way = "exact" if self.exact else f"approximate, {recall}"
         corrected = f", corrected by {self.correction}" if self.correction else ""
-        promise = f"; {self.cut_off}" if self.cut_off else ""
-        return f"{self.ranking.n_candidates:,} {self.kind}s searched, {way}{corrected}{promise}"
+        return f"{searched(self.ranking.n_candidates or 0, self.kind, self.by)}, {way}{corrected}"
+
+    @property
+    def how(self) -> str:
+        """One line on how the search was done, with its promise, minus terms and filters."""
+        return "; ".join([self.way, *([str(self.cut_off)] if self.cut_off else []), *self.notes])
 
     def records(self) -> list[dict[str, object]]:
         """One plain dict per hit."""
@@ -96,13 +138,14 @@ class Hits:
                 "id": hit.id,
                 "score": hit.score,
                 "value": hit.value,
+                **({} if hit.match is None else {**asdict(hit.match), "words": list(hit.match.words)}),
             }
             for key, value in named
             for hit in self[key]
         ]
 
     def as_dict(self) -> dict[str, object]:
-        """Everything as plain data."""
+        """The hits as plain values."""
         return {
             "searched": self.ranking.n_candidates,
             "kind": self.kind,
@@ -110,6 +153,8 @@ class Hits:
             "recall": None if self.recall is None else self.recall.value,
             "correction": self.correction,
             "cut_off": None if self.cut_off is None else self.cut_off.as_dict(),
+            "by": self.by,
+            "notes": list(self.notes),
             "hits": self.records(),
         }
 
@@ -117,7 +162,7 @@ class Hits:
         """A table per query."""
         parts = []
         for number, (key, value) in enumerate(zip(self.queries.ids, self.queries.values, strict=True)):
-            lines = [f"{hit.rank:>4}  {hit.score:>8.4f}  {hit.id}{_after(hit.value, hit.id)}" for hit in self[key]]
+            lines = [f"{hit.rank:>4}  {hit.score:>8.4f}  {hit.id}{_after(hit)}" for hit in self[key]]
             parts.append("\n".join([_named(key, value, number), *(lines or [f"      {NOTHING}"])]))
         return "\n\n".join([*parts, self.how])
 
@@ -150,21 +195,38 @@ class Hits:
 
     def _csv(self) -> str:
         out = io.StringIO()
-        writer = csv.DictWriter(out, ["query", "query_value", "rank", "id", "score", "value"], lineterminator="\n")
+        more = [each.name for each in fields(Match)] if self.matches else []
+        named = ["query", "query_value", "rank", "id", "score", "value", *more]
+        writer = csv.DictWriter(out, named, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(map(guarded_row, self.records()))
+        for row in self.records():
+            written = {name: ", ".join(cell) if isinstance(cell, list) else cell for name, cell in row.items()}
+            writer.writerow(guarded_row(written))
         return out.getvalue()
 
 
+def searched(count: int, kind: str, by: str) -> str:
+    """What was searched, and what it was ranked by.
+
+    >>> searched(3000, "image", "hybrid")
+    '3,000 images searched by words and vectors, fused by reciprocal rank'
+    """
+    ranked = {"words": " by words (BM25)", "hybrid": " by words and vectors, fused by reciprocal rank"}
+    return f"{count:,} {kind}s searched{ranked.get(by, '')}"
+
+
 def _named(key: str, value: object, number: int) -> str:
-    """The query with its id, unless the id is only its position."""
+    """The query with its id; without the id if that is only a row number."""
     if value is None or str(value) == key:
         return key
     return _cut(str(value)) if key == str(number) else f"{key}: {_cut(str(value))}"
 
 
-def _after(value: str | None, key: str) -> str:
-    return "" if value is None or value == key else f"  {_cut(value)}"
+def _after(hit: Hit) -> str:
+    """What a line of the table says after the id: the text, or the caption that matched, and why."""
+    why = f"  [{hit.match}]" if hit.match is not None else ""
+    value = hit.match.text if hit.match is not None and hit.match.text else hit.value
+    return ("" if value is None or value == hit.id else f"  {_cut(value)}") + why
 
 
 def _cut(text: str) -> str:
@@ -184,13 +246,15 @@ def _shown(hit: Hit, kind: str) -> dict[str, object]:
     """A hit as the page shows it."""
     uri, why = _uri(hit.value, hit.picture, hit.id) if kind == "image" else (None, "")
     text = hit.value if kind == "text" else None
+    if text is None and hit.match is not None:
+        text = hit.match.text or None
     return {"hit": hit, "picture": uri, "why": why, "text": text, "score": f"{hit.score:.4f}"}
 
 
 def _uri(value: object, picture: bytes | None, key: str) -> tuple[str | None, str]:
-    """An image as a data URI, or the reason why there is none."""
+    """An image as a data URI, or the reason why it cannot be shown."""
     if picture is None and value is None:
-        return None, "no picture is kept"
+        return None, "no image is stored"
     try:
         data = picture or small(value, name=key)
     except (LimnerError, OSError) as error:

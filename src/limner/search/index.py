@@ -1,4 +1,4 @@
-"""An index over images or texts: create, add, delete and search."""
+"""The index over images or texts: create it, add and delete items, and search it."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ EXISTING = ("refuse", "replace", "skip")
 MEMORY = 2**30
 """Maximum size of vectors kept in memory between searches."""
 PROPOSED = 2
-"""Up to this many queries use LanceDB's scan if the vectors are not in memory; for more, the vectors are read once."""
+"""If the vectors are not in memory, up to this many queries use LanceDB's scan; for more, vectors are read once."""
 SAMPLE, K = 100, 10
-"""Queries that recall is measured with, and of how many best it is."""
+"""Recall is measured with this many queries, for this many neighbours."""
 
 
 @dataclass(eq=False)
 class Index:
     """Vectors with ids on disk or in object storage, and their items.
 
-    Made by `index`, opened by `open_index`. One process may add while others search: a search sees the version that was
-    the newest when the index was opened, changed through it, or refreshed.
+    Created by `index`, opened by `open_index`. One process may add items while others search: a search sees the newest
+    version at the time when the index was opened, changed through this object, or refreshed.
 
     Args:
-        store: Where the vectors are.
+        store: The vector store.
         system: Encodes queries that are not vectors; None to accept vectors only.
         memory: Vectors up to this many bytes stay in memory between searches; larger stores are streamed.
     """
@@ -58,19 +58,19 @@ class Index:
     system: System | None = None
     memory: int = MEMORY
     _held: HeldVersion | None = field(default=None, repr=False)
-    _searched: int | None = field(default=None, repr=False)  # the version that was searched without holding it
+    _searched: int | None = field(default=None, repr=False)  # the version that was searched without loading it
 
     def __len__(self) -> int:
         return len(self.store)
 
     @property
     def about(self) -> About:
-        """Dimensions, kind of items, similarity, system."""
+        """The description of the index: dimension, kind of items, similarity, system."""
         return self.store.about
 
     @property
     def version(self) -> int:
-        """The number of the version that is searched; every change makes a new one."""
+        """The number of the version that is searched; every change creates a new one."""
         return self.store.version
 
     def versions(self) -> list[Version]:
@@ -98,19 +98,19 @@ class Index:
         measure: bool = True,
         progress: Progress | None = None,
     ) -> int:
-        """Adds vectors in one commit, and returns how many.
+        """Adds vectors in one commit, and returns their number.
 
         Args:
-            embeddings: Vectors with ids, of the index's dimensions.
+            embeddings: Vectors with ids, with the dimension of the index.
             items: The items; must contain every id of the embeddings.
             existing: What to do with existing ids: "refuse" all, "replace" their rows, or "skip" them.
             system: Their encoder; refused if the index was made with another model.
-            measure: Whether the recall of an approximate index is measured again, which takes about a hundred searches;
-                otherwise a search shows none until `recall` or `compact` is called.
-            progress: Called with (rows written, rows in all).
+            measure: Whether to measure the recall of an approximate index again, which takes about a hundred searches;
+                otherwise no recall is shown until `recall` or `compact` is called.
+            progress: Called with (rows written, rows in total).
         """
         if existing not in EXISTING:
-            raise UnknownName("way with existing ids", existing, EXISTING)
+            raise UnknownName("policy for existing ids", existing, EXISTING)
         self._refuse_unlike(embeddings, items)
         self.refuse_other(system)
         with self.store.writing():
@@ -159,7 +159,7 @@ class Index:
         return [key in there for key in asked]
 
     def delete(self, ids: Iterable[object], *, measure: bool = True) -> int:
-        """Removes items in one commit, and returns how many; refuses unknown ids; `measure` as in `add`."""
+        """Removes items in one commit, and returns their number; refuses unknown ids. `measure` is as in `add`."""
         gone = Ids(ids, what=self.about.kind)
         with self.store.writing():
             missing = set(gone) - self.store.present(gone)
@@ -174,9 +174,9 @@ class Index:
         return len(gone)
 
     def compact(self, *, keep_days: float = 7) -> None:
-        """Merges the pieces of many small additions, and drops versions older than some days.
+        """Merges the fragments of many small additions, and drops versions older than `keep_days` days.
 
-        An approximate index is rebuilt over all rows, and its recall measured again.
+        An approximate index is rebuilt over all rows, and its recall is measured again.
         """
         with self.store.writing():
             ann = Ann.noted(self.store)
@@ -203,18 +203,18 @@ class Index:
         """The k best items of every query.
 
         Args:
-            queries: Vectors; or texts, or items, where the index has a system.
+            queries: Vectors; or texts or items, if the index has a system.
             k: Number of hits per query.
-            correct: A correction for hubs, by name, or saved statistics; always exact.
-            bank: The query bank of the correction: other queries (vectors, texts, items), or saved
-                statistics; the queries themselves without one.
+            correct: A correction for hubs, by name, or saved statistics; it needs exact search.
+            bank: The query bank of the correction: other queries (vectors, texts, items), or saved statistics; by
+                default the queries themselves.
             exact: False for approximate search, True for exact; by default approximate if such an index exists.
             progress: Called with (rows done, rows in total).
             options: Options of the correction; and trust=True if a file of statistics may name a custom correction.
         """
         if k < 1:
             raise LimnerError(f"search for the {k} best: expected at least 1")
-        asked, vectors = self._asked(queries)
+        asked, vectors = self.asked(queries)
         ann = self._ann(exact, correct is not None)
         if correct is not None:
             return self._corrected(asked, vectors, k, self._correction(vectors, correct, bank, options), progress)
@@ -228,19 +228,19 @@ class Index:
             return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
         if (few := self._proposed(vectors, k, progress)) is not None:
             return self._hits(asked, *approximate.joined(few))
-        places, scores = self._exact(vectors, k, progress)
-        return self._from_places(asked, places, scores)
+        places, scores = self.nearest(vectors, k, progress=progress)
+        return self.hits_at(asked, places, scores)
 
     def scores(self, queries: Queries) -> Scores:
         """Scores of queries against all items in the index."""
-        vectors = self._asked(queries)[1]
+        vectors = self.asked(queries)[1]
         held = self._in_memory()
         if held is not None:
             return VectorScores(vectors, Embeddings(self.ids, held))
         return StoredScores(vectors, self.store, self.ids)
 
     def statistics(self, how: str | type[Correction] | Correction, bank: Queries, **options: Any) -> Statistics:
-        """The statistics of a query bank; saved, they correct single live queries."""
+        """The statistics of a query bank, which can be saved to correct single live queries."""
         seen = self.scores(bank)
         return correct(seen, how, bank=seen, **options).statistics
 
@@ -251,9 +251,9 @@ class Index:
 
         Args:
             kind: A key of `limner.search.approximate.KINDS`.
-            recall: The mean share of the exact k best that a search should return; the nearest achievable.
-            queries: What to measure it with; rows of the index itself otherwise, which are easier to find.
-            k: How many best.
+            recall: The target recall: the mean share of the exact k best that a search should return.
+            queries: Queries to measure it with; by default rows of the index itself, which are easier to find.
+            k: Number of neighbours.
         """
         with self.store.writing():
             return self._build(kind, recall, *self._sample(queries, SAMPLE), k)
@@ -263,16 +263,16 @@ class Index:
         with self.store.writing():
             ann = self._needed_ann()
             asked, of = self._sample(queries, sample)
-            measured = self._measured(asked, of, self._exact(asked, k, None)[0], k, ann.probes)
+            measured = self._measured(asked, of, self.nearest(asked, k)[0], k, ann.probes)
             self._keep(replace(ann, recall=measured))
         return measured
 
     # --- how -------------------------------------------------------------------------------------------------------
 
     def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int) -> Ann:
-        """Builds the approximate index; with the fewest probes that reach the target recall, else the maximum."""
+        """Builds the approximate index, with the fewest probes that reach the target recall, or else the maximum."""
         approximate.build(self.store, kind)
-        answer = self._exact(asked, k, None)[0]
+        answer = self.nearest(asked, k)[0]
         for probes in approximate.PROBES:
             measured = self._measured(asked, of, answer, k, probes)
             if measured.value >= recall:
@@ -286,15 +286,15 @@ class Index:
         ann = Ann.noted(self.store) if wanted and len(self) else None
         if ann is not None:
             asked, of = self._sample(None, SAMPLE)
-            self._keep(replace(ann, recall=self._measured(asked, of, self._exact(asked, K, None)[0], K, ann.probes)))
+            self._keep(replace(ann, recall=self._measured(asked, of, self.nearest(asked, K)[0], K, ann.probes)))
 
     def _keep(self, ann: Ann) -> None:
-        """Saves it, which creates a new version of the same rows."""
+        """Saves the settings, which creates a new version of the same rows."""
         held = self._now_held()
         ann.keep(self.store)
         self._held = held and replace(held, version=self.version)
 
-    def _asked(self, queries: Queries) -> tuple[Items, Embeddings]:
+    def asked(self, queries: Queries) -> tuple[Items, Embeddings]:
         """The queries as items and as vectors, normalised for cosine similarity."""
         vectors = as_vectors(queries)
         if vectors is not None:
@@ -322,9 +322,7 @@ class Index:
     def _needed_ann(self) -> Ann:
         ann = Ann.noted(self.store)
         if ann is None:
-            raise LimnerError(
-                "there is no approximate index here: build one with index.approximate() (limner index --ann)"
-            )
+            raise LimnerError("there is no approximate index: build one with index.approximate() (limner index --ann)")
         return ann
 
     def _in_memory(self) -> Float32 | None:
@@ -336,17 +334,13 @@ class Index:
         return held.vectors
 
     def _now_held(self) -> HeldVersion | None:
-        """What is in memory, if it is of the version that is searched."""
+        """The version in memory, if it is the one that is searched."""
         return self._held if self._held is not None and self._held.version == self.version else None
 
     def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
-        """The best of one or two queries, if the vectors are not in memory and need not be loaded yet."""
+        """The hits of one or two queries from LanceDB's scan; None if the vectors are in memory or should be loaded."""
         version = self.version
-        if (
-            len(vectors) > PROPOSED
-            or self.about.similarity != "cosine"
-            or (self._held and self._held.version == version)
-        ):
+        if len(vectors) > PROPOSED or self.about.similarity != "cosine" or self._now_held() is not None:
             return None
         rows = len(self)
         if self._searched == version and rows * self.about.dim * 4 <= self.memory:
@@ -358,11 +352,14 @@ class Index:
         report(rows, rows)
         return found
 
-    def _exact(self, vectors: Embeddings, k: int, progress: Progress | None) -> exact.Best:
+    def nearest(
+        self, vectors: Embeddings, k: int, *, among: Array | None = None, progress: Progress | None = None
+    ) -> exact.Best:
+        """Places in the store and scores of the k best rows, exactly; of those that a mask allows, if one is given."""
         held = self._in_memory()
         blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
-        return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, progress=progress)
+        return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
 
     def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
@@ -373,14 +370,14 @@ class Index:
 
     def _corrected(self, asked: Items, vectors: Embeddings, k: int, scores: Any, progress: Progress | None) -> Hits:
         ranking = scores.top(k, progress=progress)
-        found = self._from_places(asked, ranking.indices, ranking.scores)
+        found = self.hits_at(asked, ranking.indices, ranking.scores)
         return replace(found, correction=scores.correction.name)
 
-    def _from_places(self, asked: Items, places: Array, scores: Array) -> Hits:
-        unique, indices = np.unique(places, return_inverse=True)
-        held = self._now_held()
+    def hits_at(self, asked: Items, places: Array, scores: Array) -> Hits:
+        """The hits at these places of the store, one row per query; -1 for none."""
+        unique, held = np.unique(places[places >= 0]), self._now_held()
         rows = self.store.take(unique) if held is None else held.take(self.store, unique)
-        return self._hits(asked, rows, indices.reshape(places.shape), scores)
+        return self._hits(asked, rows, np.where(places < 0, -1, np.searchsorted(unique, places)), scores)
 
     def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Any, scores: Any) -> Hits:
         ranking = Ranking(asked.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
@@ -388,7 +385,7 @@ class Index:
 
     def _sample(self, queries: Queries | None, sample: int) -> tuple[Embeddings, str]:
         if queries is not None:
-            return self._asked(queries)[1], "given"
+            return self.asked(queries)[1], "given"
         chosen = np.sort(np.random.default_rng(0).choice(len(self), min(sample, len(self)), replace=False))
         rows = self.store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
         return numbered(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1)), "stored"
@@ -414,22 +411,22 @@ def index(
     """Creates an index, in one commit.
 
     Args:
-        path: A folder that holds no index yet, or an address that LanceDB opens (s3://, gs://, az://).
-        embeddings: Vectors with ids; rows of numbers of any kind have the ids of the items, or numbers.
-        items: The images or texts they stand for; must hold every id. Texts and paths are kept, and small copies of
-            images that have no path.
+        path: A folder without an index, or an address that LanceDB opens (s3://, gs://, az://).
+        embeddings: Vectors with ids; plain rows of numbers get the ids of the items, or row numbers.
+        items: The images or texts of the vectors; must contain every id. Texts and paths are stored, and thumbnails of
+            images without a path.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
-        system: The model of the vectors, which also encodes queries; other models are refused afterwards.
-        system_name: What `limner search` loads to encode queries: a file, or "module:thing".
-        made_by: What messages call the system; its name by default.
-        progress: Called with (rows written, rows in all).
+        system: The model that made the vectors, which also encodes queries; other models are refused afterwards.
+        system_name: The system that `limner search` loads to encode queries: a file, or "module:thing".
+        made_by: Name of the system in messages; its name by default.
+        progress: Called with (rows written, rows in total).
     """
     embeddings = Embeddings.of(embeddings, ids=None if items is None else items.ids)
     called = made_by or getattr(system, "name", None) or system_name
     kind, model = "item" if items is None else items.kind, identity(system, system_name)
     about = About(embeddings.dim, kind, similarity, system_name, model, called)
     if not len(embeddings):
-        raise LimnerError("an index of nothing: expected at least one vector")
+        raise LimnerError("no vectors to index: expected at least one")
     return Index(VectorStore.create(path, about, batches(about, embeddings, items, progress)), system)
 
 
@@ -439,8 +436,8 @@ def open_index(
     """Opens an index at its newest version, or at an older one.
 
     Args:
-        path: Where it is.
-        version: One of `index.versions()`; such an index can be searched, not changed.
+        path: The folder or address of the index.
+        version: One of `index.versions()`; an old version can be searched, but not changed.
         system: Encodes queries that are not vectors.
         memory: Vectors up to this many bytes stay in memory between searches.
     """

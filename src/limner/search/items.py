@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,16 +16,42 @@ from limner.core.ids import Ids
 from limner.core.images import open_image
 from limner.datasets import _read
 from limner.datasets.tables import IMAGE_ENDINGS
+from limner.search.store import Kept
 
 SIDE = 144
 """The longer side of a thumbnail in pixels."""
+CAPTIONS = "captions"
+"""The field of images that holds the texts about each of them."""
+LONGEST, MOST_VALUES = 200, 50
+"""Characters of a field's value, and values in a list, that an index keeps."""
 VECTOR_ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt", ".pth")
 TEXT_COLUMNS = ("text", "caption", "query", "sentence")
 IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 
 
-def kept(value: Any, kind: str) -> tuple[str | None, bytes | None]:
-    """The stored form of one value: a text or an absolute path; a thumbnail of an image that has no path."""
+def kept(items: Items, row: int) -> Kept:
+    """What an index keeps of one item: its value, captions and fields.
+
+    The value is a text or an absolute path; an image that has no path leaves a thumbnail. Captions are the field
+    "captions" of images. Of the other fields, texts, numbers, truth values and lists of texts are kept.
+    """
+    value, picture = _value(items.values[row], items.kind)
+    captions = items.fields.get(CAPTIONS) if items.kind == "image" else None
+    fields = kept_fields(items, row)
+    return {
+        "value": value,
+        "picture": picture,
+        "captions": None if captions is None else [str(text) for text in captions[row]],
+        "fields": json.dumps(fields, ensure_ascii=False) if fields else None,
+    }
+
+
+def kept_fields(items: Items, row: int) -> dict[str, Any]:
+    """The fields of one item that can be filtered by."""
+    return {name: plain for name, column in items.fields.items() if (plain := _plain(name, column[row])) is not None}
+
+
+def _value(value: Any, kind: str) -> tuple[str | None, bytes | None]:
     if value is None:
         return None, None
     if kind == "text":
@@ -32,6 +59,19 @@ def kept(value: Any, kind: str) -> tuple[str | None, bytes | None]:
     if isinstance(value, (str, Path)):
         return (str(value) if "://" in str(value) else os.path.abspath(value)), None
     return None, small(value, name="picture")
+
+
+def _plain(name: str, value: Any) -> str | float | bool | list[str] | None:
+    """A value to filter by; None for what is no text, number, truth value or short list of texts."""
+    value = value.item() if hasattr(value, "item") and not getattr(value, "ndim", 0) else value
+    if name == CAPTIONS or (isinstance(value, float) and value != value):
+        return None
+    if isinstance(value, (list, tuple)):
+        short = 0 < len(value) <= MOST_VALUES and all(isinstance(each, str) and len(each) <= LONGEST for each in value)
+        return list(value) if short else None
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST else None
+    return value if isinstance(value, (bool, int, float)) else None
 
 
 def small(value: Any, *, name: str) -> bytes:
@@ -47,15 +87,15 @@ def read(path: str | Path) -> Items | Embeddings:
     """Reads a list of texts or images, or embeddings.
 
     Args:
-        path: A text file, one text per line; csv, tsv or jsonl with a column of texts or of images, and "id" if there
-            is one; one image; a folder of images; or npy, npz, safetensors, parquet with vectors.
+        path: A text file, one text per line; csv, tsv or jsonl with a column of texts or images and optionally "id";
+            one image; a folder of images; or npy, npz, safetensors or parquet with vectors.
     """
     source = Path(path)
     ending = source.suffix.lower()
     if source.is_dir():
         return _folder(source)
     if not source.exists():
-        raise LimnerError(f"no file {source}: expected texts, pictures or embeddings")
+        raise LimnerError(f"no file {source}: expected texts, images or embeddings")
     if ending in VECTOR_ENDINGS:
         return Embeddings.load(source)
     if ending in IMAGE_ENDINGS:
@@ -71,7 +111,7 @@ def read(path: str | Path) -> Items | Embeddings:
 def _folder(folder: Path) -> Items:
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGE_ENDINGS)
     if not files:
-        raise LimnerError(f"no pictures in {folder}: expected files that end in {', '.join(IMAGE_ENDINGS)}")
+        raise LimnerError(f"no images in {folder}: expected files that end in {', '.join(IMAGE_ENDINGS)}")
     return Items(Ids(file.relative_to(folder).as_posix() for file in files), [str(file) for file in files])
 
 
@@ -85,17 +125,18 @@ def _lines(path: Path) -> Items:
 def _table(path: Path, ending: str) -> Items:
     rows = list(_rows(path, ending))
     if not rows:
-        raise LimnerError(f"{path} has no rows: expected a column of texts or pictures")
+        raise LimnerError(f"{path} has no rows: expected a column of texts or images")
     names = list(rows[0][1])
     column, kind = _column(path, names)
     ids = [str(row.get("id") or at.line) for at, row in rows]
     values = [row.get(column) for _, row in rows]
     for (at, _), value in zip(rows, values, strict=True):
         if not isinstance(value, str) or not value.strip():
-            raise LimnerError(f"{at}: column {column!r} is empty or no text: expected one in every row")
+            raise LimnerError(f"{at}: column {column!r} is empty or not text: expected text in every row")
     if kind == "image":
         values = [str(path.parent / str(value)) for value in values]
-    return Items(Ids(ids), values, kind=kind)
+    others = [name for name in names if name not in (column, "id", *TEXT_COLUMNS, *IMAGE_COLUMNS)]
+    return Items(Ids(ids), values, {name: [row.get(name) for _, row in rows] for name in others}, kind=kind)
 
 
 def _rows(path: Path, ending: str) -> Iterator[tuple[_read.At, Mapping[str, object]]]:
@@ -105,12 +146,12 @@ def _rows(path: Path, ending: str) -> Iterator[tuple[_read.At, Mapping[str, obje
 
 
 def _column(path: Path, names: list[str]) -> tuple[str, str]:
-    """The column with the texts (before images, where a table has both) or the images."""
+    """The column with the texts (preferred if a table has both) or the images."""
     for known, kind in ((TEXT_COLUMNS, "text"), (IMAGE_COLUMNS, "image")):
         found = [name for name in known if name in names]
         if found:
             return found[0], kind
     raise LimnerError(
-        f"{path} has columns {shown(names, most=6)}: expected one of texts ({', '.join(TEXT_COLUMNS)}) or of pictures "
-        f"({', '.join(IMAGE_COLUMNS)})"
+        f"{path} has columns {shown(names, most=6)}: expected a column of texts ({', '.join(TEXT_COLUMNS)}) or of "
+        f"images ({', '.join(IMAGE_COLUMNS)})"
     )

@@ -1,4 +1,4 @@
-"""LanceDB, imported without what an index does not need."""
+"""Imports LanceDB without the parts that an index does not need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from limner.core.errors import MissingExtra
 
 UNUSED = "lance_namespace_urllib3_client"
-"""The client of a catalogue server. LanceDB needs its data classes only; the rest is half of LanceDB's import."""
+"""The client of a catalogue server. LanceDB needs only its data classes; the rest is half of LanceDB's import time."""
 
 
 def lancedb() -> Any:
@@ -26,7 +26,7 @@ def lancedb() -> Any:
 
 
 class _Postponed(ModuleType):
-    """A package whose own code runs when a name in it is first used; its modules can be imported before."""
+    """A package whose code runs when one of its names is first used; its submodules can be imported before that."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         super().__init__(spec.name)

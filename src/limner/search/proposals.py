@@ -1,9 +1,9 @@
-"""One query, exactly, without reading the vectors here: LanceDB's own scan proposes, a bound proves.
+"""Exact search for one query without loading the vectors: LanceDB's scan proposes rows, and a bound proves them.
 
-LanceDB adds up a product in float32 in an order of its own, so its scores are within 2 gamma |q| |v| of those on the
-grid of `Scores` (see `limner.search.exact`), and it gives 1 - score, which rounds once more. It is asked for a few rows
-more than needed. If the k-th best of them on the grid is above everything that a row outside the list can have, the
-list is complete; otherwise it is asked for more, and in the end the vectors are read here.
+LanceDB sums float32 products in its own order, so its scores are within 2 gamma |q| |v| of those of `Scores` (see
+`limner.search.exact`), and it returns 1 - score, which adds another rounding. A few more rows than needed are
+requested. If the k-th best score of these is above the highest score possible for a row outside the list, the list is
+complete. Otherwise more rows are requested, and finally the vectors are read.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LIMIT = 1024
 
 
 def proven(store: VectorStore, queries: Embeddings, k: int) -> list[list[Row]] | None:
-    """The k best rows of every query with their scores on the grid; None if the bound does not prove them.
+    """The k best rows of every query with the scores of `Scores`; None if the bound does not prove them.
 
     Args:
-        store: Vectors of length 1.
-        queries: Likewise.
+        store: A store of unit vectors.
+        queries: Queries as unit vectors.
         k: Number of rows per query.
     """
     listed = [
@@ -47,7 +47,7 @@ def _proven(store: VectorStore, query: Embeddings, k: int) -> list[Row] | None:
         scores = VectorScores(query, Embeddings(Ids(range(len(vectors))), vectors)).small()[0]
         order = np.argsort(-scores, kind="stable")
         best = scores[order[: k + 1]]
-        if (np.diff(best) == 0).any():  # equal scores are in the order of the store, which only a scan here knows
+        if (np.diff(best) == 0).any():  # ties keep the order of the store, which only a full read knows
             return None
         if len(found) < limit or best[k - 1] > _outside(found["_distance"][-1].as_py(), query.dim):
             return _rows(found, order[:k], scores)
@@ -67,11 +67,11 @@ def _vectors(found: Any, dim: int) -> Float32:
 
 
 def _outside(distance: float, dim: int) -> float:
-    """No row outside a list has a score above this on the grid.
+    """An upper bound of the score of any row outside a list.
 
     Args:
-        distance: The largest in the list, 1 - score.
-        dim: Dimension of the vectors; their lengths are 1 up to rounding, for which 2^-10 is far more than enough.
+        distance: The largest distance (1 - score) in the list.
+        dim: Dimension of the vectors; their lengths are 1 up to rounding, for which 2^-10 is more than enough.
     """
     return 1 - distance + 4 * (gamma(dim) + 2.0**-24) * (1 + 2.0**-10)
 

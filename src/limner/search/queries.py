@@ -1,4 +1,4 @@
-"""Queries of an index: vectors of any kind, or items that its system encodes."""
+"""Queries of an index: vectors in any format, or items that its system encodes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 
 Queries = object
-"""What may be asked with: vectors (embeddings, an array or tensor, a list of rows), or what `limner.Items.of` takes."""
+"""Queries: vectors (embeddings, an array or tensor, a list of rows), or anything `limner.Items.of` accepts."""
 
 
 def as_vectors(given: object) -> Embeddings | None:
-    """The queries that are vectors already; None if the queries are items."""
+    """The queries as vectors; None if they are items."""
     if isinstance(given, Embeddings):
         return given
     if isinstance(given, (str, bytes, Items)) or not hasattr(given, "__len__") or not len(given):
@@ -28,6 +28,6 @@ def as_vectors(given: object) -> Embeddings | None:
 
 
 def numbered(given: Array) -> Embeddings:
-    """One vector, or rows of vectors, with numbers as ids."""
+    """One vector, or rows of vectors, with row numbers as ids."""
     matrix = np.atleast_2d(given)
     return Embeddings(Ids(range(len(matrix)), what="query"), matrix)

@@ -1,7 +1,7 @@
 """The vector store of an index: vectors and their items, in a LanceDB table.
 
 Every change is one atomic commit, even if the process is killed, and older versions stay
-readable. Writers on one machine take turns by a lock that the system releases when its holder dies; readers never wait.
+readable. Writers on one machine use a lock that the system releases when its process ends; readers never wait.
 A path may be a folder or any address that LanceDB opens (s3://, gs://, az://, file://, memory://).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -26,11 +26,17 @@ from limner.core.registry import checked
 from limner.search.lance import lancedb
 
 TABLE = "items"
-FORMAT = 2
-"""Format of new stores; format 1, without the model, can be read too."""
+FORMAT = 3
+"""Format of new stores; formats 1 (without the model) and 2 (without captions and fields) can be read too."""
 ROWS = 65_536
-"""Rows that are read at once."""
+"""Rows per batch when reading."""
 LOCK = ".limner.lock"
+COLUMNS = ("value", "picture", "captions", "fields")
+"""What is kept of an item beside its id and vector."""
+Kept = Mapping[str, Any]
+"""The columns of one item by name; None where nothing is known."""
+RETRYING = {"client_max_retries": "8", "client_retry_timeout": "60", "connect_timeout": "10s"}
+"""Requests to object storage that fail are sent again with growing pauses, for a minute at most."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,11 @@ class About:
     """The description of an index, written when it is created.
 
     Args:
-        dim: Numbers per vector.
-        kind: "image", "text", or "item" where only ids are known.
+        dim: Dimension of the vectors.
+        kind: "image", "text", or "item" if only ids are known.
         similarity: "cosine" (vectors are stored with length 1) or "dot".
         system: The query encoder: a file, a name inside the index, or "module:thing"; None if unknown.
-        model: Which model made the vectors, by its content (`limner.encoders.contract.identity`); None if unknown.
+        model: The identity of the model that made the vectors (`limner.encoders.contract.identity`); None if unknown.
         made_by: The name the user gave for that model.
     """
 
@@ -63,7 +69,7 @@ class About:
 
 @dataclass(frozen=True)
 class Version:
-    """One state of the store that can still be read."""
+    """A version of the store that can still be read."""
 
     number: int
     time: datetime
@@ -72,10 +78,10 @@ class Version:
 
 @dataclass(eq=False)
 class VectorStore:
-    """One table, opened at one version; `refresh` moves on to the newest.
+    """One table, opened at one version; `refresh` moves to the newest.
 
     Args:
-        path: Where it is, as it was given.
+        path: The path as the user gave it.
         table: The LanceDB table.
         about: Its description.
         version: An older version, if requested; such a store is read-only.
@@ -86,17 +92,17 @@ class VectorStore:
     about: About
     pinned: int | None = None
     _writes: bool = field(default=False, init=False, repr=False)
-    _state: tuple[int, int] | None = field(default=None, init=False, repr=False)  # version and rows, while they stay
+    _state: tuple[int, int] | None = field(default=None, init=False, repr=False)  # cached version and number of rows
 
     @classmethod
     def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> VectorStore:
-        """Makes a store with its first rows, in one commit; refuses a path that already holds one."""
+        """Creates a store with its first rows, in one commit; refuses a path that already has one."""
         where = _address(path)
         with _turn(where), _explained(where):
             database = connect(where)
             if _opened(database) is not None:
-                raise LimnerError(f"there is an index at {where} already: add to it, or choose another place")
-            table = database.create_table(TABLE, _reader(about, batches), schema=schema(about))
+                raise LimnerError(f"there is already an index at {where}: add to it, or choose another path")
+            table = database.create_table(TABLE, _reader(schema(about), batches), schema=schema(about))
         return cls(where, table, about)
 
     @classmethod
@@ -122,7 +128,7 @@ class VectorStore:
         return self._now()[0]
 
     def _now(self) -> tuple[int, int]:
-        """The version that is read and its rows; LanceDB is asked once, until something is written or refreshed."""
+        """The current version and its number of rows; cached until something is written or refreshed."""
         known = self._state or (int(self.table.version), int(self.table.count_rows()))
         self._state = None if self._writes else known
         return known
@@ -134,7 +140,7 @@ class VectorStore:
         return [Version(v["version"], v["timestamp"], int(v["metadata"].get("total_rows", 0))) for v in listed]
 
     def refresh(self) -> None:
-        """Moves on to the newest version, which other processes may have written."""
+        """Moves to the newest version, which other processes may have written."""
         if self.pinned is None:
             self.table.checkout_latest()
             self._state = None
@@ -147,7 +153,7 @@ class VectorStore:
             yield from self.table.search().select(columns).to_batches(ROWS)
 
     def vectors(self) -> Iterator[Float32]:
-        """All vectors in order, some thousands at a time: as the store reads them, small pieces joined."""
+        """All vectors in order, some thousands at a time, with small fragments merged."""
         pending: list[Float32] = []
         for batch in self.scan(["vector"]):
             pending.append(batch["vector"].flatten().to_numpy(zero_copy_only=False).reshape(-1, self.about.dim))
@@ -161,13 +167,18 @@ class VectorStore:
         """All ids, in order."""
         return [key for batch in self.scan(["id"]) for key in batch["id"].to_pylist()]
 
+    @property
+    def describes(self) -> bool:
+        """Whether its format keeps captions and fields of items."""
+        return "captions" in self.table.schema.names
+
     def has_pictures(self) -> bool:
-        """Whether any row holds a thumbnail."""
+        """Whether any row has a thumbnail."""
         with _explained(self.path):
             return bool(self.table.count_rows("picture IS NOT NULL"))
 
     def present(self, ids: Iterable[str]) -> set[str]:
-        """Which of the ids are in the store; reads the ids in pieces."""
+        """Which of the ids are in the store; reads the stored ids in pieces."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -178,7 +189,7 @@ class VectorStore:
         return found
 
     def take(self, places: Iterable[int]) -> list[dict[str, Any]]:
-        """Id, value and picture of the rows at these places, in this order."""
+        """Id, value and thumbnail of the rows at these positions, in this order."""
         wanted = [int(place) for place in places]
         unique = sorted(set(wanted))
         if not unique:
@@ -191,7 +202,7 @@ class VectorStore:
     def rows(
         self, ids: Iterable[str], *, columns: Sequence[str] = ("id", "value", "picture")
     ) -> dict[str, dict[str, Any]]:
-        """Columns of the rows with these ids, by id; without those that are not in the store."""
+        """Columns of the rows with these ids, by id; ids that are not in the store are left out."""
         wanted = [str(key) for key in ids]
         if not wanted:
             return {}
@@ -203,7 +214,7 @@ class VectorStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """The write lock, on the newest version."""
+        """Takes the write lock and moves to the newest version."""
         if self.pinned is not None:
             raise LimnerError(f"{self.path} is opened at version {self.pinned}: open the newest to change it")
         with _turn(self.path), _explained(self.path):
@@ -216,23 +227,28 @@ class VectorStore:
 
     def append(self, batches: Iterable[Any]) -> None:
         """Adds rows in one commit."""
-        self.table.add(_reader(self.about, batches))
+        self.table.add(self._reader(batches))
 
     def replace(self, batches: Iterable[Any]) -> None:
         """Adds rows in one commit; a row with an existing id replaces that row (and moves to the end)."""
         merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        merge.execute(_reader(self.about, batches))
+        merge.execute(self._reader(batches))
+
+    def _reader(self, batches: Iterable[Any]) -> Any:
+        """Rows with the columns of the table: one of an older format keeps no captions and fields."""
+        names = [name for name in schema(self.about).names if name in self.table.schema.names]
+        return _reader(schema(self.about, names), (each.select(names) for each in batches))
 
     def delete(self, ids: Iterable[str]) -> None:
         """Removes rows in one commit."""
         self.table.delete(among(ids))
 
     def compact(self, *, keep: timedelta) -> None:
-        """Joins small pieces, and forgets versions older than `keep`; there must be no approximate index."""
+        """Merges small fragments and drops versions older than `keep`; there must be no approximate index."""
         self.table.optimize(cleanup_older_than=keep)
 
     def drop_index(self) -> None:
-        """Removes the approximate index, if there is one; a search then compares all rows."""
+        """Removes the approximate index, if there is one; searches then compare all rows."""
         for held in self.table.list_indices():
             self.table.drop_index(held.name)
 
@@ -240,7 +256,7 @@ class VectorStore:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Measurements of this store."""
+        """The measurements stored with the vectors."""
         held = self.table.schema.field("vector").metadata or {}
         return dict(json.loads(held.get(b"limner", b"{}")))
 
@@ -250,23 +266,27 @@ class VectorStore:
         self.table.update_field_metadata({"path": "vector", "metadata": {"limner": kept}})
 
     def explained(self) -> AbstractContextManager[None]:
-        """Turns errors of LanceDB into one clear line."""
+        """Turns LanceDB errors into one clear message."""
         return _explained(self.path)
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
+        """Whether it is a folder on this machine."""
         return _is_local(self.path)
 
 
 def among(ids: Iterable[str]) -> str:
-    """The condition that a row has one of these ids."""
+    """The SQL condition for rows with one of these ids."""
     listed = ", ".join("'" + key.replace("'", "''") + "'" for key in ids)
     return f"id IN ({listed})"
 
 
-def schema(about: About) -> Any:
-    """Columns of the table: id, vector, value (a text or the path of an image), picture (a thumbnail)."""
+def schema(about: About, names: Sequence[str] = ()) -> Any:
+    """Columns of the table, or some of them.
+
+    They are id, vector, value (a text or the path of an image), picture (a thumbnail), captions (texts about an image)
+    and fields (JSON).
+    """
     import pyarrow as pa
 
     columns = [
@@ -274,37 +294,40 @@ def schema(about: About) -> Any:
         pa.field("vector", pa.list_(pa.float32(), about.dim), nullable=False),
         pa.field("value", pa.string()),
         pa.field("picture", pa.binary()),
+        pa.field("captions", pa.list_(pa.string())),
+        pa.field("fields", pa.string()),
     ]
-    return pa.schema(columns, metadata={"limner": json.dumps({"format": FORMAT, **asdict(about)})})
+    chosen = [column for column in columns if not names or column.name in names]
+    return pa.schema(chosen, metadata={"limner": json.dumps({"format": FORMAT, **asdict(about)})})
 
 
-def batch(about: About, ids: list[str], vectors: Float32, values: list[Any], pictures: list[bytes | None]) -> Any:
+def batch(about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept]) -> Any:
     """Rows in the format of the table."""
     import pyarrow as pa
 
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    kinds = [schema(about).field(name).type for name in COLUMNS]
     columns = [
         pa.array(ids, pa.string()),
         pa.FixedSizeListArray.from_arrays(flat, about.dim),
-        pa.array(values, pa.string()),
-        pa.array(pictures, pa.binary()),
+        *(pa.array([row[name] for row in kept], kind) for name, kind in zip(COLUMNS, kinds, strict=True)),
     ]
     return pa.record_batch(columns, schema=schema(about))
 
 
 def connect(where: str) -> Any:
-    """The LanceDB database at an address."""
-    return lancedb().connect(where)
+    """The LanceDB database at an address; keys for object storage come from the environment."""
+    return lancedb().connect(where, storage_options=None if _is_local(where) else dict(RETRYING))
 
 
-def _reader(about: About, batches: Iterable[Any]) -> Any:
+def _reader(columns: Any, batches: Iterable[Any]) -> Any:
     import pyarrow as pa
 
-    return pa.RecordBatchReader.from_batches(schema(about), iter(batches))
+    return pa.RecordBatchReader.from_batches(columns, iter(batches))
 
 
 def _opened(database: Any) -> Any | None:
-    """The table, None if there is none (or it was killed before the first commit)."""
+    """The table; None if there is none (or its creation was killed before the first commit)."""
     try:
         return database.open_table(TABLE)
     except (ValueError, FileNotFoundError) as error:
@@ -319,7 +342,7 @@ def _about(table: Any, where: str) -> About:
         made = held.pop("format")
     except (KeyError, ValueError, AttributeError):
         raise LimnerError(
-            f"{where} holds a table {TABLE!r} that limner did not make: choose another place for the index"
+            f"{where} contains a table {TABLE!r} that limner did not create: choose another path for the index"
         ) from None
     if made not in range(1, FORMAT + 1):
         raise LimnerError(f"{where} is an index of format {made}; this limner reads format 1 to {FORMAT}: index again")
@@ -335,7 +358,16 @@ def _checked_out(table: Any, version: int, where: str) -> None:
 
 
 def _address(path: str | Path) -> str:
-    return str(path) if "://" in str(path) else os.path.abspath(os.path.expanduser(path))
+    where = str(path)
+    if "://" not in where:
+        return os.path.abspath(os.path.expanduser(path))
+    scheme, _, rest = where.partition("://")
+    if "@" in rest.partition("/")[0]:  # addresses are shown in messages and kept in files
+        raise LimnerError(
+            f"a key in the address {scheme}://...@{rest.partition('@')[2]}: leave it out, and set AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY (or what the storage uses) in the environment"
+        )
+    return where
 
 
 def _is_local(where: str) -> bool:
@@ -343,7 +375,7 @@ def _is_local(where: str) -> bool:
 
 
 def _turn(where: str) -> AbstractContextManager[Any]:
-    """The lock of a local store. In a remote store no commit is lost, but an id may be added twice."""
+    """The lock of a local store. A remote store has no lock: no commit is lost, but an id may be added twice."""
     if not _is_local(where):
         return nullcontext()
     try:
@@ -352,20 +384,20 @@ def _turn(where: str) -> AbstractContextManager[Any]:
         raise MissingExtra("the index", "filelock", "store") from None
     folder = Path(where.removeprefix("file://"))
     if folder.exists() and not folder.is_dir():
-        raise LimnerError(f"{folder} is a file: an index is a folder; choose another place")
+        raise LimnerError(f"{folder} is a file, but an index is a folder; choose another path")
     return FileLock(folder_for(folder) / LOCK)
 
 
 @contextmanager
 def _explained(where: str) -> Iterator[None]:
-    """Turns an error of LanceDB into one clear line."""
+    """Turns a LanceDB error into one clear message."""
     try:
         yield
     except LimnerError:
         raise
     except BaseException as error:
         known = isinstance(error, (ValueError, RuntimeError, OSError))
-        if not known and "Panic" not in type(error).__name__:  # what compiled code raises on a damaged file
+        if not known and "Panic" not in type(error).__name__:  # raised by compiled code on a damaged file
             raise
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LimnerError(f"the store at {where} cannot do this: {first}") from error

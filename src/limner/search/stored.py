@@ -16,7 +16,7 @@ from limner.search.store import VectorStore
 
 @dataclass(frozen=True, eq=False)
 class StoredScores(Scores):
-    """Scores of queries against a store larger than memory; every block of queries reads it once."""
+    """Scores of queries against a store larger than memory; each block of queries reads the store once."""
 
     query_vectors: Embeddings
     store: VectorStore
@@ -30,7 +30,7 @@ class StoredScores(Scores):
     @property
     def T(self) -> Scores:
         """Not available."""
-        raise LimnerError("scores of a store have one direction: search the other index for the other one")
+        raise LimnerError("scores of a store have only one direction: for the other direction, search the other index")
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Products with all vectors of the store, read in pieces."""

@@ -1,7 +1,7 @@
 """Statistics: arrays in, numbers out.
 
 Bootstrap intervals, paired tests, effect sizes, correction for multiple comparisons, agreement of raters and of
-rankings, sampling designs and estimators. Input is one number per query, with systems in the same order.
+rankings, sampling designs and estimators. Inputs have one number per query, in the same order for all systems.
 """
 
 from limner.stats.agreement import Undefined, alpha_interval, cohen_kappa, krippendorff_alpha
@@ -19,6 +19,7 @@ from limner.stats.estimators import (
     stratified,
     sum_of_means,
 )
+from limner.stats.groups import GroupTest, false_discovery, group_tests
 from limner.stats.paired import PairedTest, holm, mcnemar, sign_test, wilcoxon
 from limner.stats.randomisation import randomisation, randomisation_of
 from limner.stats.rank_sets import RankSets, queries_needed, rank_sets, rank_sets_of_means, rank_sets_of_sum
@@ -31,6 +32,7 @@ __all__ = [
     "DawidSkene",
     "Drawn",
     "Estimate",
+    "GroupTest",
     "Interval",
     "PairedTest",
     "Part",
@@ -51,6 +53,8 @@ __all__ = [
     "correlation_matrix",
     "dawid_skene",
     "draw",
+    "false_discovery",
+    "group_tests",
     "hajek",
     "holm",
     "horvitz_thompson",

@@ -1,7 +1,7 @@
 """Agreement of raters beyond chance: Cohen's kappa for two, Krippendorff's alpha for any number.
 
-Both are undefined if every rating is the same, and alpha if no item has two ratings: then `Undefined` is raised,
-instead of returning 0 or 1.
+Both are undefined if every rating is the same; alpha is also undefined if no item has two ratings. In these cases
+`Undefined` is raised instead of returning 0 or 1.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def cohen_kappa(
 ) -> float:
     """Cohen's kappa of two raters (Cohen 1960; weighted: Cohen 1968).
 
-    `1 - sum(w o) / sum(w e)` over pairs of labels: o the shares seen, e those expected of independent raters, w = 1
-    off the diagonal, or the distance of the labels, or its square. Distances are those of the numbers: 2 and 4 differ
-    by two, even if nobody used 3. With `labels`, the whole scale in order, the distance is the steps between them.
-    Undefined, and refused, if both raters give the same label throughout.
+    `1 - sum(w o) / sum(w e)` over pairs of labels: o are the observed shares, e those expected of independent raters,
+    and w is 1 off the diagonal, or the distance of the labels, or its square. Numeric labels differ by their values: 2
+    and 4 by two, even if nobody used 3. With `labels`, the whole scale in order, the distance is the number of steps.
+    Raises `Undefined` if both raters give the same label to every item.
 
     Args:
         a: the first rater's label of each item: numbers or names.
-        b: the second rater's.
-        weights: nothing, `linear` or `quadratic`.
-        labels: the whole scale in order, labels that nobody gave included; weighted kappa of names needs it.
+        b: the second rater's label of each item.
+        weights: None, `linear` or `quadratic`.
+        labels: the whole scale in order, including unused labels; required for weighted kappa of names.
 
     Returns:
         1 for full agreement, 0 for chance, below 0 for less.
@@ -89,7 +89,7 @@ def _places(used: Array, weights: str | None, labels: Sequence[object] | None) -
         return used.astype(np.float64)
     if weights is not None:
         raise LimnerError(
-            f"weights={weights!r} with names such as {used[0]!r}: the order of names is not known; give the whole "
+            f"weights={weights!r} with names such as {used[0]!r}: the order of the names is unknown; give the whole "
             "scale with labels=[...], or numbers"
         )
     return np.arange(len(used), dtype=np.float64)
@@ -101,7 +101,7 @@ def _apart(places: Vector, weights: str | None) -> Vector:
 
 
 def _labels(labels: npt.ArrayLike, what: str) -> Array:
-    """Labels as one column of numbers or text, none of them missing."""
+    """Labels as one column of numbers or text; missing labels are refused."""
     array: Array = np.asarray(labels)
     if array.ndim != 1 or not len(array):
         raise LimnerError(f"{what}: got an array of shape {array.shape}, expected one label per item, at least one")
@@ -113,7 +113,7 @@ def _labels(labels: npt.ArrayLike, what: str) -> Array:
 def krippendorff_alpha(ratings: npt.ArrayLike, *, level: Level = "nominal", raters: int | None = None) -> float:
     """Krippendorff's alpha of any number of raters, some of whom may have skipped items (Krippendorff 2011).
 
-    `1 - D_o / D_e` with `D_o = sum_ck o_ck d(c,k) / n`, `D_e = sum_ck n_c n_k d(c,k) / (n (n - 1))`; o the coincidences
+    `1 - D_o / D_e` with `D_o = sum_ck o_ck d(c,k) / n`, `D_e = sum_ck n_c n_k d(c,k) / (n (n - 1))`; o are coincidences
     of values within items, each item's pairs weighted by 1 / (its ratings - 1). Squared distances d: nominal `c != k`;
     ordinal `(sum_{g=c..k} n_g - (n_c + n_k) / 2)^2`; interval `(c - k)^2`; ratio `((c - k) / (c + k))^2`.
 
@@ -146,8 +146,8 @@ def alpha_interval(
 ) -> Interval:
     """Krippendorff's alpha with the percentile interval of a bootstrap over items (Efron & Tibshirani 1993).
 
-    Items that two raters or more judged are drawn with replacement; samples in which every rating is the same have no
-    alpha and are left out.
+    Items with two or more ratings are drawn with replacement. Samples in which every rating is the same have no alpha
+    and are left out.
 
     Args:
         ratings: raters by items, NaN where a rater gave no answer.
@@ -212,11 +212,11 @@ def _refuse_unfit(table: Vector, level: str) -> None:
     if level == "ratio" and (table < 0).any():
         raise LimnerError(f"ratings: got {np.nanmin(table):g} at level 'ratio', expected none below 0; use 'interval'")
     if (np.isfinite(table).sum(axis=0) < 2).all():
-        raise Undefined("alpha is undefined: no item has two ratings; expected some items that two raters judged")
+        raise Undefined("alpha is undefined: no item has two ratings; expected some items with two or more ratings")
 
 
 def _value_counts(table: Vector) -> tuple[Vector, Vector]:
-    """The distinct values and, for each item that two raters or more judged, how often each was given."""
+    """The distinct values and, for each item with two or more ratings, how often each value was given."""
     pairable = table[:, np.isfinite(table).sum(axis=0) >= 2]
     rater, item = np.nonzero(np.isfinite(pairable))
     values, code = np.unique(pairable[rater, item], return_inverse=True)
@@ -237,7 +237,7 @@ def _squared_distance(values: Vector, marginals: Vector, level: str) -> Vector:
     if level == "nominal":
         return 1 - np.eye(len(values))
     if level == "ordinal":
-        middle = np.cumsum(marginals) - marginals / 2  # the sum between c and k, each end counted half
+        middle = np.cumsum(marginals) - marginals / 2  # the sum from c to k, with both ends counted half
         values = middle
     gap: Vector = (values[:, None] - values[None, :]) ** 2
     if level == "ratio":

@@ -1,8 +1,8 @@
 """Bootstrap confidence intervals of a mean over queries (Efron 1979; Efron & Tibshirani 1993).
 
-Resample the units with replacement, recompute the statistic, repeat; the interval covers the middle `level` of the
-results. The unit is the query, or the cluster where queries are not independent: the five captions of one image succeed
-and fail together, so text-to-image values are resampled by image.
+The units are resampled with replacement and the statistic is recomputed many times; the interval covers the middle
+`level` of the results. The unit is the query, or a cluster of queries that are not independent: the five captions of
+one image succeed or fail together, so text-to-image values are resampled by image.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Method = Literal["percentile", "bca"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with the ends of its interval and how they were found.
+    """An estimate with its interval and the method behind it.
 
     Attributes:
         estimate: the statistic of the original data.
         low: lower end.
         high: upper end.
         level: the coverage of the interval, 0.95 by default.
-        samples: how many resamples were drawn; 0 if none were.
+        samples: number of resamples; 0 if the method does not resample.
         method: `percentile`, `bca` or `Wilson`.
-        unit: what counts as independent, `queries` or `clusters`.
-        n: how many of them there are.
+        unit: the independent unit, `queries` or `clusters`.
+        n: the number of units.
     """
 
     estimate: float
@@ -47,7 +47,7 @@ class Interval:
     n: int
 
     def __contains__(self, value: float) -> bool:
-        """Whether a value lies inside, ends included."""
+        """Whether a value lies inside the interval, including its ends."""
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
@@ -85,14 +85,14 @@ def bootstrap(
 ) -> Interval:
     """Bootstrap interval of a statistic of per-query values.
 
-    Percentile: the `(1 - level) / 2` and `(1 + level) / 2` quantiles of the resampled statistic (Efron 1979). BCa moves
-    them by the bias `z0` and the acceleration `a` of the jackknife (Efron 1987): the quantile at
-    `Phi(z0 + (z0 + z) / (1 - a (z0 + z)))` in place of `Phi(z)`.
+    Percentile: the `(1 - level) / 2` and `(1 + level) / 2` quantiles of the resampled statistic (Efron 1979). BCa
+    corrects them for bias `z0` and acceleration `a`, estimated by the jackknife (Efron 1987): it takes the quantile at
+    `Phi(z0 + (z0 + z) / (1 - a (z0 + z)))` instead of `Phi(z)`.
 
     Args:
         values: one number per query.
         statistic: `mean`, `median`, or any function of a column of values.
-        clusters: a label per query; whole clusters are drawn, and a mean is still a mean over queries.
+        clusters: a label per query; whole clusters are resampled, but a mean is still a mean over queries.
         folds: a label per query; queries are drawn within their fold and the statistic is the mean over folds.
         samples: how many resamples.
         level: the share of resamples inside the interval.
@@ -121,9 +121,9 @@ def bootstrap_sum(
 ) -> Interval:
     """Bootstrap interval of a sum of means over several sets of queries that share clusters.
 
-    `sum_j scale_j * mean(values_j)`, clusters drawn once for all parts: the interval of rsum, where an image and its
-    captions succeed or fail together. A cluster need not occur in every part. Parts are `Part` or `(values, clusters[,
-    scale[, folds]])`.
+    The statistic is `sum_j scale_j * mean(values_j)`, with clusters drawn once for all parts. This is the interval of
+    rsum, where an image and its captions succeed or fail together. A cluster need not occur in every part. Parts are
+    `Part` or `(values, clusters[, scale[, folds]])`.
 
     Args:
         parts: the means to add.
@@ -158,10 +158,10 @@ def bootstrap_difference(
     seed: int = 0,
     method: Method = "percentile",
 ) -> Interval:
-    """Paired bootstrap interval of `statistic(a) - statistic(b)`: both systems on the same drawn queries.
+    """Paired bootstrap interval of `statistic(a) - statistic(b)`, with both systems on the same resampled queries.
 
-    Pairing removes what makes a query hard for both, so the interval is far narrower than two separate intervals
-    (Efron & Tibshirani 1993, ch. 8). An interval without 0 is a difference at that level.
+    Pairing removes the difficulty that a query has for both systems, so the interval is far narrower than two separate
+    intervals (Efron & Tibshirani 1993, ch. 8). If the interval excludes 0, the difference is significant at that level.
 
     Args:
         a: one number per query of the first system.
@@ -190,13 +190,13 @@ def bootstrap_difference(
     return _interval(strata, samples, level, seed, method, _unit(clusters))
 
 
-def _difference_of(statistic: Statistic) -> Callable[[Any], float]:
+def _difference_of(statistic: Statistic) -> Callable[[Vector], float]:
     """The statistic of the first column minus that of the second."""
     of = _function(statistic)
     return lambda rows: float(of(rows[:, 0])) - float(of(rows[:, 1]))
 
 
-def _function(statistic: Statistic) -> Callable[[Any], float]:
+def _function(statistic: Statistic) -> Callable[[Vector], float]:
     if callable(statistic):
         return statistic
     one_of(statistic, ("mean", "median"), "statistic")
@@ -241,7 +241,7 @@ def _refuse_split_clusters(clusters: Codes, folds: Codes) -> None:
     if (homes > 1).any():
         raise LimnerError(
             f"got {(homes > 1).sum()} clusters that lie in more than one fold, expected each in one; "
-            "draw queries instead, or cut the folds along the clusters"
+            "resample queries instead, or choose folds that keep clusters together"
         )
 
 
@@ -279,7 +279,7 @@ def _interval(strata: Sequence[Stratum], samples: int, level: float, seed: int, 
 
 
 def _bca_ends(ends: Vector, estimate: float, draws: Vector, jackknives: Sequence[Vector]) -> Vector:
-    """The quantiles that BCa takes in place of `ends` (Efron 1987; several strata as in Efron & Tibshirani 1993)."""
+    """The quantiles that BCa uses instead of `ends` (Efron 1987; several strata: Efron & Tibshirani 1993)."""
     from scipy.special import ndtr, ndtri
 
     below = (np.mean(draws < estimate) + np.mean(draws <= estimate)) / 2  # ties count half

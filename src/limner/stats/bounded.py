@@ -1,20 +1,20 @@
 """Confidence intervals for means of bounded values, valid at 0 and at 100 percent too.
 
 The interval is Wilson's (1927): all rates r compatible with the data, `(p - r)^2 <= z^2 r (1 - r) / n`. It never
-collapses: 100 hits of 100 are `[0.963, 1]`. For independent hits and misses, n is their number. In all other cases
-(captions of one image, folds, reciprocal ranks) n is the number of independent hits and misses that would vary as
-much, `p (1 - p) / variance` (the effective sample size of Kish 1965), and Student's t takes the place of z:
+collapses: 100 hits of 100 give `[0.963, 1]`. For independent hits and misses, n is their number. In all other cases
+(captions of one image, folds, reciprocal ranks) n is the number of independent hits and misses with the same
+variance, `p (1 - p) / variance` (the effective sample size of Kish 1965), and Student's t replaces z:
 
-- The variance is that of the cluster totals around what is expected of them, so queries of a cluster count together.
+- The variance is that of the cluster totals around their expected values, so queries of a cluster count together.
   A mean over folds is a weighted mean; so is a sum of means that share clusters.
-- A variance that is estimated from few hits is not known well. With E clusters that carry the hits (or the misses, if
-  they are fewer), `E = (sum t)^2 / (sum t^2)`, it is mixed with the variance of clusters that succeed or fail as a
-  whole, E parts to 1. So equal values do not give certainty. For differences, E clusters carry what differs, and where
-  nothing differs it is taken that one cluster more would.
-- Near an end, where Wilson's interval covers too little, its inner limit is the one-sided one of Clopper and Pearson
-  if that reaches further, as Brown, Cai & DasGupta (2001) do with Poisson's.
+- A variance estimated from few hits is unreliable. With E effective clusters that contain the hits (or the misses, if
+  they are fewer), `E = (sum t)^2 / (sum t^2)`, it is averaged, with weights E to 1, with the variance of clusters that
+  succeed or fail as a whole. So equal values do not give certainty. For differences, E counts the clusters that differ;
+  if none does, the interval assumes that one more cluster would.
+- Near 0 and 1, where the coverage of Wilson's interval is too low, its inner limit is replaced by the one-sided limit
+  of Clopper and Pearson if that is wider, as Brown, Cai & DasGupta (2001) do with the Poisson limit.
 
-`proofs/interval_coverage.py` measures what it covers.
+`proofs/interval_coverage.py` measures the coverage.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ class _Units:
         mean: The weighted mean.
         weight: Weight of each cluster; they sum to 1.
         total: Contribution of each cluster to the mean.
-        spread: By how much more than expected.
-        queries: Effective number of queries, were they independent.
+        spread: Contribution of each cluster minus its expected value.
+        queries: Effective number of queries if they were independent.
         folds: Number of folds.
         binary: Whether all values are 0 or 1.
         rest: The value that means no effect; None if there is none.
-        square: The weighted mean of squared distances from it.
+        square: The weighted mean of squared distances from `rest`.
     """
 
     mean: float
@@ -119,17 +119,17 @@ class _Units:
 
     @property
     def n(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.weight)
 
     @property
     def independent(self) -> bool:
-        """Whether every query is its own cluster, and a hit or a miss: the variance then follows from the mean."""
+        """Whether every query is its own cluster and a hit or a miss; the variance then follows from the mean."""
         return self.binary and bool(np.isclose(self.queries, 1 / float((self.weight**2).sum())))
 
     @property
     def effective(self) -> float:
-        """How many independent hits and misses would vary as much."""
+        """The number of independent hits and misses with the same variance."""
         least, most = 1 / float((self.weight**2).sum()), self.queries if self.binary else np.inf
         free = self.mean * (1 - self.mean)
         if self.independent or free <= 0:
@@ -141,7 +141,7 @@ class _Units:
 
     @property
     def _carried(self) -> tuple[float, float]:
-        """The number of clusters behind the variance, and the variance per query if clusters move together."""
+        """The effective number of clusters behind the variance, and the variance if whole clusters hit or miss."""
         if self.rest is None:
             hits, misses = _carriers(self.total), _carriers(self.weight - self.total)
             return min(hits, misses), self.mean * (1 - self.mean)
@@ -169,7 +169,7 @@ def _interval(parts: list[Part], bounds: Bounds, level: float) -> Interval:
 
 
 def _mean(values: Vector, folds: Codes) -> float:
-    """The mean over folds of the mean within, with reproducible rounding."""
+    """The mean over folds of the means within folds, with reproducible rounding."""
     return float(np.mean([values[folds == fold].mean() for fold in range(int(folds.max()) + 1)]))
 
 

@@ -1,4 +1,4 @@
-"""Strength of options from pairwise comparisons (Bradley & Terry 1952)."""
+"""Bradley-Terry scores of options, from pairwise comparisons (Bradley & Terry 1952)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def bradley_terry(
     """Bradley-Terry scores: `P(i preferred to j) = p_i / (p_i + p_j)`, scaled to sum to 100.
 
     Bradley & Terry 1952; fitted by evalica. The scores exist only if every option beat every other one, directly or
-    through others; otherwise the fit diverges silently, so that is refused here. Intervals are percentiles of a
-    bootstrap over votes.
+    through a chain of others; otherwise the fit would diverge silently, so an error is raised. Intervals are
+    percentiles of a bootstrap over votes.
 
     Args:
         counts: (options, options) how often the row was preferred to the column; the diagonal is ignored.
@@ -58,7 +58,7 @@ def bradley_terry(
     if unlinked:
         raise LimnerError(
             f"no Bradley-Terry scores: {shown(names[i] for i in unlinked)} never won against, or never lost to, the "
-            "rest, even through others; collect more votes, or leave them out"
+            "rest, even indirectly; collect more votes, or leave them out"
         )
     scores = _fitted(table)
     drawn = _bootstrap(table, samples, seed)
@@ -71,9 +71,9 @@ def bradley_terry(
 def _checked(counts: npt.ArrayLike, names: Sequence[str]) -> Vector:
     table = np.array(counts, dtype=np.float64)
     if table.shape != (len(names), len(names)) or len(names) < 2:
-        raise LimnerError(f"counts of shape {table.shape} for {len(names)} options: expected a square, two or more")
+        raise LimnerError(f"counts of shape {table.shape} for {len(names)} options: expected a square, at least 2 by 2")
     if not np.isfinite(table).all() or (table < 0).any():
-        raise LimnerError("counts of votes: got one that is not finite or below 0")
+        raise LimnerError("counts of votes: expected finite numbers of 0 or above")
     np.fill_diagonal(table, 0)
     return table
 

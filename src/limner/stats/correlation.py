@@ -33,7 +33,7 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
 def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """Kendall's tau-b, `(P - Q) / sqrt((P + Q + X)(P + Q + Y))` (Kendall 1945).
 
-    P pairs of systems in the same order under both, Q in opposite order, X and Y tied only under x and only under y.
+    P pairs have the same order under both, Q the opposite order, X are tied only under x and Y only under y.
 
     Args:
         x: a score per system (or item) under one measure.
@@ -80,7 +80,7 @@ def correlation_matrix(table: npt.ArrayLike, *, method: Literal["kendall", "spea
 
 
 def _varied(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Vector, Vector]:
-    """Two columns that are not constant: a measure that ties all systems gives no order."""
+    """Checks that neither column is constant: a measure that ties all systems gives no order."""
     first, second = paired(x, y, minimum=2)
     for name, column in (("first", first), ("second", second)):
         if np.ptp(column) == 0:

@@ -1,4 +1,4 @@
-"""True classes from the answers of several raters with individual error rates (Dawid & Skene 1979)."""
+"""Infers true classes from the answers of several raters with individual error rates (Dawid & Skene 1979)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class DawidSkene:
 
     Args:
         classes: (items, classes) probability of each class for each item.
-        priors: How common each class is.
-        errors: (raters, classes, classes) probability that a rater answers the column where the row is true.
+        priors: The prior probability of each class.
+        errors: (raters, classes, classes) probability that a rater answers the column's class if the row's is true.
         iterations: Number of EM iterations.
     """
 
@@ -40,7 +40,7 @@ def dawid_skene(
 ) -> DawidSkene:
     """Estimates true classes and every rater's error rates jointly, by expectation-maximisation.
 
-    `p(item is c) ~ prior_c prod_r error_r[c, answer]`, errors and priors being the weighted counts of the answers.
+    `p(item is c) ~ prior_c prod_r error_r[c, answer]`, where errors and priors are weighted counts of the answers.
     Starts from the vote shares. Dawid & Skene 1979, *Maximum likelihood estimation of observer error-rates
     using the EM algorithm*.
 
@@ -48,9 +48,9 @@ def dawid_skene(
         raters: Number (0, 1, ...) of the rater of each answer.
         items: Number of the item of each answer.
         labels: Class (0, 1, ...) of each answer.
-        n_classes: How many classes there are; the highest label + 1 by default.
+        n_classes: Number of classes; the highest label + 1 by default.
         rounds: Maximum number of rounds.
-        tolerance: Stop when the mean log-likelihood of an answer gains less.
+        tolerance: Stop when the mean log-likelihood per answer improves by less than this.
 
     >>> found = dawid_skene([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0])
     >>> found.classes.argmax(axis=1)
@@ -79,11 +79,11 @@ def dawid_skene(
 
 def _refuse_bad(who: IntArray, what: IntArray, said: IntArray) -> None:
     if not (who.ndim == 1 and who.shape == what.shape == said.shape and len(who)):
-        raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected a rater, an item, a class per answer")
+        raise LimnerError(f"got {who.shape}, {what.shape}, {said.shape}: expected rater, item and class of each answer")
     if min(who.min(), what.min(), said.min()) < 0:
         raise LimnerError("raters, items and classes are numbered from 0: got a negative number")
     if len(np.unique(what)) != what.max() + 1:
-        raise LimnerError("some item has no answer: number the items that have any, without gaps")
+        raise LimnerError("some items have no answer: number the answered items without gaps")
 
 
 def _maximised(classes: Vector, who: IntArray, what: IntArray, said: IntArray) -> tuple[Vector, Vector]:

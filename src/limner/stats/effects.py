@@ -11,7 +11,7 @@ from limner.stats.inputs import binary, paired, vector
 
 
 def cohen_d(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Cohen's d for pairs, `d_z = mean(a - b) / sd(a - b)` with n - 1 in the deviation (Cohen 1988).
+    """Cohen's d for pairs, `d_z = mean(a - b) / sd(a - b)`, where sd divides by n - 1 (Cohen 1988).
 
     0 when no query differs; infinite when every query differs by the same amount.
 
@@ -80,7 +80,7 @@ def cliff_delta(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 def cohen_g(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Cohen's g, `n10 / (n10 + n01) - 1/2`: the effect size of McNemar's test (Cohen 1988).
 
-    -0.5 to 0.5; 0 when no query differs. From 0.05 small, 0.15 medium, 0.25 large.
+    -0.5 to 0.5; 0 when no query differs. 0.05 is a small effect, 0.15 medium, 0.25 large.
 
     Args:
         a: 0 or 1 per query of the first system.

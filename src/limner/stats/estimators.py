@@ -1,8 +1,8 @@
-"""The mean of a population, estimated from a designed sample, with a valid interval.
+"""Estimates the mean of a population from a designed sample, with a valid interval.
 
-Every unit of the population has a value between known bounds; the values of the sampled ones are known. Model
-predictions may help (the difference estimator, known as prediction-powered inference); with power tuning, useless
-predictions cost next to nothing and inverted ones help as well. No assumption is made about the values.
+Every unit of the population has a value between known bounds; the values of the sampled units are known. Model
+predictions can reduce the variance (the difference estimator, known as prediction-powered inference). With power
+tuning, useless predictions cost almost nothing and inverted ones help too. No assumption is made about the values.
 
 Horvitz & Thompson 1952; Hájek 1971; Cochran 1977; Särndal, Swensson & Wretman 1992; Angelopoulos et al. 2023
 (*Prediction-powered inference*).
@@ -21,16 +21,16 @@ from limner.stats.inputs import Codes, Vector, columns, share, vector
 
 Mode = Literal["fixed", "anytime"]
 PRIOR = 1.0
-"""Weight, in answers, of the pooled variance in each stratum's variance."""
+"""The number of answers that the pooled variance counts for in each stratum's variance."""
 KURTOSIS = 7.0
-"""Of values in `sum_of_means`: rare large changes make few values look more alike than they are."""
+"""Kurtosis of values in `sum_of_means`: with rare large changes, a small sample varies too little."""
 TUNED = 20
-"""Answers that have to be there for each factor of predictions."""
+"""Answers needed for each tuned factor."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean of a population, estimated from a sample.
+    """The mean of a population, estimated from a sample.
 
     Args:
         value: The estimate.
@@ -40,7 +40,7 @@ class Estimate:
         variance: Variance of the estimate.
         n: Units in the sample.
         size: Units in the population.
-        effect: Design effect: the variance over that of a simple random sample of the same number of units.
+        effect: Design effect: the ratio of the variance to that of a simple random sample of the same size.
         mode: "fixed" (valid for one look) or "anytime" (valid after every answer).
     """
 
@@ -76,7 +76,7 @@ def horvitz_thompson(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> flo
 
 
 def hajek(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
-    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). More stable than the total over N.
+    """The mean of a population: `sum (y / pi) / sum (1 / pi)` (Hájek 1971). More stable than the total divided by N.
 
     >>> hajek([1, 1, 1], [0.5, 0.5, 0.1])
     1.0
@@ -88,7 +88,7 @@ def hajek(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> float:
 def _sample(values: npt.ArrayLike, probabilities: npt.ArrayLike) -> tuple[Vector, Vector]:
     y, pi = vector(values), vector(probabilities, "probabilities")
     if len(y) != len(pi) or (pi <= 0).any() or (pi > 1).any():
-        raise LimnerError(f"got {len(y)} values, {len(pi)} probabilities: expected one above 0, at most 1, per value")
+        raise LimnerError(f"got {len(y)} values, {len(pi)} probabilities: expected one each, above 0 and at most 1")
     return y, pi
 
 
@@ -103,13 +103,13 @@ def stratified(
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
-    """The mean of a population of strata, each sampled at random without replacement.
+    """The mean of a stratified population, each stratum sampled at random without replacement.
 
-    `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f the predictions (0 if there are none), `f_h` their mean
-    over the whole stratum. Variance `sum_h W_h^2 (1 - n_h / N_h) s_h^2 / n_h` (Cochran 1977, 5.3), with `s_h^2` of the
-    residuals shrunk a little towards that of the whole sample, since a few equal answers do not prove that the variance
-    is 0. The interval is Wilson's for the effective number of independent hits and misses, with Student's t. A stratum
-    without an answer takes the mean of its neighbours.
+    `T = sum_h W_h (f_h + mean_h(y - f))`, `W_h = N_h / N`; f are the predictions (0 if there are none), `f_h` is their
+    mean over the whole stratum. The variance is `sum_h W_h^2 (1 - n_h / N_h) s_h^2 / n_h` (Cochran 1977, 5.3), with
+    `s_h^2` of the residuals shrunk a little towards that of the whole sample, since a few equal answers do not prove
+    that the variance is 0. The interval is Wilson's for the effective number of independent hits and misses, with
+    Student's t. A stratum without answers gets the mean of its neighbours.
 
     Args:
         values: One for each sampled unit.
@@ -118,8 +118,8 @@ def stratified(
         predictions: Predictions of each sampled unit, from a model that has not seen its value; several columns if
             several models predict.
         expected: The mean prediction in each stratum.
-        tuned: Whether each column counts times its own factor (`power_tuning`), so that predictions of no use cost
-            next to nothing, and inverted ones are turned round.
+        tuned: Whether each column is multiplied by its own factor (`power_tuning`), so that useless predictions cost
+            almost nothing and inverted ones are flipped.
         bounds: The smallest and the largest possible value.
         level: Coverage of the interval.
 
@@ -131,10 +131,10 @@ def stratified(
     h = np.asarray(strata, dtype=np.intp)
     n = np.bincount(h, minlength=len(size)).astype(np.float64)
     if len(n) != len(size) or (n > size).any():
-        raise LimnerError(f"got strata up to {int(h.max(initial=0))} and sizes of {len(size)}: a stratum lacks units")
+        raise LimnerError(f"got strata up to {int(h.max(initial=0))} and {len(size)} sizes: expected one size each")
     f, whole = columns(predictions, len(y), "predictions"), columns(expected, len(size), "expected")
     if f.shape[1] != whole.shape[1]:
-        raise LimnerError(f"got {f.shape[1]} columns of predictions, {whole.shape[1]} of expected: one mean for each")
+        raise LimnerError(f"got {f.shape[1]} columns of predictions, {whole.shape[1]} of expected: expected as many")
     factors = power_tuning(y, f, h, size) if tuned else np.ones(f.shape[1])
     residual = y - f @ factors
     mean, variance, degrees = _by_stratum(residual, h, n, size, _least(len(y)) * (bounds[1] - bounds[0]) ** 2)
@@ -151,12 +151,12 @@ def stratified(
 def power_tuning(
     values: npt.ArrayLike, predictions: npt.ArrayLike, strata: npt.ArrayLike, sizes: npt.ArrayLike
 ) -> Vector:
-    """The factors lambda of the predictions that make a stratified difference estimate vary least.
+    """The factors lambda of the predictions that minimise the variance of a stratified difference estimate.
 
     One factor for each column, common to all strata: with `c_h = W_h^2 (1 - n_h / N_h) / n_h`, the solution of
     `sum_h c_h cov_h(f, f) lambda = sum_h c_h cov_h(f, y)` (the combined regression estimate of Cochran 1977, 7.10).
-    Without strata that is the power tuning of PPI++ (Angelopoulos, Duchi & Zrnic 2023), with the variance of the
-    labelled predictions. All factors are 0 where fewer than `TUNED` answers are left to each.
+    Without strata this is the power tuning of PPI++ (Angelopoulos, Duchi & Zrnic 2023), with the variance of the
+    labelled predictions. All factors are 0 if there are fewer than `TUNED` answers per factor.
 
     Args:
         values: One for each sampled unit.
@@ -192,18 +192,21 @@ def sum_of_means(
     bounds: tuple[float, float] = (-1.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
-    """The sum of the means of several populations, each sampled at random without replacement on its own.
+    """The sum of the means of several populations, each sampled independently at random without replacement.
 
-    Variance `sum_h (1 - n_h / N_h) s_h^2 / n_h`; Student's t with the degrees of freedom of Satterthwaite (1946), where
-    each variance counts as that of values with long tails: a variance estimate from n values of kurtosis `KURTOSIS`
-    varies as much as one from `2 / (KURTOSIS - 1)` times as many normal ones.
+    The variance is `sum_h (1 - n_h / N_h) s_h^2 / n_h`. The interval uses Student's t with the degrees of freedom of
+    Satterthwaite (1946), assuming long tails: a variance estimate from n values of kurtosis `KURTOSIS` is as uncertain
+    as one from `2 / (KURTOSIS - 1)` times as many normal values.
+    A sample that lacks the few extreme values has a biased mean and too small a variance, so that intervals miss on one
+    side. The interval is therefore longer on the side of the tail, by the shift of Johnson (1978): `skewness (1 + 2
+    z^2) / 6` standard errors, at most z, where the skewness is that of the sum.
 
     Args:
         values: One for each sampled unit.
         parts: The population of each, numbered from 0.
         sizes: Units in each population.
-        prior: A standard deviation for each population that counts as one answer more: a few equal answers do not
-            give certainty.
+        prior: A standard deviation for each population that counts as one more answer, so that a few equal answers do
+            not give certainty.
         bounds: Bounds of the sum.
         level: Coverage of the interval.
 
@@ -211,13 +214,14 @@ def sum_of_means(
     >>> round(found.value, 2), found.low < 0.2 < found.high
     (0.2, True)
     """
-    from scipy.special import stdtrit
+    from scipy.special import ndtri, stdtrit
 
     y, size, h = vector(values), vector(sizes, "sizes"), np.asarray(parts, dtype=np.intp)
     n = np.bincount(h, minlength=len(size)).astype(np.float64)
     if len(n) != len(size) or (n > size).any() or (n < 2).any():
         raise LimnerError(
-            f"got {n.astype(int).tolist()} values for populations of {size.astype(int).tolist()}: expected 2 to all"
+            f"got {n.astype(int).tolist()} values for populations of {size.astype(int).tolist()}: expected "
+            "at least 2 and at most the whole population"
         )
     mean = np.bincount(h, weights=y) / n
     square = np.bincount(h, weights=(y - mean[h]) ** 2)
@@ -226,13 +230,25 @@ def sum_of_means(
     variance, value = float(part.sum()), float(mean.sum())
     own = np.maximum((n - 1) * 2 / (KURTOSIS - 1), np.minimum(n - 1, 3.0))
     freedom = variance**2 / float((part**2 / own).sum()) if variance > 0 else 1.0
-    half = float(stdtrit(max(freedom, 1.0), (1 + share(level, "level")) / 2)) * float(np.sqrt(variance))
-    value, low, high = (float(np.clip(end, *bounds)) for end in (value, value - half, value + half))
+    error, upper = float(np.sqrt(variance)), (1 + share(level, "level")) / 2
+    half = float(stdtrit(max(freedom, 1.0), upper)) * error
+    tail = _tail(y - mean[h], h, n, size, error, float(ndtri(upper)))
+    ends = value, value - half + min(tail, 0.0), value + half + max(tail, 0.0)
+    value, low, high = (float(np.clip(end, *bounds)) for end in ends)
     return Estimate(value, low, high, level, variance, len(y), int(size.sum()), float("nan"))
 
 
+def _tail(apart: Vector, h: Codes, n: Vector, size: Vector, error: float, z: float) -> float:
+    """How much further the interval of a sum of means reaches, with the sign of the skewness (Johnson 1978)."""
+    if error <= 0:
+        return 0.0
+    third = np.bincount(h, weights=apart**3) * n / np.maximum((n - 1) * (n - 2), 1)
+    skewness = float((third * (1 - n / size) * (1 - 2 * n / size) / n**2).sum()) / error**3
+    return float(np.clip(skewness * (1 + 2 * z**2) / 6, -z, z)) * error
+
+
 def _least(n: int) -> float:
-    """The variance of n equal answers if one more had been different."""
+    """The variance of n equal answers and one that differs."""
     return (n + 1) / (n + 2) ** 2
 
 

@@ -1,4 +1,4 @@
-"""Input checks of the statistics, in one place.
+"""Input checks for all statistics.
 
 Each function returns the clean array or raises a `LimnerError` that says what was expected.
 """
@@ -59,7 +59,7 @@ def refuse_non_finite(array: Vector, what: str) -> None:
 
 
 def paired(a: npt.ArrayLike, b: npt.ArrayLike, *, minimum: int = 1) -> tuple[Vector, Vector]:
-    """Two columns about the same queries in the same order.
+    """Checks two columns for the same queries in the same order.
 
     >>> paired([1, 0], [0, 0])
     (array([1., 0.]), array([0., 0.]))
@@ -74,7 +74,7 @@ def paired(a: npt.ArrayLike, b: npt.ArrayLike, *, minimum: int = 1) -> tuple[Vec
 
 
 def binary(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Vector, Vector]:
-    """Two columns of 0 and 1."""
+    """Checks two columns of 0 and 1."""
     first, second = paired(a, b)
     for name, column in (("a", first), ("b", second)):
         odd = column[(column != 0) & (column != 1)]
@@ -84,7 +84,7 @@ def binary(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Vector, Vector]:
 
 
 def columns(values: npt.ArrayLike | None, rows: int, name: str) -> Vector:
-    """The values as columns of this many rows; no column if there are no values.
+    """The values as columns with this many rows; no columns if there are no values.
 
     >>> columns([1, 2], 2, "predictions").shape, columns(None, 2, "predictions").shape
     ((2, 1), (2, 0))
@@ -115,7 +115,7 @@ def codes(labels: npt.ArrayLike, n: int, what: str) -> Codes:
 
 
 def joint_codes(labels: Sequence[npt.ArrayLike], columns: Sequence[Vector], what: str) -> list[Codes]:
-    """Labels of several columns as integers that mean the same in every column.
+    """Labels of several columns as integers, with the same integer for the same label in every column.
 
     >>> joint_codes([["b", "a"], ["c", "b"]], [np.zeros(2), np.zeros(2)], "clusters")
     [array([1, 0]), array([2, 1])]
@@ -128,21 +128,21 @@ def joint_codes(labels: Sequence[npt.ArrayLike], columns: Sequence[Vector], what
 
 
 def whole(value: object, what: str, *, minimum: int) -> int:
-    """An integer of at least `minimum`."""
+    """Checks that a value is an integer of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise LimnerError(f"{what}: got {value!r}, expected a whole number of at least {minimum}")
     return int(value)
 
 
 def share(value: float, what: str) -> float:
-    """A number strictly between 0 and 1."""
+    """Checks that a value is strictly between 0 and 1."""
     if not 0 < value < 1:
         raise LimnerError(f"{what}: got {value!r}, expected a number between 0 and 1 such as 0.95")
     return float(value)
 
 
 def one_of(value: str, known: tuple[str, ...], what: str) -> str:
-    """One of the known values."""
+    """Checks that a value is one of the known ones."""
     if value not in known:
         raise LimnerError(f"{what}: got {value!r}, expected one of {', '.join(map(repr, known))}")
     return value

@@ -3,11 +3,11 @@
 The difference is always `a - b`, query by query. `mcnemar` is for hits and misses, `randomisation` for any values;
 `sign_test` and `wilcoxon` use only the signs and the ranks of differences.
 
-Queries that belong together, such as the captions of one image, are one piece of evidence. With `clusters` every test
-adds up its terms within each cluster and compares the total with what it would be if whole clusters were swapped: exact
-over all swaps up to 50 clusters that differ, `z = (|sum| - g) / sqrt(sum of squares)` beyond, g being half a step
-between possible sums (for hits and misses Obuchowski 1998 and Durkalski et al. 2003, for signed ranks Rosner, Glynn &
-Lee 2006). Where every query is a cluster of its own, it is the test without clusters.
+Queries that belong together, such as the captions of one image, are not independent. With `clusters`, every test sums
+its terms within each cluster and compares the total with its distribution when whole clusters are swapped. With up to
+50 differing clusters this is exact over all swaps; with more, `z = (|sum| - g) / sqrt(sum of squares)`, where g is half
+a step between possible sums (for hits and misses Obuchowski 1998 and Durkalski et al. 2003, for signed ranks Rosner,
+Glynn & Lee 2006). If every query is its own cluster, the result is that of the test without clusters.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy.typing as npt
 from limner.core.errors import LimnerError
 from limner.stats.inputs import Vector, binary, codes, paired, vector
 
-_EXACT_BELOW = 25  # discordant pairs under which McNemar is exact
-_EXACT_UNITS = 50  # differing pairs up to which Wilcoxon is exact, and differing clusters up to which every test is
+_EXACT_BELOW = 25  # with fewer discordant pairs than this, McNemar is exact
+_EXACT_UNITS = 50  # up to this many differing pairs (or clusters), Wilcoxon (or any test) is exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class PairedTest:
 
     Attributes:
         p_value: probability of a difference at least this large, in either direction, under the null hypothesis.
-        statistic: what was tested; the docstring of the test says which.
-        n: how many pairs were given.
-        differing: on how many of them the systems differ.
+        statistic: the test statistic; the docstring of the test defines it.
+        n: number of pairs.
+        differing: number of pairs on which the systems differ.
         method: description of the test and its variant.
     """
 
@@ -46,8 +46,8 @@ class PairedTest:
 def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> PairedTest:
     """McNemar's test for two systems that hit or miss (McNemar 1947; correction: Edwards 1948).
 
-    With `n10` queries that only `a` hits and `n01` that only `b` hits: below 25 such queries exact,
-    `p = 2 P(Bin(n10 + n01, 1/2) <= min(n10, n01))`, statistic `min(n10, n01)`; from 25 on
+    Only `a` hits `n10` queries, and only `b` hits `n01`. With fewer than 25 such queries the test is exact,
+    `p = 2 P(Bin(n10 + n01, 1/2) <= min(n10, n01))`, and its statistic is `min(n10, n01)`. With 25 or more it is
     `chi2 = max(|n10 - n01| - 1, 0)^2 / (n10 + n01)` with one degree of freedom. With clusters the statistic is
     `n10 - n01`.
 
@@ -79,8 +79,8 @@ def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | Non
 def sign_test(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> PairedTest:
     """Sign test: on how many of the differing queries is `a` better? (Dixon & Mood 1946).
 
-    `p = 2 min(P(X <= k), P(X >= k))`, at most 1, `X ~ Bin(differing, 1/2)`, `k` the queries where `a > b`, which is the
-    statistic. Ties are left out. With clusters the statistic is the wins of `a` minus those of `b`.
+    `p = 2 min(P(X <= k), P(X >= k))`, at most 1, with `X ~ Bin(differing, 1/2)`; the statistic `k` is the number of
+    queries where `a > b`. Ties are left out. With clusters the statistic is the wins of `a` minus those of `b`.
 
     Args:
         a: one number per query of the first system.
@@ -101,7 +101,7 @@ def sign_test(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | N
 
 
 def _binomial_p(k: int, n: int) -> float:
-    """Two-sided exact p of k heads in n throws; 1 for n = 0."""
+    """Two-sided exact p-value of k heads in n coin tosses; 1 for n = 0."""
     from scipy.special import bdtr
 
     return min(1.0, 2 * float(bdtr(min(k, n - k), n, 0.5))) if n else 1.0
@@ -110,8 +110,8 @@ def _binomial_p(k: int, n: int) -> float:
 def wilcoxon(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | None = None) -> PairedTest:
     """Wilcoxon's signed-rank test (Wilcoxon 1945); equal pairs are left out, equal magnitudes share their mean rank.
 
-    The statistic is `min(W+, W-)`, the rank sums of positive and negative `a - b`. Up to 50 differing queries the
-    p-value is exact over all sign patterns, ties included; beyond, normal with variance
+    The statistic is `min(W+, W-)`, the rank sums of positive and negative `a - b`. With up to 50 differing queries the
+    p-value is exact over all sign patterns, ties included; with more, it is normal with variance
     `n(n+1)(2n+1)/24 - sum(t^3 - t)/48` over groups of t tied magnitudes. With clusters the ranks are still those among
     all queries, and the statistic is `W+ - W-`.
 
@@ -146,7 +146,7 @@ def wilcoxon(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | No
 
 def _swaps_exact(magnitudes: Vector, smaller: float) -> float:
     """Share of sign patterns whose sum of positive magnitudes is at least this extreme, by dynamic programming."""
-    doubled = np.rint(2 * magnitudes).astype(np.int64)  # whole numbers, or halves where ranks are shared
+    doubled = np.rint(2 * magnitudes).astype(np.int64)  # integers, or half-integers for tied ranks
     chance = np.zeros(int(doubled.sum()) + 1)
     chance[0] = 1.0
     for magnitude in doubled:
@@ -168,7 +168,7 @@ def _signed_rank_normal(ranks: Vector, smaller: float) -> float:
 def _by_cluster(
     name: str, first: Vector, second: Vector, terms: Vector, clusters: npt.ArrayLike | None
 ) -> PairedTest | None:
-    """The test on the sums of its terms within clusters; None if no cluster has two queries."""
+    """The test on the sums of terms within clusters; None if no cluster has two queries."""
     labels = None if clusters is None else codes(clusters, len(terms), "clusters")
     if labels is None or int(labels.max()) + 1 == len(labels):
         return None
@@ -190,7 +190,7 @@ def _swaps_normal(sums: Vector) -> float:
 
 
 def holm(p_values: npt.ArrayLike) -> Vector:
-    """Holm's step-down correction for many comparisons (Holm 1979).
+    """Holm's step-down correction for multiple comparisons (Holm 1979).
 
     Sorted ascending, `adjusted_i = max over j <= i of min(1, (m - j + 1) p_j)`. Comparing the adjusted values with 0.05
     keeps the probability of any false positive among all m below 5 percent.

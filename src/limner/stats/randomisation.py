@@ -24,11 +24,11 @@ def randomisation(
 ) -> PairedTest:
     """Fisher's randomisation test on the mean difference (Fisher 1935; for retrieval: Smucker et al. 2007).
 
-    If the systems do not differ, each query's two values are exchangeable. Swap at random, `samples` times:
-    `p = (hits + 1) / (samples + 1)`, hits being the swaps whose `|mean(a - b)|` is at least the one observed, which is
-    the statistic. With `clusters`, all queries of a cluster are swapped together.
+    If the systems do not differ, each query's two values are exchangeable. They are swapped at random, `samples` times:
+    `p = (hits + 1) / (samples + 1)`, where hits counts the swaps whose `|mean(a - b)|` is at least the observed one,
+    which is the statistic. With `clusters`, all queries of a cluster are swapped together.
 
-    Queries without difference change nothing and are skipped. Signs of many equal magnitudes add up to one binomial
+    Queries without a difference have no effect and are skipped. The signs of many equal magnitudes sum to one binomial
     draw; the rest are looked up sixteen at a time in tables of all their sums. Both are exact, not approximations.
 
     Args:
@@ -69,10 +69,11 @@ def randomisation_of(
 ) -> PairedTest:
     """Fisher's randomisation test on the difference of any statistic, such as a median, by swapping and recomputing.
 
-    As `randomisation`, with `|statistic(a') - statistic(b')|` in place of the mean difference. Slower, so fewer swaps.
+    Like `randomisation`, with `|statistic(a') - statistic(b')|` instead of the mean difference. It is slower, so the
+    default number of swaps is lower.
 
     Args:
-        statistic: one number from one value per query.
+        statistic: function from per-query values to one number.
         a: one number per query of the first system.
         b: the same queries of the second.
         clusters: a label per query, for queries that are not independent.
@@ -80,7 +81,7 @@ def randomisation_of(
         seed: the same seed gives the same p-value.
 
     Returns:
-        The test; its statistic is the difference observed.
+        The test; its statistic is the observed difference.
 
     >>> test = randomisation_of(np.median, [1, 1, 2, 1, 1, 1, 1, 1, 2], [9, 8, 9, 7, 9, 9, 8, 9, 8])
     >>> test.statistic, bool(test.p_value < 0.05)
@@ -115,7 +116,7 @@ def _random_sign_sums(magnitudes: Vector, samples: int, rng: np.random.Generator
     for start in range(0, len(few), _BITS):
         table = _sign_sums(few[start : start + _BITS])
         signs = np.frombuffer(rng.bytes(2 * samples), dtype=np.uint16) & np.uint16(len(table) - 1)
-        sums += np.take(table, signs, out=looked_up, mode="clip")  # never clips: this mode skips a copy
+        sums += np.take(table, signs, out=looked_up, mode="clip")  # nothing is out of range: this mode avoids a copy
     return sums
 
 

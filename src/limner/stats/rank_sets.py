@@ -1,16 +1,16 @@
-"""Which places of a ranking are significant? Simultaneous confidence sets for the ranks of systems.
+"""Which ranks in a leaderboard are significant? Simultaneous confidence sets for the ranks of systems.
 
-A system's rank is 1 plus the number of systems whose true value is higher. System i is declared better than j where a
-one-sided test of "i is not better than j" rejects; the tests of all ordered pairs hold together at the level. Then the
-rank of j is at least 1 plus the number declared better than j, and at most K minus the number declared worse
-(Mogstad, Romano, Shaikh & Wilhelm 2024; Klein, Wright & Wieczorek 2020). The sets cover the ranks of all systems at
-once, ties included, because they are wrong only where a test is.
+A system's rank is 1 plus the number of systems whose true value is higher. System i is declared better than j if a
+one-sided test of "i is not better than j" rejects; the tests of all ordered pairs hold simultaneously at the level.
+Then the rank of j is at least 1 plus the number declared better than j, and at most K minus the number declared worse
+(Mogstad, Romano, Shaikh & Wilhelm 2024; Klein, Wright & Wieczorek 2020). The sets cover the ranks of all systems
+simultaneously, ties included, because a set is wrong only if a test is.
 
-`rank_sets` knows the values of each query: differences are paired, by cluster where queries belong together, and the
-critical value is that of the largest of all studentised differences, which have the correlation of the data (max-t,
-step-down: Romano & Wolf 2005). `rank_sets_of_means` knows only means and numbers of queries: it takes the largest
-variance that values between the bounds can have, and Holm's correction, which needs nothing about correlation.
-`proofs/rank_sets.py` measures what both cover.
+`rank_sets` uses the values of each query: differences are paired, by cluster where queries belong together, and the
+critical value is that of the largest of all studentised differences, with the correlation of the data (max-t,
+step-down: Romano & Wolf 2005). `rank_sets_of_means` has only means and numbers of queries: it assumes the largest
+variance that values between the bounds can have, and uses Holm's correction, which is valid for any correlation.
+`proofs/rank_sets.py` measures the coverage of both.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class RankSets:
         highest: the worst rank it may have, up to K.
         better: K by K, whether the row's system is declared better than the column's.
         error: K by K, the standard error of each difference.
-        critical: how many standard errors a difference needs, in the first step, before any pair is declared.
+        critical: how many standard errors a difference needs to be significant in the first step.
         level: the coverage of all sets together.
-        method: how the tests were made.
+        method: description of the tests.
     """
 
     estimates: Vector
@@ -68,7 +68,7 @@ def rank_sets(
     samples: int = 10_000,
     seed: int = 0,
 ) -> RankSets:
-    """Confidence sets for ranks by mean, from the values of all systems on the same queries.
+    """Confidence sets for the ranks of systems by mean, from their values on the same queries.
 
     Args:
         values: one row per query, one column per system; higher is better.
@@ -91,7 +91,7 @@ def rank_sets(
 
 
 def rank_sets_of_sum(parts: Sequence[Part], *, level: float = 0.95, samples: int = 10_000, seed: int = 0) -> RankSets:
-    """`rank_sets` by a sum of means over sets of queries that share clusters, such as rsum.
+    """`rank_sets` for a sum of means over sets of queries that share clusters, such as rsum.
 
     Args:
         parts: the means to add; `values` has a column per system, and the same label is the same cluster everywhere.
@@ -106,7 +106,7 @@ def rank_sets_of_sum(parts: Sequence[Part], *, level: float = 0.95, samples: int
     estimates, total, spread = _by_cluster(parts)
     units = len(total)
     if units < 2:
-        raise LimnerError(f"got {units} independent queries or clusters, expected two or more: ranks need a variance")
+        raise LimnerError(f"got {units} independent queries or clusters, expected two or more to estimate a variance")
     covariance = spread.T @ spread * (units / (units - 1))
     variance = _of_differences(covariance)
     error = np.sqrt(variance + 2 * _largest_single(total) ** 2)
@@ -118,15 +118,15 @@ def rank_sets_of_sum(parts: Sequence[Part], *, level: float = 0.95, samples: int
 def rank_sets_of_means(
     means: npt.ArrayLike, queries: npt.ArrayLike, *, bounds: tuple[float, float] = (0.0, 1.0), level: float = 0.95
 ) -> RankSets:
-    """Confidence sets for ranks where only means and numbers of independent queries are known.
+    """Confidence sets for ranks from means and numbers of independent queries alone.
 
     The variance of a value between 0 and 1 with mean p is at most p (1 - p), that of hits and misses. Differences are
-    tested with the pooled score test; queries of two systems count as different ones, which is cautious where they are
-    the same ones and hits of the systems go together.
+    tested with the pooled score test, as if the systems had different queries. This is conservative if they share
+    queries and their hits are positively correlated.
 
     Args:
         means: one per system; higher is better.
-        queries: how many independent queries each is a mean over; clusters, where queries belong together.
+        queries: number of independent queries behind each mean; clusters, if queries belong together.
         bounds: the smallest and the largest value of a query.
         level: the probability that every set holds the true rank of its system.
 
@@ -145,7 +145,7 @@ def rank_sets_of_means(
         raise LimnerError(f"means: got {column.min():g} to {column.max():g}, expected {low:g} to {high:g}")
     rate = (column - low) / (high - low)
     hits, both = many * rate, many[:, None] + many[None, :]
-    pooled = (hits[:, None] + hits[None, :] + 1) / (both + 2)  # one hit and one miss more: 0 of n is no certainty
+    pooled = (hits[:, None] + hits[None, :] + 1) / (both + 2)  # one hit and one miss are added: 0 of n is not certainty
     error = np.sqrt(pooled * (1 - pooled) * (1 / many[:, None] + 1 / many[None, :])) * (high - low)
     better = _by_holm(_studentised(column, error), level)
     pairs = len(column) * (len(column) - 1)
@@ -154,16 +154,17 @@ def rank_sets_of_means(
 
 
 def queries_needed(difference: float, error: float, queries: float, critical: float, *, power: float = 0.8) -> float:
-    """How many queries tell a difference with probability `power`, if it is true and queries vary as seen.
+    """How many queries are needed to detect a true difference with probability `power`.
 
-    `n ((critical + z_power) error / difference)^2`; infinite for no difference.
+    `n ((critical + z_power) error / difference)^2`; infinite for no difference. Assumes that further queries vary like
+    those at hand.
 
     Args:
         difference: the true difference of two systems.
         error: the standard error of their difference on the queries at hand.
-        queries: how many these are.
+        queries: number of queries at hand.
         critical: how many standard errors a difference needs; see `RankSets`.
-        power: the probability of telling it.
+        power: the probability of detecting it.
 
     >>> round(queries_needed(0.02, 0.01, 1000, 1.96))
     1962
@@ -194,7 +195,7 @@ def _unit(parts: Sequence[Part]) -> str:
 
 
 def _by_cluster(parts: Sequence[Part]) -> tuple[Vector, Vector, Vector]:
-    """The estimates, what each cluster adds to them, and by how much that differs from what is expected of it."""
+    """The estimates, the contribution of each cluster, and its difference from the expected contribution."""
     tables = [_table(part.values) for part in parts]
     if len({table.shape[1] for table in tables}) != 1:
         raise LimnerError("parts: got different numbers of systems, expected the same columns in every part")
@@ -218,12 +219,12 @@ def _of_differences(covariance: Vector) -> Vector:
 
 
 def _largest_single(total: Vector) -> Vector:
-    """The largest difference between two systems that a single cluster contributes; an unseen one may add as much."""
+    """The largest difference between two systems from a single cluster; an unseen cluster may add as much."""
     return np.stack([np.abs(total - total[:, [i]]).max(axis=0) for i in range(total.shape[1])])
 
 
 def _draws(covariance: Vector, units: int, samples: int, seed: int) -> Vector:
-    """Draws of the systems' errors: normal with this covariance, divided by the error of its scale (Student's t)."""
+    """Draws errors of the systems from a multivariate Student's t with this covariance."""
     rng, systems = np.random.default_rng(seed), len(covariance)
     ridge = 1e-12 * max(float(np.trace(covariance)), 1e-300)
     factor = np.linalg.cholesky(covariance + ridge * np.eye(systems))
@@ -232,13 +233,13 @@ def _draws(covariance: Vector, units: int, samples: int, seed: int) -> Vector:
 
 
 def _studentised(estimates: Vector, error: Vector) -> Vector:
-    """(i, j): by how many standard errors i is better than j; 0 where nothing differs."""
+    """(i, j): by how many standard errors i is better than j; 0 if they do not differ."""
     apart = estimates[:, None] - estimates[None, :]
     return np.divide(apart, error, out=np.zeros_like(apart), where=error > 0)
 
 
 def _told_apart(seen: Vector, drawn: Vector, spread: Vector, level: float) -> tuple[Flags, float]:
-    """Step-down max-t over all ordered pairs: the declared pairs, and the critical value of the first step."""
+    """Step-down max-t test over all ordered pairs: the significant pairs, and the critical value of the first step."""
     open_ = spread > 0
     told, critical = np.zeros_like(open_), math.nan
     while open_.any():
@@ -263,7 +264,7 @@ def _largest(drawn: Vector, spread: Vector, open_: Flags) -> Vector:
 
 
 def _upper(drawn: Vector, level: float) -> float:
-    """The order statistic that is exceeded with probability 1 - level at most."""
+    """The order statistic that is exceeded with probability at most 1 - level."""
     place = min(math.ceil(level * (len(drawn) + 1)), len(drawn))
     return float(np.partition(drawn, place - 1)[place - 1])
 

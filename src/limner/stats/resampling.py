@@ -1,16 +1,16 @@
 """Resampling for the bootstrap: one class per kind of statistic, each for one stratum (a fold, or everything).
 
 A *unit* is what is drawn with replacement: a query, or a cluster of queries such as all captions of one image.
-Units with equal content are interchangeable, so drawing how often each *distinct* content occurs (one multinomial) has
-exactly the distribution of drawing units one by one. For hits and misses that is two numbers per resample instead of
-25,000, so intervals on every recall cost almost nothing.
+Units with equal content are interchangeable, so drawing the count of each *distinct* content (one multinomial) has
+exactly the same distribution as drawing units one by one. For hits and misses that is two numbers per resample instead
+of 25,000, so intervals for every recall cost almost nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ class Stratum(Protocol):
 class Means:
     """A weighted sum of means that share their units: `sum_j scale_j * (sum_j total) / (sum_j count)`.
 
-    The table has a row per unit; its first half of columns are totals, its second half counts.
+    The table has a row per unit; the first half of its columns are totals, the second half are counts.
     """
 
     table: Vector
@@ -70,7 +70,7 @@ class Means:
         sums, counts = np.split(totals, 2, axis=-1)
         if not (counts > 0).all():
             raise LimnerError(
-                "a resample has no value at all for one of the means: too few clusters carry it; "
+                "a resample has no values for one of the means: too few clusters have any; "
                 "use more clusters, or resample queries instead"
             )
         return (sums / counts) @ self.scales
@@ -78,7 +78,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """The median of the drawn values, by cumulated counts over the sorted values."""
+    """The median of the drawn values, from cumulative counts over the sorted values."""
 
     values: Vector
     units: Codes | None
@@ -105,7 +105,7 @@ class Median:
         return np.concatenate([_medians(ordered, drawn) for drawn in draws])
 
     def jackknife(self) -> Vector:
-        """Refused: the jackknife is inconsistent for the median."""
+        """Raises an error: the jackknife is inconsistent for the median."""
         raise LimnerError(
             "got method='bca' with statistic='median', expected 'percentile': BCa needs a jackknife, "
             "which is inconsistent for the median (Efron & Tibshirani 1993, ch. 11)"
@@ -118,7 +118,7 @@ class Function:
 
     rows: Vector
     units: Codes | None
-    function: Callable[[Any], float]
+    function: Callable[[Vector], float]
 
     @property
     def size(self) -> int:
@@ -168,7 +168,7 @@ def drawn_counts(
         times: how many units share each distinct content; their sum is the number of units and of draws.
         samples: how many resamples, over all blocks.
         rng: random generator.
-        width: columns that the caller will hold per resample, if more than the distinct units.
+        width: columns that the caller stores per resample, if more than there are distinct units.
 
     Yields:
         Blocks of float counts; every row adds up to the number of units.
@@ -180,7 +180,7 @@ def drawn_counts(
 
 def _draw(times: npt.NDArray[np.int64], samples: int, rng: np.random.Generator) -> Vector:
     n = int(times.sum())
-    if len(times) * 8 <= n:  # one binomial per distinct unit costs about as much as eight single draws
+    if len(times) * 8 <= n:  # a binomial per distinct unit costs about as much as eight single draws
         return rng.multinomial(n, times / n, size=samples).astype(np.float64)
     kind = np.repeat(np.arange(len(times)), times)
     drawn = np.empty((samples, len(times)))

@@ -1,15 +1,15 @@
-"""Sampling what to label: draws without replacement with known probabilities.
+"""Sampling of units to label: draws without replacement, with known probabilities.
 
-A population of units (pairs, or queries) is split into strata. The first units come from every stratum (`pilot`); after
-that each draw first takes a stratum at random, with shares that may follow what is known by then, and then one of its
-remaining units uniformly. So two things hold at once:
+A population of units (pairs, or queries) is split into strata. The first units come from every stratum (`pilot`). After
+that, each draw picks a stratum at random, with shares that may depend on earlier answers, and then one of its remaining
+units uniformly. So two things hold at once:
 
-- given how many units came from each stratum, they are a simple random sample of it: `limner.stats.stratified` gives an
-  interval for one look;
+- given the number of units from each stratum, they are a simple random sample of it: `limner.stats.stratified` gives an
+  interval that is valid for one look;
 - each draw had a known probability, given all draws before it: `limner.stats.sequential` gives an interval that is
   valid after every answer.
 
-Further draws continue where the last ones ended. Cochran 1977, *Sampling Techniques*; Neyman 1934 for the allocation;
+Further draws continue from earlier ones. Cochran 1977, *Sampling Techniques*; Neyman 1934 for the allocation;
 Madow 1949 for systematic draws with given probabilities.
 """
 
@@ -44,7 +44,7 @@ class Drawn:
 
 
 def strata_of(scores: npt.ArrayLike, number: int) -> IntArray:
-    """Splits units into strata of equal size by score; equal scores stay together; numbered from the lowest score.
+    """Splits units by score into strata of about equal size, numbered from the lowest; equal scores stay together.
 
     >>> strata_of([0.9, 0.1, 0.2, 0.8], 2)
     array([1, 0, 0, 1])
@@ -60,10 +60,10 @@ def strata_of(scores: npt.ArrayLike, number: int) -> IntArray:
 def neyman(
     sizes: npt.ArrayLike, deviations: npt.ArrayLike, number: int, *, even_share: float = 0.5, costs: npt.ArrayLike = 1.0
 ) -> Vector:
-    """Shares of the labels for each stratum: `N_h S_h / sqrt(c_h)`, with a lower limit.
+    """The share of the labels for each stratum: `N_h S_h / sqrt(c_h)`, with a lower limit.
 
-    The lower limit bounds the cost of wrong deviations: no weight exceeds `1 / even_share` times that of
-    proportional allocation. A stratum never gets more than it holds.
+    The lower limit bounds the cost of wrong deviations: no weight exceeds `1 / even_share` times that of proportional
+    allocation. A stratum never gets more labels than it has units.
 
     Args:
         sizes: Units in each stratum.
@@ -73,7 +73,7 @@ def neyman(
         costs: Labels needed per unit of each stratum.
 
     Returns:
-        One share for each stratum; together 1.
+        One share per stratum; they sum to 1.
 
     >>> neyman([100, 100], [0.5, 0.0], 50).round(2)
     array([0.75, 0.25])
@@ -85,7 +85,7 @@ def neyman(
     even = size / size.sum()
     best = wanted / wanted.sum() if wanted.sum() > 0 else even
     share = even_share * even + (1 - even_share) * best
-    for _ in range(len(size)):  # full strata pass their share to the others
+    for _ in range(len(size)):  # exhausted strata pass their share on to the others
         full = share * number >= size
         rest = share[~full].sum()
         if not full.any() or rest == 0:
@@ -104,7 +104,7 @@ def draw(
     before: Sequence[int] | IntArray = (),
     seed: int = 0,
 ) -> Drawn:
-    """Draws units without replacement, after those that were drawn before.
+    """Draws units without replacement, continuing after earlier draws.
 
     Args:
         strata: The stratum of every unit, numbered from 0.
@@ -158,14 +158,14 @@ def _until_one_is_empty(shares: Vector, left: IntArray, random: Vector) -> tuple
 
 
 def inclusion(scores: npt.ArrayLike, number: int) -> Vector:
-    """Inclusion probabilities in proportion to a score, none above 1, which sum to the number of draws.
+    """Inclusion probabilities proportional to a score, at most 1 each, that sum to the number of draws.
 
     >>> inclusion([8, 1, 1], 2)
     array([1. , 0.5, 0.5])
     """
     values = vector(scores, "scores")
     if (values <= 0).any() or not 0 < number <= len(values):
-        raise LimnerError(f"got {number} draws of {len(values)} scores, expected positive scores and 1 to all draws")
+        raise LimnerError(f"got {number} draws from {len(values)} scores, expected positive scores, and 1 draw to all")
     found = np.zeros(len(values))
     while True:
         certain = found >= 1

@@ -1,22 +1,21 @@
-"""A threshold with a promised precision: answer only above it, and say "no match" below it.
+"""A threshold with guaranteed precision: answers below it are not shown.
 
-Each query has a list of answers with confidences. Answers at or above the threshold are shown; a query with none gets
-no answer. Precision is the mean share of right answers among those shown, over the queries that get an answer. Queries
-come in two forms, as they are and with their right answers removed, in proportion 1 - a to a: the promise then holds
-for users of whose queries at most a share a has no right answer.
+Each query has a list of answers with confidences. Answers at or above the threshold are shown; a query without any
+gets no answer. Precision is the mean share of right answers among those shown, over the queries that get an answer.
+Each query is used twice, as it is and with its right answers removed, with weights 1 - a and a: the guarantee then
+holds if at most a share a of future queries has no right answer.
 
-A threshold keeps the promise if the mean gain of a cluster (the queries of an image) is above 0. The gain of a query is
-(1 - a) (share right - p) if it is answered as it is, and - a p if it is answered without its right answers. Half of the
-clusters propose thresholds and stakes; the other half tests them, from the most promising one downwards, until one
-fails (fixed sequence testing; Angelopoulos et al. 2021, "Learn then Test"). The test bets a fixed stake on every
-cluster's gain: where the promise is broken the capital is not expected to grow, so it exceeds 1 / (1 - level) with
+A threshold reaches precision p if the mean gain of a cluster (the queries of an image) is above 0. The gain of a query
+is (1 - a) (share right - p) if it is answered as it is, and - a p if it is answered without its right answers. Half of
+the clusters propose thresholds and stakes; the other half tests them, from the most promising one downwards, until one
+fails (fixed sequence testing; Angelopoulos et al. 2021, "Learn then Test"). The test bets a fixed stake on the gain of
+every cluster: if the precision is below p, the capital does not grow in expectation, so it exceeds 1 / (1 - level) with
 probability at most 1 - level (Markov), for any distribution and any number of clusters.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +25,9 @@ from limner.stats.inputs import Vector, codes, share
 
 Matrix = npt.NDArray[np.float64]
 THRESHOLDS = 60
-"""Thresholds that are proposed: quantiles of the confidences of half of the queries, closer together near the top."""
+"""Number of proposed thresholds: quantiles of the confidences of half of the queries, denser near the top."""
 STAKES = np.linspace(0.04, 0.98, 16)
-"""Shares of the capital that the largest possible loss may cost."""
+"""Stakes to try, as the share of the capital that the largest possible loss would cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +37,8 @@ class Answers:
     Args:
         confidence: One row per query; -inf where a list is shorter.
         right: Whether each answer is right.
-        without: Confidences of the list when all right answers are removed from what is searched.
-        clusters: A label per query; queries with one label depend on each other.
+        without: Confidences of the list when all right answers are removed from the candidates.
+        clusters: A label per query; queries with the same label are not independent.
     """
 
     confidence: Matrix
@@ -53,20 +52,20 @@ class Answers:
         if len(shape) != 2 or shape != np.shape(self.right) or len(self.without) != shape[0]:
             raise LimnerError(
                 f"confidences {shape}, right {np.shape(self.right)}, without {np.shape(self.without)}: expected one "
-                "row per query in each, and the first two of one shape"
+                "row per query in each, and the same shape for the first two"
             )
 
     def first(self, k: int) -> Answers:
         """The same lists, cut after k answers."""
         return Answers(self.confidence[:, :k], self.right[:, :k], self.without[:, :k], self.clusters)
 
-    def take(self, rows: Any) -> Answers:
-        """Some of the queries."""
+    def take(self, rows: npt.NDArray[np.bool_ | np.integer]) -> Answers:
+        """The answers of some of the queries."""
         labels = np.asarray(self.clusters)[rows]
         return Answers(self.confidence[rows], self.right[rows], self.without[rows], labels)
 
     def gains(self, thresholds: Vector, *, precision: float, absent: float) -> Matrix:
-        """The mean gain of each cluster (rows) at each threshold (columns; in rising order)."""
+        """The mean gain of each cluster (rows) at each threshold (columns, in ascending order)."""
         owner = codes(self.clusters, len(self.confidence), "clusters")
         shown = _at_least(self.confidence, np.ones_like(self.right), thresholds)
         right = _at_least(self.confidence, self.right, thresholds)
@@ -79,7 +78,7 @@ class Answers:
 
     def measured(self, threshold: float, *, absent: float = 0.5) -> tuple[float, float]:
         """The precision at a threshold (nan if nothing is answered), and the share of queries answered as they are."""
-        spent = -self.gains(np.array([threshold]), precision=1.0, absent=absent).mean()  # answered, and not right
+        spent = -self.gains(np.array([threshold]), precision=1.0, absent=absent).mean()  # answered, but wrong
         won = self.gains(np.array([threshold]), precision=0.0, absent=absent).mean()
         shown = (self.confidence >= threshold).any(axis=1)
         return float(won / (won + spent)) if won + spent > 0 else float("nan"), float(shown.mean())
@@ -87,15 +86,15 @@ class Answers:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A threshold that keeps a promise.
+    """A threshold with guaranteed precision.
 
     Args:
-        value: Answers with at least this confidence are shown; None if no threshold keeps the promise.
-        precision: The promised precision.
-        level: The probability that the promise is kept.
+        value: Answers with at least this confidence are shown; None if no threshold can be guaranteed.
+        precision: The guaranteed precision.
+        level: The probability that the guarantee holds.
         absent: The largest share of queries without a right answer for which it holds.
-        answered: The share of queries that get an answer, of those it was tested with, as they are.
-        clusters: How many clusters it was tested with.
+        answered: The share of test queries that get an answer when none of their right answers are removed.
+        clusters: The number of clusters it was tested on.
     """
 
     value: float | None
@@ -109,13 +108,13 @@ class Threshold:
 def precision_threshold(
     answers: Answers, *, precision: float = 0.9, absent: float = 0.5, level: float = 0.95, seed: int = 0
 ) -> Threshold:
-    """The lowest threshold whose precision is at least the promised one, with a probability of at least `level`.
+    """The lowest threshold whose precision is at least the given one, with probability at least `level`.
 
     Args:
-        answers: Of queries that are drawn like those to come.
-        precision: What to promise.
-        absent: The share of queries to come that have no right answer; the promise also holds for fewer.
-        level: The probability that the promise is kept.
+        answers: Answers to queries with the same distribution as future queries.
+        precision: The precision to guarantee.
+        absent: The share of future queries that have no right answer; the guarantee also holds for fewer.
+        level: The probability that the guarantee holds.
         seed: Seed of the random halves.
 
     >>> rng = np.random.default_rng(0)
@@ -139,7 +138,7 @@ def precision_threshold(
 
 
 def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
-    """How many of the counted answers of each query reach each threshold."""
+    """The number of counted answers of each query that reach each threshold."""
     passed = np.searchsorted(thresholds, confidence, side="right")  # number of thresholds passed, from the lowest
     width = len(thresholds) + 1
     flat = (np.arange(len(confidence))[:, None] * width + passed)[counted]
@@ -148,7 +147,7 @@ def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Ve
 
 
 def _proposed(tried: Answers, precision: float, absent: float) -> tuple[Vector, Vector, float]:
-    """Thresholds from the most promising one downwards, the stake on each, and the growth expected of a cluster."""
+    """Thresholds from the most promising one downwards, the stake on each, and the expected growth per cluster."""
     best = tried.confidence.max(axis=1, initial=-np.inf)
     levels = np.unique(np.quantile(best[np.isfinite(best)], 1 - np.geomspace(1, 0.002, THRESHOLDS)))
     gains = tried.gains(levels, precision=precision, absent=absent)
@@ -160,14 +159,14 @@ def _proposed(tried: Answers, precision: float, absent: float) -> tuple[Vector, 
 
 
 def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: float = 0.95, seed: int = 0) -> float:
-    """The highest precision, in steps of 0.05, that `precision_threshold` is expected to be able to promise.
+    """The highest precision, in steps of 0.05, that `precision_threshold` can be expected to guarantee.
 
-    It uses only the half of the queries that proposes thresholds, so that it can be guaranteed afterwards.
+    It uses only the half of the queries that proposes thresholds, so that a guarantee is still possible afterwards.
 
     Args:
-        answers: As for `precision_threshold`, as are the others.
+        answers: As for `precision_threshold`, like the other arguments.
         absent: The share of queries without a right answer.
-        level: The probability that the promise is kept.
+        level: The probability that the guarantee holds.
         seed: Seed of the random halves.
     """
     tried, tests = _halves(answers, seed)
@@ -179,10 +178,10 @@ def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: floa
 
 
 def _halves(answers: Answers, seed: int) -> tuple[Answers, Answers]:
-    """The queries of one half of the clusters, and of the other."""
+    """Splits the queries into two random halves by cluster."""
     owner = codes(answers.clusters, len(answers.confidence), "clusters")
     order = np.random.default_rng(seed).permutation(int(owner.max(initial=-1)) + 1)
     if len(order) < 4:
-        raise LimnerError(f"got queries of {len(order)} clusters (images): expected at least 4, better some hundreds")
+        raise LimnerError(f"got queries of {len(order)} clusters (images): expected at least 4, preferably hundreds")
     first = np.isin(owner, order[: len(order) // 2])
     return answers.take(first), answers.take(~first)

@@ -1,9 +1,9 @@
 """Intervals that are valid after every answer: confidence sequences by betting.
 
-A gambler bets against every value m that the mean could have; the bets are fair if m is the truth, so the capital stays
-below 1 / alpha forever with probability 1 - alpha (Ville 1939). The confidence set holds every m for which the capital
-never exceeded that. Waudby-Smith & Ramdas 2024, *Estimating means of bounded random variables by betting*; weighted
-draws without replacement: Shekhar et al. 2023, *Risk-limiting financial audits via weighted sampling*.
+A gambler bets against every value m that the mean could have. If m is the true mean, the bets are fair, and the capital
+stays below 1 / alpha forever with probability 1 - alpha (Ville 1939). The confidence set holds every m for which the
+capital never exceeded that. Waudby-Smith & Ramdas 2024, *Estimating means of bounded random variables by betting*;
+weighted draws without replacement: Shekhar et al. 2023, *Risk-limiting financial audits via weighted sampling*.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Bools = npt.NDArray[np.bool_]
 
 GRID = 401
 """Grid of candidate means."""
-_LOSS = (0.5, 0.75)  # fraction of the capital that a bet may lose, as a rule and at most
-_RIDGE = 20.0  # weight of a slope of 0, in answers
+_LOSS = (0.5, 0.75)  # fraction of the capital that a bet may lose: usual and maximum
+_RIDGE = 20.0  # ridge penalty: a slope of 0 counts as this many answers
 _CHUNK = 64  # draws per step; excluded means are dropped after each step
 
 
@@ -36,20 +36,20 @@ def confidence_sequence(
     grid: int = GRID,
     span: float = np.inf,
 ) -> tuple[Vector, Vector]:
-    """The interval after each draw, for draws whose conditional mean, given earlier draws, is the target mean.
+    """The interval after each draw; the conditional mean of a draw, given earlier ones, must be the target mean.
 
     The hedged capital of Waudby-Smith & Ramdas (2024, section 4.4), `max(K+ / 2, K- / 2)`, with their predictable
-    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, truncated so that no draw can lose more than half,
-    or somewhat more where draws may be further apart than `span`.
+    plug-in bets `sqrt(2 log(2 / alpha) / (v_{t-1} t log(1 + t)))`, truncated so that no draw can lose more than half of
+    the capital, or somewhat more if draws may be further apart than `span`.
 
     Args:
-        draws: One number each.
+        draws: One number per draw.
         lows: The smallest possible value of each, known before the draw.
         highs: The largest possible value of each.
         bounds: Bounds of the mean itself.
         level: Coverage of the whole sequence.
         grid: Number of candidate means.
-        span: How far apart draws usually are at most.
+        span: The usual maximum distance between two draws.
 
     Returns:
         The lower and the upper ends, one for each draw; never wider than before.
@@ -75,13 +75,13 @@ def confidence_sequence(
         ends[:, part] = np.where(kept.any(axis=1), [means[first] - step, means[last] + step], np.nan)
         means, capital = means[kept[-1]], grown[:, -1, kept[-1]]
         if not len(means):
-            break  # nothing is left that could be the mean: the last interval stays
+            break  # every mean is excluded: keep the last interval
     clipped = np.clip(ends, *bounds)
     return np.fmax.accumulate(clipped[0]), np.fmin.accumulate(clipped[1])
 
 
 def _bets(z: Vector, spread: float, middle: float, limit: float) -> Vector:
-    """What to bet on each draw, from the variance of those before it; one draw is made up to begin with."""
+    """The bet on each draw, from the variance of the draws before it and one pseudo-draw."""
     seen = np.arange(1, len(z) + 1) + 1.0
     apart = (z - (middle + np.cumsum(z)) / seen) ** 2
     square = spread**2 + np.concatenate([[0.0], np.cumsum(apart)[:-1]])
@@ -89,7 +89,7 @@ def _bets(z: Vector, spread: float, middle: float, limit: float) -> Vector:
 
 
 def _growth(z: Vector, least: Vector, most: Vector, bets: Vector, loss: Vector, *, means: Vector) -> Vector:
-    """By how much the log of either capital has grown after each draw, against each mean: (2, draws, means)."""
+    """The growth of the log of both capitals after each draw, for each mean: (2, draws, means)."""
     up = np.log1p(np.minimum(bets, loss / np.maximum(means - least, 1e-12)) * (z - means))
     down = np.log1p(-np.minimum(bets, loss / np.maximum(most - means, 1e-12)) * (z - means))
     return np.cumsum([up, down], axis=1)
@@ -110,26 +110,26 @@ def sequential(
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
-    """The mean of a population from draws of `limner.stats.sampling.draw`, valid at any time.
+    """The mean of a population from draws of `limner.stats.sampling.draw`, with an interval that is valid at any time.
 
     Each draw I at time t gives `z_t = (sum of seen y + sum of f over the unseen + (y_I - f_I) / q_t(I)) / N`, whose
-    conditional mean is the population's: q_t is the probability of the draw, and f may be anything that is known before
-    it. Here f is the mean answer of the stratum so far, plus `lambda_t` times the unit's prediction less that of its
-    stratum, with `lambda_t` by ridge regression on the answers so far: predictions of no use soon count for nothing.
-    `confidence_sequence` does the rest.
+    conditional mean is the population mean: q_t is the probability of the draw, and f may be any value known before it.
+    Here f is the mean answer of the stratum so far, plus `lambda_t` times the unit's prediction minus the stratum's
+    mean prediction. `lambda_t` is a ridge regression on the answers so far, so useless predictions soon count for
+    nothing. `confidence_sequence` does the rest.
 
     Args:
         values: Values in the order of the draws.
         strata: The stratum of each.
         sizes: Units in each stratum of the target population.
-        shares: How draws were shared among strata: one row, or one row for each draw.
-        pilot: The number of first draws that were certain; they are taken as seen.
-        frame: Units that could be drawn in each stratum, where they are more than those of `sizes`.
+        shares: How draws were shared among strata: one row, or one row per draw.
+        pilot: The number of first draws that were certain; they count as seen.
+        frame: Units that could be drawn in each stratum, if more than `sizes`.
         member: Whether each draw is one of the units of the target population; all by default.
         predictions: Predictions of each draw, one or several columns; as in `stratified`.
         expected: The mean prediction in each stratum of the target population.
-        corners: Predictions that have all others of the stratum between them, (strata, corners, columns): the
-            smallest and the largest of one column.
+        corners: Predictions whose convex hull contains all others of the stratum, (strata, corners, columns): the
+            smallest and the largest for one column.
         bounds: The smallest and the largest value.
         level: Coverage of the interval, valid after every draw.
     """
@@ -144,7 +144,7 @@ def sequential(
     if len(y) > pilot:
         known = _Known.before_each_draw(y, h, own, f - means[h], reach, len(size), bounds)
         z = _martingale(known, y, h, own, size, whole, split, pilot, bounds)
-        span = 1.25 * (high - low) * whole.sum() / size.sum()  # a little more than without strata and predictions
+        span = 1.25 * (high - low) * whole.sum() / size.sum()  # somewhat higher than without strata and predictions
         lows, highs = confidence_sequence(*z, bounds=bounds, level=level, span=span)
         low, high = float(lows[-1]), float(highs[-1])
     how = {"predictions": f[own], "expected": means, "tuned": True, "bounds": bounds, "level": level}
@@ -159,14 +159,14 @@ class _Known:
     """What is known before each draw.
 
     Args:
-        drawn: Draws of each stratum so far, (draws, strata).
-        counts: Those that are of the target population.
+        drawn: Number of draws from each stratum so far, (draws, strata).
+        counts: Number of these that are in the target population.
         sums: The sum of their values.
-        middle: Value assumed for each stratum's units, before their predictions.
-        above: By how much predictions lift each draw above that.
-        rest: The same, summed over all units that are not seen.
-        low: The least that predictions may add in each stratum.
-        high: The most.
+        middle: Value assumed for each stratum's units, without predictions.
+        above: What predictions add to that for each draw.
+        rest: The same, summed over all unseen units.
+        low: The lowest value that predictions may add in each stratum.
+        high: The highest value that they may add.
     """
 
     drawn: Vector
@@ -199,15 +199,15 @@ class _Known:
 
 
 def _before(each: Vector) -> Vector:
-    """The sum of all rows before each."""
+    """For each row, the sum of all rows before it."""
     return np.asarray(np.cumsum(each, axis=0) - each)
 
 
 def _slopes(residual: Vector, x: Vector, reach: Vector) -> Vector:
-    """The ridge regression of the residuals before each draw on the predictions: (draws, columns)."""
+    """Ridge regression of earlier residuals on the predictions, for each draw: (draws, columns)."""
     if not x.shape[1]:
         return np.zeros(x.shape)
-    wide = np.maximum((np.ptp(reach, axis=1).max(axis=0) / 2) ** 2 / 3, 1e-12)  # as if it varied evenly
+    wide = np.maximum((np.ptp(reach, axis=1).max(axis=0) / 2) ** 2 / 3, 1e-12)  # the variance of a uniform distribution
     square, product = _before(x[:, :, None] * x[:, None, :]), _before(x * residual[:, None])
     return np.asarray(np.linalg.solve(square + _RIDGE * np.diag(wide), product[:, :, None])[:, :, 0])
 
@@ -223,7 +223,7 @@ def _martingale(
     pilot: int,
     bounds: tuple[float, float],
 ) -> tuple[Vector, Vector, Vector]:
-    """The draws after the pilot as numbers with the right conditional mean, and their bounds."""
+    """The draws after the pilot as numbers whose conditional mean is the population mean, and their bounds."""
     left, unseen = whole - known.drawn, size - known.counts
     open_ = np.where(left > 0, np.maximum(shares, 1e-12), 0.0)
     chance = np.divide(open_ / open_.sum(axis=1, keepdims=True), left, out=np.ones_like(left), where=left > 0)

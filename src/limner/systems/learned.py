@@ -9,6 +9,7 @@ from limner.core.registry import built_in, takes
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.scores import Progress
+    from limner.systems.towers.finetuned_model import FinetunedModel
     from limner.systems.towers.towers_model import TowersModel
 
 
@@ -79,3 +80,26 @@ def pcme(
     from limner.systems.towers import training
 
     return training.pcme(collection, dev=dev, progress=progress, **options)
+
+
+@built_in("system", "finetune")
+@takes("limner.systems.towers.finetune:finetune")
+def finetune(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+) -> FinetunedModel:
+    """A pretrained two-tower model (CLIP, SigLIP, open_clip), fine-tuned: a new map, its head, LoRA, or all of it.
+
+    Needs torch and the library of the model; mode "lora" needs `peft` (Hu et al. 2022).
+
+    Args:
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Model: encoder (such as "clip(model=DIR)"), mode ("frozen", "head", "lora", "full"), rank, alpha and
+            lora_dropout (of "lora"), name, init_from (a fine-tuned model to continue from), export_dir (a folder of
+            transformers to write too). Loss and training: as for "towers"; epochs is 10, schedule "cosine", and
+            learning_rate depends on the mode (1e-3 for "frozen" and "lora", 1e-4 for "head", 1e-5 for "full").
+    """
+    from limner.systems.towers import finetune as tuning
+
+    return tuning.finetune(collection, dev=dev, progress=progress, **options)

@@ -159,7 +159,7 @@ def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
     return None
 
 
-def _begin(ask: Ask, what: str, work: object) -> Response:
+def begin(ask: Ask, what: str, work: object) -> Response:
     """Starts a job and redirects to the page that shows its progress."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:
@@ -179,7 +179,7 @@ def make_tasks(ask: Ask) -> Response:
     most = whole(ask.field("pairs") or "180", "pairs", high=1_000_000)
     replication = whole(ask.field("people") or "2", "people", high=20)
     name = judged_collection(ask)
-    return _begin(
+    return begin(
         ask,
         f"pooling {', '.join(systems)} on {name}",
         lambda job: _pooled(ask, job, name, systems, depth, most, replication),
@@ -195,7 +195,7 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     ready = {each: site.library.system(name, each, patience=None) for each in systems}
-    add_collection(store, loaded.held, spec=_spec(ask, name), progress=job.told)
+    add_collection(store, loaded.held, spec=spec_of(ask, name), progress=job.told)
     found = fill(store, {each: system.scores for each, system in ready.items()}, depth=depth)
     near = {(p.image, p.caption) for p in proposals(store)}
     pairs = waiting(store)
@@ -204,7 +204,8 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
     return f"{found['merged']:,} pairs pooled, {len(made):,} tasks created; {max(0, len(pairs) - most):,} pairs wait"
 
 
-def _spec(ask: Ask, name: str) -> str:
+def spec_of(ask: Ask, name: str) -> str:
+    """What a store notes of where a collection comes from."""
     given = ask.site.library.collections[name]
     return given if isinstance(given, str) else name
 
@@ -213,7 +214,7 @@ def make_study(ask: Ask) -> Response:
     """Creates a preference study of every pair of systems, or of rankings with known errors."""
     how = studies.asked_for(ask)
     name = judged_collection(ask)
-    return _begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))
+    return begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))
 
 
 # --- people -----------------------------------------------------------------------------------------------------

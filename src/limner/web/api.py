@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from limner.scores import CORRECTIONS
 from limner.web.failures import DIRECTIONS, ORDERS, failures_of
 from limner.web.search_page import asked_in
-from limner.web.search_request import FOUND, MOST, QUERY
+from limner.web.search_request import BY, FOUND, MOST, MOST_FILTERS, QUERY
 from limner.web.searching import search
 from limner.web.site import Ask
 
@@ -124,6 +124,7 @@ def _failure_answer() -> dict[str, Any]:
 def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
     """The query parameters of a search URL."""
     systems: dict[str, object] = {"type": "array", "items": _words(), "maxItems": 8}
+    filters: dict[str, object] = {"type": "array", "items": _words(QUERY), "maxItems": MOST_FILTERS}
     fixes: dict[str, object] = {"type": "string", "enum": ["", *corrections]}
     return (
         _COLLECTION,
@@ -137,6 +138,8 @@ def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
         _in_address("split", _words(100), "the part of the collection to search; the held-out part by default"),
         _in_address("s", systems, "systems; the first by default"),
         _in_address("fix", fixes, "a correction, in addition to the plain scores"),
+        _in_address("by", {"type": "string", "enum": ["", *BY]}, "what to rank by: vectors, words (BM25) or hybrid"),
+        _in_address("where", filters, "filters, field:value; -field:value for others"),
         _in_address("k", _whole(1, MOST), "how many"),
     )
 

@@ -25,12 +25,15 @@ from limner.web import (
     estimating,
     guideline,
     judging,
+    mapping,
     pages,
     preferring,
     search_page,
     side_by_side,
+    slicing,
     studies,
     team,
+    wins,
 )
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
@@ -84,9 +87,14 @@ def routes() -> list[BaseRoute]:
         Route("/search", endpoint(search_page.send_picture, role="reviewer"), methods=["POST"]),
         Route("/item", endpoint(details.item_page, role="reviewer")),
         Route("/compare", endpoint(side_by_side.compare, role="reviewer")),
-        Route("/wins", endpoint(side_by_side.wins_page, role="reviewer")),
+        Route("/wins", endpoint(wins.wins_page, role="reviewer")),
+        Route("/slices", endpoint(slicing.slices_page, role="reviewer")),
         Route("/failures", endpoint(pages.failures_page, role="reviewer")),
         Route("/failure", endpoint(pages.failure_page, role="reviewer")),
+        Route("/map", endpoint(mapping.map_page, role="reviewer")),
+        Route("/map/points", endpoint(mapping.map_points, role="reviewer")),
+        Route("/map/label", endpoint(mapping.label_region, role="admin"), methods=["POST"]),
+        Route("/map/{part}", open_endpoint(mapping.map_part)),
         Route("/image", endpoint(search_page.image)),
         Route("/upload/{key}", endpoint(search_page.sent_picture, role="reviewer")),
     ]

@@ -15,6 +15,7 @@ from limner.web.search_page import asked_in, linker
 from limner.web.search_request import SearchRequest
 from limner.web.searching import SearchAnswer, known_query, row_of, search
 from limner.web.site import Ask, page
+from limner.web.worded import plain_words
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -123,7 +124,7 @@ def _ranks_of_query(ask: Ask, asked: SearchRequest, key: str, is_text: bool) -> 
     found: dict[str, int | None] = {}
     for system in ask.site.library.names:
         try:
-            found[system] = _rank(ask, asked, system, asked.words.strip(), key)
+            found[system] = _rank(ask, asked, system, plain_words(ask.site.library, asked), key)
         except (Pending, LimnerError):
             continue  # shown above the table of ranks
     return found
@@ -155,7 +156,7 @@ def _near(ask: Ask, asked: SearchRequest, key: str, is_text: bool, words: str) -
     by_id = not is_text or in_index
     wanted = replace(
         asked, words="" if by_id else words, image=key if by_id else "", find=kind, k=NEIGHBOURS, correction="",
-        systems=asked.systems[:1],
+        systems=asked.systems[:1], by="vectors", where=(),
     )  # fmt: skip
     try:
         columns = search(ask.site.library, wanted)

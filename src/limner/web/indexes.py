@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from limner.core.embeddings import Embeddings
-    from limner.search import Calibration, Hit, Index
+    from limner.search import Calibration, Hit, Hits, Index, ItemTexts
 
 
 @dataclass(frozen=True)
 class IndexAnswer:
-    """Hits and their kind, with descriptions of the search and the cut-off."""
+    """Hits, their kind, the search words, and descriptions of the search and the cut-off."""
 
     hits: Sequence[Hit]
     kind: str
     how: str
+    words: str = ""
     promise: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,16 +106,34 @@ class ServedIndex:
             raise UnknownId(f"{self.name!r} has no image {key[:80]!r} to show")
         return open_image(kept, name=key, side=side)
 
-    def search(self, served: Mapping[str, ServedIndex], asked: SearchRequest) -> IndexAnswer:
-        """The nearest items of the requested kind, from this index or the other one of the same model."""
+    def search(
+        self, served: Mapping[str, ServedIndex], asked: SearchRequest, texts: Callable[[str], ItemTexts]
+    ) -> IndexAnswer:
+        """The best items of the requested kind, from this index or the other one of the same model.
+
+        Args:
+            served: All indexes by name.
+            asked: The request.
+            texts: Returns the stored texts of an index by its name; called only if words or fields are used.
+        """
         there = self._holding("image" if asked.finds_images else "text", served)
         query = self._query(asked)
         if asked.precision is not None and asked.crosses:
-            return there._sure(query, asked.k, asked.precision)
+            return replace(there._sure(query, asked.k, asked.precision), words=asked.words.strip())
         alike = there is self and bool(asked.image)
-        hits = there.index.search(query, asked.k + alike)
+        hits, words = there._found(asked, query, asked.k + alike, texts)
         listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == asked.image)]
-        return IndexAnswer(listed[: asked.k], there.kind, hits.how)
+        return IndexAnswer(listed[: asked.k], there.kind, hits.way, words, note="; ".join(hits.notes))
+
+    def _found(self, asked: SearchRequest, query: Any, k: int, texts: Callable[[str], ItemTexts]) -> tuple[Hits, str]:
+        """Hits by vectors, or with words, minus terms and filters; and the words that were looked for."""
+        if not asked.has_terms:
+            return self.index.search(query, k), asked.words.strip()
+        from limner.search import read_terms, search_words
+
+        known = texts(self.name)
+        hits = search_words(self.index, query, k, by=asked.by, where=asked.where, texts=known)
+        return hits, read_terms(asked.words, known.names).words
 
     def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
         """The hits that reach a given precision; the calibration of the index is read once."""
@@ -126,7 +146,7 @@ class ServedIndex:
         cut_off = known.cut_off(precision, k=k)
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]
-        return IndexAnswer(listed, self.kind, hits.how, str(cut_off))
+        return IndexAnswer(listed, self.kind, hits.how, promise=str(cut_off))
 
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:
@@ -159,7 +179,7 @@ class ServedIndex:
 
         if asked.image:
             return self.vector(asked.image)
-        if self.index.system is None:
+        if self.index.system is None and asked.by != "words":
             raise LimnerError(f"{self.name} names no encoder: use one of its {self.kind}s as the query")
         if asked.picture is None:
             return Items(Ids(["query"]), [asked.words.strip()], kind="text")

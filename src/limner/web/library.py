@@ -140,6 +140,13 @@ class Library:
         """The parts of a collection that can be searched in addition to the held-out part."""
         return ["all", *self.loaded(collection).whole.splits] if collection in self.collections else []
 
+    def part(self, collection: str, split: str) -> Collection:
+        """The part of a collection that is searched; "" for what is held out."""
+        loaded = self.loaded(collection)
+        if split and split not in self.splits(collection):
+            raise UnknownName("split", split[:80], self.splits(collection))
+        return part_of(loaded.whole, split) if split else loaded.held
+
     def known_system(self, name: str) -> str:
         """The name of a system; an unknown name is refused."""
         if name not in self.names:
@@ -188,13 +195,11 @@ class Library:
             lambda job: ready_system(system, loaded, job, features=self.features),
             patience=patience,
         )
-        return self._on(found, loaded, split, collection, patience) if split else found
+        return self._on(found, split, collection, patience) if split else found
 
-    def _on(self, system: OpenSystem, loaded: Loaded, split: str, name: str, patience: float | None) -> OpenSystem:
+    def _on(self, system: OpenSystem, split: str, name: str, patience: float | None) -> OpenSystem:
         """A system on a part of a collection, encoded once."""
-        if split not in self.splits(name):
-            raise UnknownName("split", split[:80], self.splits(name))
-        part = part_of(loaded.whole, split)
+        part = self.part(name, split)
         given = self.features if self.found[system.name].takes_features else None
         found: OpenSystem = self.jobs.value(
             ("system", name, system.name, split),

@@ -12,6 +12,7 @@ from limner.web.pictures import of_collection
 from limner.web.search_request import SearchRequest
 from limner.web.searching import Column, search
 from limner.web.site import Ask, page, query
+from limner.web.worded import choices_of
 
 MOST_SYSTEMS = 8
 """Maximum number of systems side by side."""
@@ -31,7 +32,7 @@ def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
     fix, k = library.known_correction(ask.get("fix")), ask.number("k", 12, low=1, high=50)
     return SearchRequest(
         collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k, ask.get("find"), ask.get("split"),
-        _promise(ask.get("sure")),
+        _promise(ask.get("sure")), ask.get("by") or "vectors", tuple(filter(None, ask.all("where"))),
     )  # fmt: skip
 
 
@@ -54,7 +55,8 @@ def search_page(ask: Ask) -> Response:
         upload=upload, picture=shown, link=linker(asked), collections=library.searchable, systems=library.names,
         corrections=library.corrections, is_index=asked.collection in library.indexes,
         splits=[] if job else _splits(ask, asked), samples=[] if job or columns else _samples(ask, asked),
-        promises=PROMISES, labelled=any(a.right is not None for column in columns for a in column.answers),
+        promises=PROMISES, choices={} if job else choices_of(library, asked),
+        labelled=any(a.right is not None for column in columns for a in column.answers),
     )  # fmt: skip
 
 
@@ -99,7 +101,9 @@ def linker(asked: SearchRequest) -> Callable[..., str]:
     def link(*, words: str = "", image: str = "", find: str = "", **more: str) -> str:
         kept = {"c": asked.collection, "s": asked.systems, "fix": asked.correction, "k": asked.k, "split": asked.split}
         sure = "" if asked.precision is None else f"{asked.precision:.0%}"[:-1]
-        return query(**{**kept, "q": words, "image": image, "find": find, "sure": sure, **more})
+        by = "" if asked.by == "vectors" else asked.by
+        terms = {"by": by if words else "", "where": asked.where}
+        return query(**{**kept, "q": words, "image": image, "find": find, "sure": sure, **terms, **more})
 
     return link
 
@@ -110,8 +114,9 @@ def send_picture(ask: Ask) -> Response:
         raise LimnerError("no image was sent: choose a file")
     key = ask.site.uploads.keep(ask.file)
     systems = [value for value in ask.form.getlist("s") if isinstance(value, str)]
+    where = [value for value in ask.form.getlist("where") if isinstance(value, str)]
     kept = {name: ask.field(name) for name in ("c", "fix", "k", "find", "split", "sure")}
-    return RedirectResponse(f"/search?{query(upload=key, s=systems, **kept)}", 303)
+    return RedirectResponse(f"/search?{query(upload=key, s=systems, where=where, **kept)}", 303)
 
 
 def image(ask: Ask) -> Response:

@@ -11,6 +11,8 @@ QUERY = 500
 MOST = 50
 """Maximum number of results."""
 FOUND = ("images", "texts")
+BY = ("vectors", "words", "hybrid")
+MOST_FILTERS = 20
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class SearchRequest:
         find: "images" or "texts"; "" for the other kind: images for a text, texts for an image.
         split: The part of the collection to search: a split, "all", or "" for the held-out part.
         precision: Target precision of the shown answers; None to show all.
+        by: What to rank by: "vectors", "words" or "hybrid".
+        where: Filters, as "field:value".
     """
 
     collection: str
@@ -40,6 +44,8 @@ class SearchRequest:
     find: str = ""
     split: str = ""
     precision: float | None = None
+    by: str = "vectors"
+    where: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks the values."""
@@ -51,6 +57,21 @@ class SearchRequest:
             raise LimnerError(f"find = {self.find[:20]!r}: expected {' or '.join(FOUND)}")
         if self.precision is not None and not 0 < self.precision < 1:
             raise LimnerError(f"precision = {self.precision:g}: expected a share between 0 and 1")
+        if self.by not in BY:
+            raise LimnerError(f"by = {self.by[:20]!r}: expected {', '.join(BY)}")
+        if len(self.where) > MOST_FILTERS or any(len(each) > QUERY for each in self.where):
+            raise LimnerError(f"{len(self.where)} filters: expected at most {MOST_FILTERS} of {QUERY} characters")
+        if self.precision is not None and self.has_terms:
+            raise LimnerError(
+                "a promised precision is for plain searches by vectors: leave out filters, minus terms and words"
+            )
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether words, minus terms or filters by field play a part."""
+        from limner.search.terms import has_terms
+
+        return self.by != "vectors" or bool(self.where) or has_terms(self.words)
 
     @property
     def by_image(self) -> bool:

@@ -6,7 +6,7 @@ All items of the searched part are scored, so every answer is exact; an index ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
 from limner.web.search_request import SearchRequest
 from limner.web.sure import sure_order
+from limner.web.worded import Pieces, WordedSearch, marked, texts_of_index
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.embeddings import Embeddings
     from limner.scores import Scores, Statistics
+    from limner.search import Match
 
 BANK = 5000
 """Maximum number of bank queries from the training split."""
@@ -39,6 +41,8 @@ class SearchAnswer:
         text: A caption; empty for an image.
         right: Whether it is relevant; None if the query is not judged.
         before: Its rank without the correction; None if nothing was corrected.
+        why: Its ranks by words and by vectors, and the words that matched; "" for a plain search by vectors.
+        caption: The caption that has most words of the query, in pieces, with the words of the query marked.
     """
 
     rank: int
@@ -47,6 +51,8 @@ class SearchAnswer:
     text: str = ""
     right: bool | None = None
     before: int | None = None
+    why: str = ""
+    caption: Pieces = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Column:
         unknown: Words of the query that the system does not know.
         searched: Description of the searched items and the method.
         promise: The guarantee behind the cut-off, as a sentence; "" if all answers are shown.
+        note: What minus terms and filters did.
     """
 
     system: str
@@ -68,6 +75,7 @@ class Column:
     unknown: tuple[str, ...] = ()
     searched: str = ""
     promise: str = ""
+    note: str = ""
 
 
 def search(library: Library, asked: SearchRequest) -> list[Column]:
@@ -85,35 +93,66 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
 
 def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
     """The results of one system: without correction, and with one if requested."""
+    from limner.search.hits import searched
+
     ready = library.system(asked.collection, name, split=asked.split)
+    worded = WordedSearch.of(library, asked, ready)
+    asked = asked if worded is None else worded.asked
     known = known_query(ready.collection, asked)
     plain = row_of(library, ready, asked, known)
     order = np.argsort(-plain, kind="stable")
     unknown = () if asked.by_image else tuple(ready.unknown_words(asked.words))
-    searched = f"{_pool(ready, asked):,} {'images' if asked.finds_images else 'texts'} searched, exactly"
+    how = f"{searched(_pool(ready, asked), 'image' if asked.finds_images else 'text', asked.by)}, exactly"
     if asked.precision is not None and asked.crosses:
         sure, promise = sure_order(library, ready, asked, plain, order)
-        return [Column(name, "", _answers(ready, asked, known, plain, sure), unknown, searched, promise)]
-    columns = [Column(name, "", _answers(ready, asked, known, plain, order), unknown, searched)]
-    if asked.correction and asked.crosses:
-        changed = _corrected(library, ready, asked, known)
-        places = {int(column): rank for rank, column in enumerate(order, start=1)}
-        ranked = np.argsort(-changed, kind="stable")
-        answers = _answers(ready, asked, known, changed, ranked, before=places)
-        columns.append(Column(name, asked.correction, answers, unknown, searched))
-    return columns
+        return [Column(name, "", _answers(ready, asked, known, plain, sure), unknown, how, promise)]
+    first = Column(name, "", _answers(ready, asked, known, plain, order), unknown, how)
+    if worded is not None:
+        first, order = _worded(ready, worded, known, plain, order, first), worded.only(order)
+    if not asked.correction or not asked.crosses:
+        return [first]
+    changed = _corrected(library, ready, asked, known)
+    places = {int(column): rank for rank, column in enumerate(order, start=1)}
+    ranked = np.argsort(-changed, kind="stable")
+    ranked = ranked if worded is None else worded.only(ranked)
+    answers = _answers(ready, asked, known, changed, ranked, before=places)
+    return [first, Column(name, asked.correction, answers, unknown, how, note=first.note)]
+
+
+def _worded(
+    ready: OpenSystem, worded: WordedSearch, known: str | None, plain: Any, order: Any, column: Column
+) -> Column:
+    """The answers of a search with words, minus terms or filters, with reasons."""
+    found, shown = worded.ordered(plain, order), np.zeros(len(plain))
+    shown[found.places] = found.scores
+    pool = ready.collection.images if worded.asked.finds_images else ready.collection.texts
+    matches = worded.matches(found, worded.asked.k + 1)
+    by_id = {pool.ids[place]: match for place, match in matches.items()}
+    answers = _answers(ready, worded.asked, known, shown, found.places)
+    explained = [_explained(each, by_id.get(each.id), worded.terms.words) for each in answers]
+    return replace(column, answers=explained, note=worded.note)
+
+
+def _explained(answer: SearchAnswer, match: Match | None, words: str) -> SearchAnswer:
+    """An answer with the reason why it was found."""
+    if match is None:
+        return answer
+    return replace(answer, why=str(match), caption=marked(match.text or answer.text, words))
 
 
 def _in_index(library: Library, asked: SearchRequest) -> Column:
     """The answers of an index, among its own images and texts."""
     served = library.indexes[asked.collection]
-    found = served.search(library.indexes, asked)
+    found = served.search(library.indexes, asked, lambda name: texts_of_index(library, name))
     answers = [
-        SearchAnswer(rank, hit.id, hit.score, hit.value or hit.id if found.kind == "text" else "")
+        _explained(
+            SearchAnswer(rank, hit.id, hit.score, hit.value or hit.id if found.kind == "text" else ""),
+            hit.match, found.words,
+        )
         for rank, hit in enumerate(found.hits, start=1)
-    ]
-    unknown = () if asked.by_image else tuple(served.unknown_words(asked.words))
-    return Column(served.encoder, "", answers, unknown, found.how, found.promise)
+    ]  # fmt: skip
+    unknown = () if asked.by_image else tuple(served.unknown_words(found.words))
+    return Column(served.encoder, "", answers, unknown, found.how, found.promise, found.note)
 
 
 def _pool(ready: OpenSystem, asked: SearchRequest) -> int:

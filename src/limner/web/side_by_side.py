@@ -1,4 +1,4 @@
-"""Comparison of systems: numbers with intervals, differences with p-values, and queries where one beats another."""
+"""Systems side by side: numbers with intervals, as a table and a chart, and differences with p-values."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from starlette.responses import Response
 
-from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.page.words import plain, span
-from limner.web.failures import DIRECTIONS, Place, placed
+from limner.evaluation.page.intervals import intervals_drawn
+from limner.evaluation.page.words import direction_title, plain, slug, span
 from limner.web.jobs import Job
 from limner.web.library import Library
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
     from limner.evaluation.comparison import Comparison, Difference
     from limner.evaluation.measures import Measure
     from limner.evaluation.report import Report
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 MEASURES = "R@1 R@5 R@10 mAP@R"
 SAMPLES = 10_000
 """Number of random permutations of a randomisation test."""
-STEP = 24
-"""Number of queries per page."""
-WINS = {
-    "first": "A right at rank 1, B not",
-    "better": "A ranks the truth higher",
-}
-ORDERS = {"difference": "largest difference of ranks", "query": "order of the queries"}
 
 
 @dataclass(frozen=True)
@@ -72,6 +64,7 @@ class CollectionTable:
     columns: Sequence[str]
     rows: Sequence[MeasureRow]
     corrected: str
+    charts: Sequence[tuple[str, Markup]] = ()
 
 
 def report_of(library: Library, collection: str, system: str, correction: str = "") -> Report:
@@ -115,7 +108,7 @@ def with_bound(result: Result) -> str:
 
 
 def compare(ask: Ask) -> Response:
-    """The page that compares systems on collections."""
+    """Systems on collections, side by side."""
     library = ask.site.library
     chosen = [library.known(name) for name in ask.all("c")] or [library.known(None)]
     asked = ask.all("s") or library.names
@@ -141,7 +134,27 @@ def _table(library: Library, collection: str, systems: Sequence[str], correction
         for key in shared
     ]
     columns = [report.system for report in reports]
-    return CollectionTable(collection, counts, columns, rows, comparison.corrected if comparison else "")
+    corrected = comparison.corrected if comparison else ""
+    return CollectionTable(collection, counts, columns, rows, corrected, _charts(collection, reports, shared))
+
+
+def _charts(
+    collection: str, reports: Sequence[Report], shared: Sequence[tuple[str, str, str]]
+) -> list[tuple[str, Markup]]:
+    """One chart per view and direction: the shares of all systems with their intervals."""
+    charts = []
+    for view, direction in dict.fromkeys((key[0], key[1]) for key in shared):
+        keys = [key for key in shared if key[:2] == (view, direction)]
+        groups = [(str(key[2]), [(r.system, _result(r, key)) for r in reports]) for key in keys]
+        drawn = [group for group in groups if all(r.measure.kind.percent and r.interval for _, r in group[1])]
+        title = f"{direction_title(direction)}, {view}"
+        if drawn:
+            charts.append((title, intervals_drawn(f"{slug(collection)}-{slug(title)}", title, drawn)))
+    return charts
+
+
+def _result(report: Report, key: tuple[str, str, str]) -> Result:
+    return next(result for result in report.results if result.key == key)
 
 
 def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[MeasureCell]:
@@ -161,101 +174,8 @@ def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[Mea
 
 
 def _change(difference: Difference, measure: Measure) -> tuple[str, bool]:
-    """The difference between a later system and the first one, with its corrected p-value."""
+    """The difference of a later system to the first one, with its corrected p-value."""
     more = -difference.value  # the comparison is the first minus the later one
     p = difference.p_adjusted
     shown = f"{'+' if more >= 0 else '−'}{plain(measure, abs(more))}"
     return f"{shown}, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}", difference.significant()
-
-
-# --- wins and losses --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Win:
-    """A query that A answers better than B: the rank of the relevant item for both, and the first results."""
-
-    text: str
-    image: str
-    a: Place
-    b: Place
-    firsts: tuple[str, str]
-
-    @property
-    def difference(self) -> int:
-        """How many ranks lower B places the relevant item."""
-        return self.b.rank - self.a.rank
-
-
-def wins_page(ask: Ask) -> Response:
-    """The queries where A beats B, with images."""
-    library = ask.site.library
-    collection, names = library.known(ask.get("c")), library.names
-    if len(names) < 2:
-        raise LimnerError("only one system is served: to compare queries, serve two")
-    a, b = library.known_system(ask.get("a") or names[0]), library.known_system(ask.get("b") or names[1])
-    direction, kind, order = ask.get("d") or "t2i", ask.get("kind") or "first", ask.get("order") or "difference"
-    for what, value, known in (("direction", direction, DIRECTIONS), ("kind", kind, WINS), ("order", order, ORDERS)):
-        if value not in known:
-            raise UnknownName(what, value[:20], known)
-    words, start = ask.get("q")[:200], ask.number("start", 0)
-    found = wins(library, collection, a, b, direction, kind=kind, words=words, order=order)
-    kept = {"c": collection, "a": a, "b": b, "d": direction, "kind": kind, "order": order, "q": words}
-    held = library.loaded(collection).held
-    return page(
-        ask, "wins.html", listed=found[start : start + STEP], total=len(found), start=start, step=STEP, kept=kept,
-        link=lambda **more: query(**{**kept, **more}), collections=library.collections, systems=names, kinds=WINS,
-        orders=ORDERS, queries=len(held.texts if direction == "t2i" else held.images), by_text=direction == "t2i",
-    )  # fmt: skip
-
-
-def wins(
-    library: Library, collection: str, a: str, b: str, direction: str, *, kind: str, words: str = "", order: str
-) -> list[Win]:
-    """Queries for which A ranks the relevant item higher than B.
-
-    Args:
-        library: Collections and systems.
-        collection: Its name.
-        a: The system that wins.
-        b: The system that loses.
-        direction: "t2i" or "i2t".
-        kind: "first" (A right at rank 1, B not) or "better".
-        words: Only captions that contain all of these words.
-        order: "difference" (largest first) or "query".
-    """
-    held = library.loaded(collection).held
-    sides = [_places(library, collection, name, direction) for name in (a, b)]
-    texts = dict(zip(held.texts.ids, map(str, held.texts.values), strict=True))
-    wanted, found = words.lower().split(), []
-    for one, other in zip(*sides, strict=True):
-        if one.rank >= other.rank or (kind == "first" and one.rank > 1):
-            continue
-        win = _win(held, texts, direction, one, other)
-        if all(word in win.text.lower() for word in wanted):
-            found.append(win)
-    return found if order == "query" else sorted(found, key=lambda win: -win.difference)
-
-
-def _win(held: Collection, texts: dict[str, str], direction: str, one: Place, other: Place) -> Win:
-    if direction == "t2i":
-        pairs = held.judged(held.judgements.name, "t2i").relevant
-        truth = pairs.candidates[int(pairs.columns[pairs.indptr[pairs.queries.index(one.query)]])]
-        return Win(texts[one.query], truth, one, other, (one.first, other.first))
-    firsts = (texts[one.first], texts[other.first])
-    return Win(" / ".join(firsts), one.query, one, other, firsts)
-
-
-def _places(library: Library, collection: str, system: str, direction: str) -> list[Place]:
-    """The rank of the relevant item of every query, computed once per system."""
-    ready, held = library.system(collection, system), library.loaded(collection).held
-    scores = ready.scores.T if direction == "t2i" else ready.scores
-    pairs = held.judged(held.judgements.name, direction).relevant
-    asked = [key for row, key in enumerate(pairs.queries) if pairs.indptr[row + 1] > pairs.indptr[row]]
-    found: list[Place] = library.jobs.value(
-        ("places", collection, system, direction),
-        f"ranking with {system}",
-        lambda job: placed(scores, held, direction, asked, job),
-        patience=5.0,
-    )
-    return found

@@ -38,6 +38,7 @@ PAGES = (
     ("/search", "Search", "reviewer", "Find images by text and texts by image, with or without corrections."),
     ("/compare", "Side by side", "reviewer", "Compare systems on collections, under every set of judgements."),
     ("/failures", "Failures", "reviewer", "What the wrong answers got wrong, drawn on the images."),
+    ("/map", "Map", "reviewer", "Images and texts as points: what lies together, and where the failures are."),
     ("/judge", "Judge", "annotator", "Does this caption describe this image? Works with the keyboard alone."),
     ("/prefer", "Prefer", "annotator", "Which of two lists answers better?"),
     ("/estimate", "Estimate", "reviewer", "Estimates while people label, and when there are enough labels."),

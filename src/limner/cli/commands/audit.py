@@ -31,7 +31,10 @@ def audit(
     least_side: Annotated[int, word("Images with a shorter side are tiny.", metavar="PIXELS", min=1)] = 32,
     no_images: Annotated[bool, flag("--no-images", "Check only texts and labels.")] = False,
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
-    save: Annotated[list[Path] | None, word("Write the findings: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    save: Annotated[
+        list[Path] | None,
+        word("Write the findings: .json .csv .txt, or a page: .html. Repeatable.", "--save", "-o", metavar="FILE"),
+    ] = None,
     save_judgements: Annotated[Path | None, word("Write the repaired judgements: qrels.", metavar="FILE")] = None,
     save_exclude: Annotated[Path | None, word("Write the ids to leave out, one per line.", metavar="FILE")] = None,
     as_json: Json = False,
@@ -43,6 +46,7 @@ def audit(
     Examples:
       $ limner audit scenes -O images=100
       $ limner audit captions.csv --strict --save findings.csv
+      $ limner audit captions.csv -o audit.html
       $ limner audit flickr8k:DIR --images images.npy --texts texts.npy
       $ limner audit captions.csv --save-judgements repaired.qrels --save-exclude leave-out.txt
     """
@@ -51,7 +55,7 @@ def audit(
     from limner.datasets.trec import write_qrels
     from limner.explain.audit import audit as run_audit
 
-    refuse_ending(save, (".json", ".csv", ".txt"), "audit")
+    refuse_ending(save, (".json", ".csv", ".txt", ".html"), "audit")
     for file in filter(None, (save_judgements, save_exclude)):
         place_for(file)
     whole = load(collection, option)
@@ -59,7 +63,7 @@ def audit(
     how = _scored(Way(images, texts, image_ids, text_ids, scores), whole, chosen)
     with progress(f"auditing {chosen.name}") as told:
         found = run_audit(chosen, least_side=least_side, look=not no_images, progress=told, **how)
-    written = [found.save(file) for file in save or []]
+    written = [found.save(file, collection=None if no_images else chosen) for file in save or []]
     if save_judgements is not None:
         write_qrels(found.repaired, save_judgements)
         written.append(save_judgements)

@@ -36,9 +36,7 @@ def board(
     direction: Annotated[str | None, word("Only this direction: i2t or t2i.", metavar="WAY")] = None,
     queries: Annotated[
         list[str] | None,
-        word(
-            "Number of queries of results that lack it: 5000, or NAME=5000 by collection or view.", metavar="[NAME=]N"
-        ),
+        word("Number of queries, for results that lack it: 5000, or by collection or view.", metavar="[NAME=]N"),
     ] = None,
     clusters: Annotated[
         list[str] | None,
@@ -49,9 +47,7 @@ def board(
     samples: Annotated[int, word("Number of bootstrap draws for the critical value.", metavar="N", min=100)] = 10_000,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
     save: Annotated[list[Path] | None, word("Write it: .json .csv .md .txt .html. Repeatable.", metavar="FILE")] = None,
-    save_mteb: Annotated[
-        Path | None, word("Write the reports as MTEB results into this folder.", metavar="FOLDER")
-    ] = None,
+    save_mteb: Annotated[Path | None, word("Write reports as MTEB results into it.", metavar="FOLDER")] = None,
     as_json: Json = False,
 ) -> None:
     """Rank systems, with a confidence set for the rank of each.

@@ -31,6 +31,7 @@ FORMS = {
     "qrels": ".qrels",
     "webdataset": ".tar",
     "folder": "",
+    "beir": "",
 }
 
 
@@ -112,10 +113,11 @@ def convert(
     option: Loading = None,
     as_json: Json = False,
 ) -> None:
-    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, or a folder of images with captions.
+    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, a folder of images, or BEIR.
 
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet
+      $ limner data convert flickr8k:DIR flickr8k-beir --to beir --split test
       $ limner data convert scenes world --to folder -O images=100
       $ limner data convert scenes pairs.qrels --split test
     """
@@ -125,7 +127,7 @@ def convert(
     whole = load(spec, option)
     chosen = whole if split is None else part(whole, split)
     with progress(f"writing {target}"):
-        lost = write(chosen, target)
+        lost = write(chosen, target, form="beir" if to == "beir" else None)
     for sentence in lost:
         tell(f"warning: {sentence}")
     data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}

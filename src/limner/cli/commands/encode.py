@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import Lines, answer, shown
+from limner.cli.console import answer, progress
 from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
 from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
@@ -20,34 +18,6 @@ if TYPE_CHECKING:
     from limner.scores import Progress
 
 ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt")
-
-
-@contextmanager
-def pace(what: str, unit: str) -> Iterator[Progress]:
-    """Shows progress and throughput; without a terminal, every few seconds."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        with Lines(what, unit) as lines:
-            yield lines
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-    )
-    with Bar(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task, began = bar.add_task(shown(what), total=None, rate=""), time.perf_counter()
-
-        def told(done: int, total: int) -> None:
-            rate = done / max(time.perf_counter() - began, 1e-9)
-            bar.update(task, completed=done, total=total, rate=f"{rate:,.0f} {unit}/s")
-
-        yield told
 
 
 def encode(
@@ -102,7 +72,7 @@ def encode(
 
     work = made if cache is None else Cached(made, cache)
     began = time.perf_counter()
-    with pace(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
+    with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
         vectors = _encoded(work, items, told)
     seconds = time.perf_counter() - began
     vectors.save(out)

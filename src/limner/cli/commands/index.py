@@ -134,12 +134,14 @@ class _Source:
             raise typer.BadParameter(f"--side {side}: expected images or texts")
         if ids and not embeddings:
             raise typer.BadParameter("--ids can only be used with --embeddings")
+        from limner.search import with_captions
+
         self.embeddings, self.ids = embeddings, ids
         self.whole = load(collection, option) if collection else None
         self.items = _listed(items) if items else None
         if self.whole is not None:
             chosen: Collection = part(self.whole, split)
-            self.items = chosen.images if side == "images" else chosen.texts
+            self.items = with_captions(chosen, side)
 
     def vectors(self) -> Embeddings:
         """The given vectors; if their file has no ids, they get the ids of the items."""

@@ -8,44 +8,51 @@ from typing import Annotated, Any
 import typer
 
 from limner.cli.commands.evaluate import labels_of
+from limner.cli.commands.slices import sliced
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_report_ending, word
 
 FIGURES = (".pdf", ".svg", ".png")
 FOR = {
     "--collection": "it is for an .html page",
+    "--slices": "it is for an .html page",
+    "--baseline": "it is for an .html page",
     "--estimate": "it is for an .html page",
     "--others": "it is for an .html page or a figure (.pdf .svg .png)",
     "--figure": "it is for a figure (.pdf .svg .png)",
     "--width": "it is for a figure (.pdf .svg .png)",
 }
 
+Out = Annotated[
+    Path,
+    word("A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).", "--out", "-o", metavar="FILE"),
+]
+SlicedBy = Annotated[
+    list[str] | None,
+    word("With --collection: slices by length, words, objects or a field (html). Repeatable.", metavar="BY"),
+]
+Width = Annotated[
+    str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
+]
+Estimate = Annotated[
+    str | None, word("With --others: answers to a plan, for differences under the complete truth.", metavar="STORE")
+]
+
 
 def report(
     file: Annotated[
         Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
     ],
-    out: Annotated[
-        Path,
-        word(
-            "A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).",
-            "--out",
-            "-o",
-            metavar="FILE",
-        ),
-    ] = Path("report.html"),
+    out: Out = Path("report.html"),
     collection: Annotated[str | None, word("The collection, for captions and thumbnails (html).")] = None,
     others: Annotated[
         list[Path] | None, word("Report of another system (html, figures). Repeatable.", metavar="FILE")
     ] = None,
+    baseline: Annotated[Path | None, word("Report of a baseline, beside the headline (html).", metavar="FILE")] = None,
+    slices: SlicedBy = None,
     figure: Annotated[str | None, word("Which figure: recall (the default), measures or hubs.", metavar="NAME")] = None,
-    width: Annotated[
-        str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
-    ] = None,
-    estimate: Annotated[
-        str | None,
-        word("With --others: answers to a plan, for differences under complete judgements.", metavar="STORE"),
-    ] = None,
+    width: Width = None,
+    estimate: Estimate = None,
     mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
     split: Split = None,
     option: Loading = None,
@@ -57,6 +64,7 @@ def report(
     Examples:
       $ limner report ours.json -o ours.html
       $ limner report ours.json --collection flickr8k:DIR --others baseline.json -o ours.html --open
+      $ limner report ours.json --collection flickr8k:DIR --slices length --slices words -o ours.html
       $ limner report ours.json --others baseline.json --estimate work.db -o ours.html
       $ limner report ours.json -o table.tex
       $ limner report ours.json --others baseline.json -o recall.pdf
@@ -66,17 +74,30 @@ def report(
     from limner.evaluation.report import Report, load_reports
 
     refuse_report_ending([out])
-    given = {"--collection": collection, "--others": others, "--figure": figure, "--width": width}
+    given = {
+        "--collection": collection,
+        "--others": others,
+        "--slices": slices,
+        "--baseline": baseline,
+        "--figure": figure,
+        "--width": width,
+    }
     _refuse_ignored(out, [name for name, value in {**given, "--estimate": estimate}.items() if value])
+    if slices and collection is None:
+        raise typer.BadParameter("--slices needs the captions and fields: give --collection too")
     if estimate is not None and not others:
         raise typer.BadParameter("--estimate compares systems: give --others too")
     held = Report.load(file)
     options: dict[str, Any] = {"others": load_reports(others)} if others else {}
+    if baseline is not None:
+        options["baseline"] = Report.load(baseline)
     if estimate is not None:
         with labels_of(estimate) as labels:
             options["comparison"] = compare([held, *options["others"]], labels=labels, mode=mode)
     if collection is not None:
         options["collection"] = part(load(collection, option), split)
+    if slices:
+        options["sliced"] = sliced(held, options["collection"], slices)
     options |= {name: value for name, value in (("figure", figure), ("width", width)) if value is not None}
     with progress(f"writing {out}"):
         held.save(out, **options)
@@ -89,7 +110,13 @@ def _refuse_ignored(out: Path, given: list[str]) -> None:
     """Refuses options that do not apply to a file of this kind."""
     ending = out.suffix.lower()
     for_page, for_figures = ending == ".html", ending in FIGURES
-    fits = {"--collection": for_page, "--estimate": for_page, "--others": for_page or for_figures}
+    fits = {
+        "--collection": for_page,
+        "--slices": for_page,
+        "--baseline": for_page,
+        "--estimate": for_page,
+        "--others": for_page or for_figures,
+    }
     ignored = [name for name in given if not fits.get(name, for_figures)]
     if ignored:
         raise typer.BadParameter(f"{out} cannot use {' and '.join(ignored)}: {FOR[ignored[0]]}")

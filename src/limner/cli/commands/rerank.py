@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.encode import pace
-from limner.cli.console import answer
+from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for, read_json
@@ -70,7 +69,7 @@ def rerank(
     judge = _scorer(scorer, trust=trust)
     chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
     queries = _queries(judge, chosen, features)
-    with pace(f"re-ranking {len(proposed):,} lists", "pairs") as told:
+    with progress(f"re-ranking {len(proposed):,} lists", "pairs") as told:
         found = cascade(
             proposed,
             judge,

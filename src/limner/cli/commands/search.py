@@ -30,25 +30,35 @@ Precision = Annotated[
 ]
 
 
+QueryFile = Annotated[
+    str | None,
+    word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
+]
+QueryBank = Annotated[Path | None, word("Query bank of the correction, or its saved statistics.", metavar="FILE")]
+TERMS = "--by, --where, minus terms and field:value"
+By = Annotated[
+    str,
+    word("Rank by vectors, by words (BM25 over captions and texts), or hybrid: both, fused.", metavar="HOW"),
+]
+Where = Annotated[
+    list[str] | None,
+    word("Only items whose field has this value; -FIELD=VALUE: only others. Repeatable.", metavar="FIELD=VALUE"),
+]
+
+
 @renamed(at="index_version")
 def search(
     path: Annotated[str, typer.Argument(metavar="INDEX", help="An index built by 'limner index'.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Query texts.")] = None,
     image: Annotated[list[Path] | None, word("Query image. Repeatable.", metavar="FILE")] = None,
-    queries: Annotated[
-        str | None,
-        word("A file of queries: txt (one per line), csv, jsonl, a folder of images, vectors.", metavar="FILE"),
-    ] = None,
+    queries: QueryFile = None,
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
     system: Annotated[str | None, word("The query encoder.", show_default="the encoder of the index")] = None,
     features: Features = None,
     correct: Annotated[
         str | None, word("Correct hubs: csls, nnn, ..., or a file of saved statistics.", metavar="HOW")
     ] = None,
-    bank: Annotated[
-        Path | None,
-        word("Query bank of the correction, or its saved statistics.", metavar="FILE"),
-    ] = None,
+    bank: QueryBank = None,
     option: Annotated[
         list[str] | None,
         word("Option of the correction: -O k=10. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
@@ -57,6 +67,8 @@ def search(
         Path | None, word("Save the statistics of the bank for later queries: .npz.", metavar="FILE")
     ] = None,
     precision: Precision = None,
+    by: By = "vectors",
+    where: Where = None,
     exact: Annotated[bool, flag("--exact", "Search exactly, even with an approximate index.")] = False,
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
@@ -69,6 +81,8 @@ def search(
 ) -> None:
     """Search an index by text, by image, or by a file of queries.
 
+    In TEXT, -word is a minus term and field:value a filter: "dog -beach split:test". Files of queries are only text.
+
     Examples:
       $ limner search pictures.index "two red dogs" --save found.html
       $ limner search pictures.index --image sketch.png -k 5
@@ -76,14 +90,19 @@ def search(
       $ limner search pictures.index "a cat" --correct csls --bank captions.txt --save-bank bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
       $ limner search pictures.index "a dog" --precision 0.9
+      $ limner search pictures.index "dog -beach" --by hybrid --where split=test
     """
-    from limner.search import search_sure
+    from limner.search import search_sure, search_words
     from limner.search.hits import ENDINGS
+    from limner.search.terms import has_terms
 
     refuse_ending(save, ENDINGS, "list of hits")
     _refuse_mixed(exact, approximate, correct, bank, save_bank, option, precision)
     asked = _asked(text, image, queries)
-    encodes = _is_encoded(asked, bank)
+    worded = by != "vectors" or bool(where) or any(map(has_terms, text or ()))
+    if worded and (correct or approximate or precision is not None):
+        raise typer.BadParameter(f"--correct, --approximate and --precision are for plain searches: leave out {TERMS}")
+    encodes = _is_encoded(asked, bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("--features are for images that a model encodes: these queries are already vectors")
     index = opened(path, system, version=index_version, needed=encodes, features=features, trust=trust)
@@ -92,14 +111,19 @@ def search(
     with on_cluster(cluster):
         how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option), trust=trust)
         with progress(f"searching {len(index):,} {index.about.kind}s") as told:
-            chosen = True if exact else False if approximate else None
-            if precision is None:
-                hits = index.search(asked, k, exact=chosen, progress=told, **(how or {}))
-            else:
+            if worded:
+                hits = search_words(index, asked, k, by=by, where=where or (), literal=not text, progress=told)
+            elif precision is not None:
                 hits = search_sure(index, asked, k, precision=precision, progress=told)
+            else:
+                hits = index.search(asked, k, exact=_exactly(exact, approximate), progress=told, **(how or {}))
     if save:
         saved([hits.save(file) for file in save])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
+
+
+def _exactly(exact: bool, approximate: bool) -> bool | None:
+    return True if exact else False if approximate else None
 
 
 def _refuse_mixed(

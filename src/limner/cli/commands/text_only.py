@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.encode import named_encoder, pace
+from limner.cli.commands.encode import named_encoder
 from limner.cli.commands.evaluate import COLLECTION, summary
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, refuse_report_ending, saved, word
@@ -129,7 +129,7 @@ def _measured(
     from limner.explain.textonly import MEASURES, length_note
     from limner.explain.textonly import text_only as scored
 
-    with pace(f"encoding, caption {number} is the query", "texts") as told:
+    with progress(f"encoding, caption {number} is the query", "texts") as told:
         scores, right = scored(
             collection, lambda texts: encoded(work, texts, progress=told).matrix, query=number, **how
         )

@@ -1,7 +1,7 @@
-"""Scenes: a small synthetic world, in which every true match is known.
+"""Scenes: a small synthetic data set in which every true match is known.
 
-Everything works offline in seconds, and since the meaning of every caption is known, so are *all* images it truly
-describes: `extra["complete"]` in addition to the usual five captions per image.
+It works offline, in seconds. Because the meaning of every caption is known, *all* images that it describes are known
+too: `extra["complete"]` has them, in addition to the usual five captions per image.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Drawing:
 
 
 MOST = 1_000_000
-"""Images of a world: limited by the digits in the ids."""
+"""The maximum number of images, limited by the digits in the ids."""
 
 
 @built_in(
@@ -84,17 +84,17 @@ MOST = 1_000_000
 def load(
     path: str | Path | None = None, *, split: str | None = None, images: int = 2000, seed: int = 0, graded: bool = False
 ) -> Collection:
-    """The built-in world as a collection; images are drawn only when they are opened.
+    """Loads the scenes as a collection; images are drawn only when they are opened.
 
-    Image number i of a seed does not depend on the number of images; of every five in a row, three are for
+    For a given seed, image i does not depend on the number of images. Of every five consecutive images, three are for
     training, one for development and one for testing.
 
     Args:
-        path: Must be left out: the world is drawn, not read.
-        split: only "train", "dev" or "test".
-        images: How many images.
-        seed: Seed of the world.
-        graded: Whether to add the judgements "graded": 1 for a true pair, 0.5 where exactly one detail is wrong.
+        path: Must be left out: the images are drawn, not read.
+        split: "train", "dev" or "test"; everything by default.
+        images: Number of images.
+        seed: Seed of the scenes.
+        graded: Whether to add the judgements "graded": 1 for a true pair, 0.5 if exactly one detail is wrong.
 
     Returns:
         Images with the fields `scene`, `objects`, `relations` and `background`; texts with `meaning` and `image`;
@@ -123,9 +123,9 @@ def load(
 
 def _refuse_bad(path: str | Path | None, images: int, seed: int) -> None:
     if path is not None:
-        raise LimnerError(f"scenes is drawn, not read, and takes no path; got {str(path)!r}: leave it out")
+        raise LimnerError(f"scenes are drawn, not read, and take no path; got {str(path)!r}: leave it out")
     if not 1 <= images <= MOST:
-        raise LimnerError(f"scenes needs at least 1 image, and has at most {MOST:,}; got images={images}")
+        raise LimnerError(f"scenes: expected 1 to {MOST:,} images; got images={images}")
     if seed < 0:
         raise LimnerError(f"the seed of scenes must be 0 or above; got seed={seed}")
 

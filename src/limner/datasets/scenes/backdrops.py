@@ -1,4 +1,4 @@
-"""The six backgrounds. Each draws on a canvas of twice the resolution, in image coordinates."""
+"""The six backgrounds, drawn on a canvas of twice the resolution, in image coordinates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FINE = 2
 
 
 def _steps(*lengths: float) -> list[int]:
-    """Lengths in image pixels as steps of the canvas."""
+    """Converts lengths in image pixels to steps of the canvas."""
     return [round(length * FINE * STEPS) for length in lengths]
 
 
 @lru_cache(maxsize=64)
 def _form(shape: str, numbers: tuple[float, ...]) -> Form:
-    """A shape that is drawn again and again."""
+    """A shape that is drawn repeatedly."""
     return Form.of(shape, _steps(*numbers))
 
 
@@ -31,7 +31,7 @@ class Scenery:
     """A canvas for one background: bands of colour, hills, clouds, stars."""
 
     def __init__(self, scene: Scene) -> None:
-        """An empty canvas with the heights of the scene and its own random stream."""
+        """Creates an empty canvas with the heights of the scene and its own random stream."""
         self.sheet = Sheet(SIDE, SIDE, FINE)
         self.dice = Dice(scene.seed, scene.index, BACKDROP)
         self.horizon, self.shore = scene.horizon, scene.shore
@@ -39,7 +39,7 @@ class Scenery:
     def band(
         self, top: float, bottom: float, first: Colour, last: Colour, *, left: float = 0, right: float = SIDE
     ) -> None:
-        """A band shading from one colour to another, across the whole image by default."""
+        """A band with a colour gradient, across the whole image by default."""
         x0, y0, x1, y1 = (round(length * FINE) for length in (left, top, right, bottom))
         self.sheet.shade(x0, y0, x1, y1, first, last)
 
@@ -74,15 +74,15 @@ class Scenery:
             self.strew("oval", (-11.7, -6.75, 11.7, 6.75), [(x, y)], fill)
 
     def dots(self, rx: float, ry: float, places: Iterable[tuple[int, int]], fill: Colour) -> None:
-        """Small ovals around the middles of pixels of the canvas."""
+        """Small ovals around the centres of canvas pixels."""
         self.strew("oval", (-rx, -ry, rx + 1 / FINE, ry + 1 / FINE), places, fill)
 
     def spots(self, count: int, top: float, bottom: float) -> list[tuple[int, int]]:
-        """Places drawn at random between two heights."""
+        """Random positions between two heights."""
         return [(self.dice.between(0, SIDE), self.dice.between(top, bottom)) for _ in range(count)]
 
     def flecks(self, top: float, count: int, fill: Colour, *, rx: float = 2.0, ry: float = 0.7) -> None:
-        """Small marks strewn over the ground."""
+        """Small marks scattered over the ground."""
         self.dots(rx, ry, self.spots(count, top + 3, SIDE - 2), fill)
 
     def waves(self, fill: Colour) -> None:
@@ -124,7 +124,7 @@ def meadow(sheet: Scenery) -> None:
 
 
 def snow(sheet: Scenery) -> None:
-    """Mountains, fir trees far off, snow on the ground and in the air."""
+    """Mountains, distant fir trees, snow on the ground and in the air."""
     sheet.band(0, sheet.horizon, (176, 196, 216), (216, 226, 236))
     for _ in range(3):
         x, height = sheet.dice.between(0, SIDE), sheet.dice.between(24, 42)
@@ -164,7 +164,7 @@ def _windows(sheet: Scenery, x: int, top: int, width: int, fill: Colour) -> None
 
 
 def room(sheet: Scenery) -> None:
-    """A papered wall with a window or a picture, skirting board and a wooden floor."""
+    """A wall with wallpaper, a window or a painting, a skirting board and a wooden floor."""
     papers: tuple[Colour, ...] = ((236, 222, 200), (214, 226, 216), (222, 216, 232))
     wall = sheet.dice.choose(papers)
     floor = sheet.horizon + 8
@@ -201,7 +201,7 @@ BACKDROPS = {f.__name__: f for f in (beach, meadow, snow, street, room, night)}
 
 
 def backdrop(scene: Scene) -> Pixels:
-    """The background of a scene, without any object."""
+    """The background of a scene, without objects."""
     scenery = Scenery(scene)
     BACKDROPS[scene.background](scenery)
     return scenery.sheet.picture()

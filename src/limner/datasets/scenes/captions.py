@@ -1,4 +1,4 @@
-"""Captions of a scene: meanings that are true of it and leave details out, and their sentences."""
+"""Captions of a scene: partial descriptions that are true of it, and their sentences."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import CATEGORIES
 
 _SALIENCE = {"on": 6.0, "under": 2.0, "in front of": 5.0, "behind": 3.0, "above": 3.0, "below": 2.0, "next to": 3.0}
-"""Weight of each relation when several hold; left and right nearly always hold and are least informative."""
+"""The weight of each relation if several hold; left and right nearly always hold and are least informative."""
 
 
 def captions(scene: Scene, *, count: int = 5) -> list[tuple[str, Meaning]]:
-    """Captions for a scene, all with different meanings, the same for the same (seed, index)."""
+    """Captions for a scene, all with different meanings; the same (seed, index) gives the same captions."""
     dice = Dice(scene.seed, scene.index, CAPTIONS)
     found: dict[Meaning, str] = {}
     while len(found) < count:
@@ -49,7 +49,7 @@ def _entities(scene: Scene, dice: Dice) -> tuple[Entity, ...]:
 
 
 def _relating(scene: Scene, dice: Dice) -> Meaning | None:
-    """A relation between objects of different kinds, if there is one that the two descriptions allow."""
+    """A relation between objects of different kinds that the two descriptions allow, if there is one."""
     kinds = [thing.kind for thing in scene.objects]
     triples = [(i, relation, j) for i, relation, j in scene.relations if kinds[i] != kinds[j]]
     names = sorted({relation for _, relation, _ in triples})
@@ -64,7 +64,7 @@ def _relating(scene: Scene, dice: Dice) -> Meaning | None:
 
 
 def _told(first: Entity, second: Entity, relation: str) -> Iterator[Meaning]:
-    """The relation with weaker and weaker claims about number: all dogs, a dog, ..."""
+    """Versions of the relation that say less and less about numbers: all dogs, a dog, ..."""
     one, other = (replace(entity, number=1, exact=False) for entity in (first, second))
     for pair in ((first, second), (one, second), (first, other), (one, other)):
         if any(entity.number == 1 or entity.exact for entity in pair):
@@ -88,7 +88,7 @@ def _category(kind: str, dice: Dice) -> str:
 
 
 def _number(count: int, dice: Dice) -> tuple[int, bool]:
-    """A number, and whether it is exact, that is true when `count` objects fit."""
+    """A number, and whether it is exact, such that the phrase is true of `count` objects."""
     if count == 1:
         return 1, dice.chance(0.1)
     options = [(2, False, 0.25)]

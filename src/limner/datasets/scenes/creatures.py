@@ -1,4 +1,4 @@
-"""Drawings of animals and the teddy bear. Coordinates are those of the kind's grid, facing right."""
+"""Drawings of animals and the teddy bear, facing right, in the grid coordinates of each kind."""
 
 from __future__ import annotations
 

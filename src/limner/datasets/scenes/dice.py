@@ -1,4 +1,4 @@
-"""Dice: the only source of randomness, the same on every machine and with every version of numpy."""
+"""The only source of randomness of the scenes, the same on every machine and with every version of numpy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 128
 class Dice:
     """Random choices from the raw bits of PCG64, seeded by a tuple of numbers.
 
-    numpy promises the raw bits of a bit generator, but not the results of `Generator.choice` and similar methods; so
+    numpy guarantees the raw bits of a bit generator, but not the results of `Generator.choice` and similar methods, so
     the choices here use the bits directly.
 
     >>> dice = Dice(0, 7)
@@ -25,7 +25,7 @@ class Dice:
     """
 
     def __init__(self, *key: int) -> None:
-        """Starts the stream of this key; different keys give independent streams."""
+        """Starts the random stream of this key; different keys give independent streams."""
         self._bits = PCG64(SeedSequence(key))
         self._block: list[float] = []
 
@@ -40,11 +40,11 @@ class Dice:
         return self.fraction() < probability
 
     def integer(self, stop: int) -> int:
-        """A whole number from 0 to stop - 1."""
+        """A random integer from 0 to stop - 1."""
         return int(self.fraction() * stop)
 
     def between(self, low: float, high: float) -> int:
-        """A whole number from low to high, both included; low for an empty range."""
+        """A random integer from low to high, inclusive; low for an empty range."""
         first, last = round(low), round(high)
         return first + self.integer(last - first + 1) if last > first else first
 

@@ -1,4 +1,4 @@
-"""Drawing a scene: the background, then every object from far to near. All arithmetic on pixels is in whole numbers."""
+"""Draws a scene: the background, then the objects from far to near. All pixel arithmetic uses integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SHADOW = np.array((24, 28, 40, 0), np.uint16)
-_WHOLE = FINE * FINE  # pixels of a sheet in a pixel of the image
+_WHOLE = FINE * FINE  # canvas pixels per image pixel
 
 SHAPES = {name: getattr(creatures, name, None) or getattr(things, name) for name in KINDS}
 
@@ -39,7 +39,7 @@ def render(scene: Scene) -> Image:
 
 
 def sticker(thing: SceneObject) -> Image:
-    """One object alone, cut out, exactly as large as its box."""
+    """One object alone, cut out at exactly the size of its box."""
     from PIL import Image
 
     held, clear = _sticker(*_form(thing))
@@ -55,7 +55,7 @@ def _form(thing: SceneObject) -> tuple[str, str, int, int, bool, bool]:
 
 
 def _cast(picture: Pixels, thing: SceneObject) -> None:
-    """A soft shadow under an object that stands on the ground, inside its box, so that the box stays exact."""
+    """A soft shadow under an object on the ground, drawn inside its box so that the box stays exact."""
     x0, _, x1, y1 = thing.box
     shade = _shade(x1 - x0)
     under, whole = picture[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # darkens by a third
@@ -64,7 +64,7 @@ def _cast(picture: Pixels, thing: SceneObject) -> None:
 
 @lru_cache(maxsize=128)
 def _shade(width: int) -> Sums:
-    """How much of each pixel a shadow covers."""
+    """The share of each pixel that a shadow covers."""
     sheet, height = Sheet(width, 3 + width // 16, FINE), 3 + width // 16
     sheet.paint(Form.of("oval", (0, 0, width * FINE * STEPS, height * FINE * STEPS)), (0, 0, 0))
     return sheet.sums()[..., 3:]
@@ -72,7 +72,7 @@ def _shade(width: int) -> Sums:
 
 @lru_cache(maxsize=4096)
 def _sticker(kind: str, colour: str, width: int, height: int, flip: bool, flying: bool) -> tuple[Sums, Sums]:
-    """An object alone: its sums (see `Sheet.sums`) and a half for rounding, and how much of each pixel it leaves."""
+    """An object alone: its sums (see `Sheet.sums`) plus a half for rounding, and the uncovered share of each pixel."""
     if flip:
         sums, clear = _sticker(kind, colour, width, height, False, flying)
         return np.ascontiguousarray(sums[:, ::-1]), np.ascontiguousarray(clear[:, ::-1])

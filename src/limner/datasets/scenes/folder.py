@@ -1,4 +1,4 @@
-"""Writing a world to a folder of plain files, for tools that want files."""
+"""Writes the scenes to a folder of plain files, for tools that need files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from limner.core.collection import Collection
 from limner.core.files import replacing, replacing_folder, write_text
 
 FILES = ("images", "captions.csv", "objects.json", "complete.qrels")
-"""All files of a written world."""
+"""All files that are written."""
 
 
 def write(collection: Collection, folder: str | Path) -> Path:
@@ -22,8 +22,8 @@ def write(collection: Collection, folder: str | Path) -> Path:
     - `complete.qrels`: every true pair, as TREC judgements text -> image.
 
     Args:
-        collection: What `load` returned, or a split of it.
-        folder: Where to write; created if missing; its parent must exist.
+        collection: The result of `load`, or a split of it.
+        folder: The output folder; created if missing, but its parent must exist.
     """
     own = FILES if (Path(folder) / "complete.qrels").is_file() else ()
     with replacing_folder(folder, head="captions.csv", own=own) as draft:

@@ -1,4 +1,4 @@
-"""From a meaning to English. Words and sentence forms are random and do not change the meaning."""
+"""Turns a meaning into English. Words and sentence forms are chosen at random without changing the meaning."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def plural(noun: str) -> str:
 
 
 def article(word: str) -> str:
-    """The indefinite article before a word of the vocabulary, all of whose first vowels sound as vowels.
+    """The indefinite article before a word of the vocabulary, where every initial vowel is pronounced as one.
 
     >>> article("orange"), article("red")
     ('an', 'a')
@@ -78,7 +78,7 @@ class NounPhrase:
 
     @property
     def verb(self) -> str:
-        """The form of "to be" that agrees."""
+        """The form of "to be" that agrees with the phrase."""
         return "are" if self.many else "is"
 
 
@@ -97,7 +97,7 @@ def phrase(entity: Entity, dice: Dice) -> NounPhrase:
 
 
 def _count(entity: Entity, dice: Dice) -> tuple[str, bool]:
-    """Words for the number, and whether the phrase is plural ("a pair of dogs" is one pair)."""
+    """Words for the number, and whether the phrase is plural ("a pair of dogs" is singular)."""
     number = NUMBERS.get(entity.number, str(entity.number))
     if entity.exact:
         options = {1: ("one", "one", "a single"), 2: ("two", "two", "two", "a pair of")}
@@ -134,7 +134,7 @@ def sentence(meaning: Meaning, dice: Dice) -> str:
 
 
 def _listing(phrases: list[NounPhrase], setting: str, dice: Dice) -> tuple[str, ...]:
-    """Forms for entities without a relation."""
+    """Sentences for entities without a relation."""
     texts = [p.text for p in phrases]
     everything = " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
     verb = "are" if len(phrases) > 1 else phrases[0].verb
@@ -146,7 +146,7 @@ def _listing(phrases: list[NounPhrase], setting: str, dice: Dice) -> tuple[str, 
     ]
     if setting:
         forms.append((f"{setting},", "there", phrases[0].verb, everything))
-    if setting and setting != "at night":  # nothing "is at night"
+    if setting and setting != "at night":  # an object is never "at night"
         forms.append((everything, verb, setting))
     if len(phrases) == 2:
         forms.append((texts[0], "with", texts[1], setting))
@@ -154,7 +154,7 @@ def _listing(phrases: list[NounPhrase], setting: str, dice: Dice) -> tuple[str, 
 
 
 def _relating(phrases: list[NounPhrase], relation: str, setting: str, dice: Dice) -> tuple[str, ...]:
-    """Forms for two entities in a relation."""
+    """Sentences for two entities with a relation."""
     first, second = phrases
     forms: list[tuple[str, ...]] = [
         (first.text, relation, second.text, setting),
@@ -169,7 +169,7 @@ def _relating(phrases: list[NounPhrase], relation: str, setting: str, dice: Dice
 
 
 def _carrying(phrases: list[NounPhrase], setting: str, dice: Dice) -> tuple[str, ...]:
-    """Forms for something with something else on it."""
+    """Sentences for an object that carries another."""
     first, second = phrases
     on_it = "on them" if first.many else "on it"
     forms: list[tuple[str, ...]] = [

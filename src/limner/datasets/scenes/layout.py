@@ -1,4 +1,4 @@
-"""Composing a scene: its objects and their positions. All randomness comes from (seed, index)."""
+"""Composes a scene: its objects and their positions. All randomness comes from (seed, index)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Member:
 
 
 def compose(seed: int, index: int) -> Scene:
-    """Composes image number `index` of the world of this seed; independent of all other images."""
+    """Composes image number `index` for this seed, independently of all other images."""
     dice = Dice(seed, index, LAYOUT)
     stage = _Stage(dice, dice.choose(BACKGROUNDS))
     for kind in _kinds(dice, stage.background):
@@ -51,7 +51,7 @@ def compose(seed: int, index: int) -> Scene:
 
 
 def _kinds(dice: Dice, background: str) -> list[ObjectKind]:
-    """One to three different kinds that are found in this background."""
+    """One to three different kinds that can appear in this background."""
     wanted = dice.weighted((1, 2, 3), (0.15, 0.5, 0.35))
     found = [k for k in KINDS.values() if background in k.backgrounds]
     # Water kinds have few backgrounds; counting them twice there keeps all kinds about equally common.
@@ -60,7 +60,7 @@ def _kinds(dice: Dice, background: str) -> list[ObjectKind]:
     while len(chosen) < wanted:
         kind = dice.choose(found)
         chosen[kind.name] = kind
-    # What can carry others comes first, so that the others can be put on it.
+    # Kinds that can carry others come first, so that the others can be put on them.
     return sorted(chosen.values(), key=lambda kind: kind.surface is None)
 
 
@@ -84,7 +84,7 @@ def extent(kind: ObjectKind, size: str, *, stretch: float = 1.0) -> tuple[int, i
 
 
 class _Stage:
-    """A scene in the making."""
+    """A scene under construction."""
 
     def __init__(self, dice: Dice, background: str) -> None:
         self.dice = dice
@@ -110,7 +110,7 @@ class _Stage:
                 anchor = anchor or placed.box
 
     def _target(self, kind: ObjectKind) -> int | None:
-        """An object to place a group by, if possible one that can carry it."""
+        """An object to place a group next to, if possible one that can carry it."""
         carrying = [i for i, o in enumerate(self.objects) if kind.perches and KINDS[o.kind].surface]
         if not self.objects or self.dice.chance(0.3):
             return None
@@ -130,7 +130,7 @@ class _Stage:
         return "beside" if place == other.place else "free"
 
     def _try(self, member: _Member, place: str, way: str, target: int | None, anchor: Box | None) -> SceneObject | None:
-        """One object at a free position, or None after `_TRIES` attempts."""
+        """Places one object at a free position; None after `_TRIES` attempts."""
         for _ in range(_TRIES):
             if way == "free" or target is None:
                 corner, touching = self._free(member, place, anchor), None
@@ -145,7 +145,7 @@ class _Stage:
         return None
 
     def _free(self, member: _Member, place: str, anchor: Box | None) -> tuple[int, int]:
-        """A corner anywhere in the zone of this place, not far from the anchor if there is one."""
+        """A corner anywhere in the zone of this place, near the anchor if there is one."""
         low, high = self._bottoms(place, member.height)
         left, right = _EDGE, SIDE - _EDGE - member.width
         if anchor and self.dice.chance(0.8):
@@ -172,7 +172,7 @@ class _Stage:
         return x, other[3] + dice.between(-4, 4) - height
 
     def _bottoms(self, place: str, height: int) -> tuple[int, int]:
-        """The highest and lowest line an object's bottom may lie on."""
+        """The highest and lowest position for the bottom of an object."""
         if place == "air":
             return _EDGE + height, max(_EDGE + height, self.horizon + 4)
         if place == "water":
@@ -199,7 +199,7 @@ class _Stage:
         return 0.12 <= hidden <= 0.4
 
     def scene(self, seed: int, index: int) -> Scene:
-        """The finished scene, objects sorted from far to near; what is on another is drawn right after it."""
+        """The finished scene with objects sorted from far to near; an object on another is drawn right after it."""
         order = sorted(range(len(self.objects)), key=self._depth)
         moved = {old: new for new, old in enumerate(order)}
         objects = (self.objects[old] for old in order)

@@ -1,6 +1,6 @@
 """The meaning of a caption, independent of its wording: entities, a relation between two of them, a setting.
 
-Semantics. A meaning is true of a scene when the setting holds and there is a set of objects for every entity such that
+Semantics. A meaning is true of a scene if the setting holds and there is a set of objects for every entity such that
 
 - each object of the set fits the entity's description (kind, and colour, size, place where they are given);
 - an *exact* entity ("two dogs", "one red ball") takes all objects of the scene that fit, and there are exactly
@@ -8,7 +8,7 @@ Semantics. A meaning is true of a scene when the setting holds and there is a se
 - the sets of different entities share no object;
 - every object of the first entity's set stands in the relation to every object of the second's.
 
-What a meaning leaves out it does not deny: "a dog" is true of a scene with three dogs, a cat and a car.
+A meaning does not exclude what it does not mention: "a dog" is true of a scene with three dogs, a cat and a car.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class Entity:
 
     @property
     def vague(self) -> bool:
-        """Whether it says little more than the noun: "a dog", "some toys"."""
+        """Whether it describes little more than the noun: "a dog", "some toys"."""
         return not (self.colour or self.size or self.place or self.exact)
 
     def weaker(self) -> Iterator[Entity]:
-        """Every entity that says one detail less: the colour, size, place or number."""
+        """Every entity with one detail removed: the colour, size, place or number."""
         if self.colour:
             yield replace(self, colour=None)
         if self.size:
@@ -88,11 +88,11 @@ class Entity:
             yield replace(self, number=1, exact=False)
 
     def suits(self, count: int) -> bool:
-        """Whether the number is right when this many objects fit."""
+        """Whether the number is correct if this many objects fit."""
         return count == self.number if self.exact else count >= self.number
 
     def __str__(self) -> str:
-        """Reads as a formula: `=2` is exactly two, `>=1` at least one."""
+        """A formula: `=2` is exactly two, `>=1` at least one."""
         words = (f"{'=' if self.exact else '>='}{self.number}", self.size, self.colour, self.noun)
         return " ".join(w for w in words if w) + (f" in {self.place}" if self.place else "")
 
@@ -115,7 +115,7 @@ class Meaning:
     setting: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks that the semantics covers it."""
+        """Checks that the meaning is well defined."""
         if self.relation is not None and self.relation not in RELATIONS:
             raise UnknownName("relation of scenes", self.relation, RELATIONS)
         if self.setting is not None and self.setting not in SETTINGS:
@@ -135,7 +135,7 @@ class Meaning:
             )
 
     def true_of(self, scene: Scene) -> bool:
-        """Whether this is true of a scene (`truth.judge` does many at once)."""
+        """Whether this meaning is true of a scene; `SceneTruth` evaluates many at once."""
         sets = [[i for i, o in enumerate(scene.objects) if entity.fits(o)] for entity in self.entities]
         if self.setting and scene.background not in SETTINGS[self.setting]:
             return False
@@ -144,7 +144,7 @@ class Meaning:
         return self.relation is None or self._related(scene, *sets)
 
     def _related(self, scene: Scene, subjects: list[int], objects: list[int]) -> bool:
-        """Whether enough subjects are in the relation with enough objects, all pairwise."""
+        """Whether the relation holds between enough subjects and enough objects, for every pair of them."""
         holding = {(i, j) for i, relation, j in scene.relations if relation == self.relation}
         first, second = self.entities
         if second.exact or first.number == 1:
@@ -152,7 +152,7 @@ class Meaning:
         return sum(sum((i, j) in holding for i in subjects) >= first.number for j in objects) >= second.number
 
     def weaker(self) -> Iterator[Meaning]:
-        """Every meaning that says one detail less: a colour, size, place, number, the relation or the setting."""
+        """Every meaning with one detail removed: a colour, size, place, number, the relation or the setting."""
         if self.relation:
             yield replace(self, relation=None)
         if self.setting:
@@ -173,7 +173,7 @@ class Meaning:
         return cls(tuple(Entity(**e) for e in values["entities"]), values["relation"], values["setting"])
 
     def __str__(self) -> str:
-        """Reads as a formula."""
+        """A formula."""
         joint = f" {self.relation} " if self.relation else " & "
         return joint.join(map(str, self.entities)) + (f" @ {self.setting}" if self.setting else "")
 

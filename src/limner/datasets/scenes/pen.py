@@ -31,7 +31,7 @@ WOOD: Colour = (150, 104, 66)
 LEAF: Colour = (74, 148, 66)
 
 FINE = 4
-"""Each image pixel is drawn as FINE x FINE and then averaged, so that edges are smooth."""
+"""Each image pixel is drawn as FINE x FINE pixels, which are then averaged for smooth edges."""
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
@@ -47,8 +47,8 @@ class PenShape:
     Args:
         shape: "oval", "ring", "box", "poly" or "line".
         points: Its points.
-        wide: Its margin beyond them on all sides.
-        size: The radius of a box's corners, or how wide a ring is.
+        wide: Its margin beyond the points on all sides.
+        size: The radius of a box's corners, or the width of a ring.
         colour: Its colour.
     """
 
@@ -69,7 +69,7 @@ class PenShape:
 
 
 class Pen:
-    """Draws in the units of a kind's grid; what was drawn is then cut out and filled.
+    """Draws in the units of a kind's grid; the drawing is then cut out and filled.
 
     A shape is a tuple: ("oval", x0, y0, x1, y1), ("ring", x, y, radius, width), ("box", x0, y0, x1, y1, radius),
     ("poly", point, point, ...) or ("line", width, point, point, ...).
@@ -108,13 +108,13 @@ class Pen:
         self.fill(("oval", x - radius, y - radius, x + radius, y + radius), fill=fill)
 
     def eye(self, x: float, y: float, radius: float) -> None:
-        """An eye that can be seen on any colour: a dark pupil in a white rim, with a glint."""
+        """An eye that is visible on any colour: a dark pupil in a white rim, with a highlight."""
         self.dot(x, y, radius * 1.45, (255, 255, 255))
         self.dot(x, y, radius)
         self.dot(x + radius * 0.3, y - radius * 0.35, radius * 0.35, (255, 255, 255))
 
     def cut(self, *, width: int, height: int) -> Sums:
-        """What was drawn, stretched to fill a box of width x height image pixels: sums over FINE x FINE each."""
+        """The drawing, stretched to a box of width x height image pixels, as sums over FINE x FINE pixels each."""
         extents = zip(*(mark.extent() for mark in self._marks), strict=True)
         left, top, right, bottom = (limit(ends) for limit, ends in zip((min, min, max, max), extents, strict=True))
         sheet = Sheet(width, height, FINE)
@@ -150,7 +150,7 @@ class Frame:
     down: float
 
     def place(self, mark: PenShape) -> Iterator[tuple[str, list[int]]]:
-        """The shapes of the raster that a mark is made of."""
+        """The raster shapes that make up a mark."""
         points = [n for x, y in mark.points for n in self._at(x, y)]
         wide, size = self._length(mark.wide), self._length(mark.size)
         if mark.shape == "poly":

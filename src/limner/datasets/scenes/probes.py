@@ -1,7 +1,7 @@
-"""Probe pairs in the built-in world: the same words with swapped roles, and both images.
+"""Probe cases from the scenes: two captions with the same words in swapped roles, and their two images.
 
-"A red dog and a blue cup" beside "a blue dog and a red cup"; "a dog to the left of a cup" beside "a cup to the left of
-a dog". A system that reads captions as bags of words cannot tell them apart.
+"A red dog and a blue cup" and "a blue dog and a red cup"; "a dog to the left of a cup" and "a cup to the left of a
+dog". A system that reads captions as bags of words cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HORIZON, _WATER = 66, 32
 
 
 def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
-    """Cases of two images and two captions, half with swapped colours, half with swapped places.
+    """Cases of two images and two captions, half with swapped colours and half with swapped positions.
 
     Args:
         cases: Number of cases.
-        seed: Seed of the world.
+        seed: Seed of the scenes.
 
     >>> made = scenes_probe(2)
     >>> [sorted(made.cases[0].right[0].split()) == sorted(made.cases[0].right[1].split()), len(made.pictures)]
@@ -49,9 +49,7 @@ def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
 def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str, tuple[Meaning, Meaning]]:
     """Two kinds, two colours, a background, and the two meanings."""
     background = dice.choose(BACKGROUNDS)
-    fit = [
-        kind for kind in KINDS.values() if background in kind.backgrounds and "ground" in kind.places and _fits(kind)
-    ]
+    fit = [kind for kind in standing_kinds() if background in kind.backgrounds]
     kinds, colours = dice.shuffled(fit)[:2], dice.shuffled(COLOURS)[:2]
     first, second = (Entity(kind.name) for kind in kinds)
     if subset == "places":
@@ -65,9 +63,10 @@ def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str,
     return kinds, colours, background, told
 
 
-def _fits(kind: ObjectKind) -> bool:
-    width, height = extent(kind, "medium")
-    return "ground" in kind.places and width <= _WIDEST and height <= _TALLEST
+def standing_kinds() -> list[ObjectKind]:
+    """The kinds that stand on the ground and leave room for another one."""
+    sizes = {kind: extent(kind, "medium") for kind in KINDS.values() if "ground" in kind.places}
+    return [kind for kind, (width, height) in sizes.items() if width <= _WIDEST and height <= _TALLEST]
 
 
 def _drawn(dice: Dice, subset: str, seed: int, number: int) -> tuple[list[Scene], tuple[str, str]]:
@@ -75,13 +74,13 @@ def _drawn(dice: Dice, subset: str, seed: int, number: int) -> tuple[list[Scene]
     orders = ([0, 1], [1, 0]) if subset == "places" else ([0, 1], [0, 1])
     paints = (colours, colours) if subset == "places" else (colours, colours[::-1])
     scenes = [
-        _scene(background, [kinds[k] for k in order], [paint[k] for k in order], seed, 2 * number + side)
+        side_by_side(background, [kinds[k] for k in order], [paint[k] for k in order], seed, 2 * number + side)
         for side, (order, paint) in enumerate(zip(orders, paints, strict=True))
     ]
     return scenes, (_sentence(told[0]), _sentence(told[1]))
 
 
-def _scene(background: str, kinds: list[ObjectKind], colours: list[str], seed: int, index: int) -> Scene:
+def side_by_side(background: str, kinds: list[ObjectKind], colours: list[str], seed: int, index: int) -> Scene:
     """Two objects side by side on the ground."""
     objects = []
     for at, (kind, colour) in enumerate(zip(kinds, colours, strict=True)):
@@ -94,7 +93,7 @@ def _scene(background: str, kinds: list[ObjectKind], colours: list[str], seed: i
 
 
 def _sentence(meaning: Meaning) -> str:
-    """Always the same form, so that two captions differ in the order of their words alone."""
+    """Always the same sentence form, so that two captions differ only in the order of their words."""
     phrases = [f"{e.colour} {e.noun}" if e.colour else e.noun for e in meaning.entities]
     joint = " to the left of " if meaning.relation else " and "
     return joint.join(f"{article(phrase)} {phrase}" for phrase in phrases)

@@ -1,7 +1,7 @@
-"""Filling shapes in whole numbers, so that every CPU and library version fills the same pixels.
+"""Rasterises shapes with integers, so that every CPU and library version fills the same pixels.
 
-Shapes lie on a sheet several times as fine as the image, whose pixels are then averaged, so that edges are smooth.
-Coordinates are whole numbers, `STEPS` to a pixel of the sheet, and a pixel is filled where its middle lies inside.
+Shapes are drawn on a canvas with several times the resolution of the image, and its pixels are then averaged for smooth
+edges. Coordinates are integers, `STEPS` per pixel of the canvas, and a pixel is filled if its centre is inside.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Mask = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.uint16]
 Pixels = npt.NDArray[np.uint8]
-"""Rows by columns by red, green, blue and an unused byte: four are faster than three."""
+"""Rows by columns by red, green, blue and an unused byte: four channels are faster than three."""
 Packed = npt.NDArray[np.uint32]
 
 STEPS = 16
 _HALF = STEPS // 2
-_STRIP = 64  # rows of a sheet that are averaged together
+_STRIP = 64  # rows of the canvas that are averaged together
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Form:
     """A filled shape, ready to be placed.
 
     Args:
-        left: Pixel of the sheet that the first column of the mask lies on.
-        top: The same of the first row.
+        left: Canvas column of the first column of the mask.
+        top: Canvas row of the first row of the mask.
         mask: Which pixels are filled.
     """
 
@@ -95,12 +95,12 @@ class Sheet:
         self._pixels[y[kept], x[kept]] = _packed(colour)
 
     def shade(self, left: int, top: int, right: int, bottom: int, first: Colour, last: Colour) -> None:
-        """Paints the pixels of a rectangle, shading from one colour in its first row to another in its last."""
+        """Paints a rectangle with a vertical gradient from one colour to another."""
         paints = _shades(first, last, bottom - top)[max(-top, 0) : max(len(self._pixels) - top, 0)]
         self._pixels[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)] = paints
 
     def sums(self) -> Sums:
-        """Sums over the pixels of the sheet in each pixel of the image: red, green, blue, how many are painted."""
+        """Sums over the canvas pixels in each image pixel: red, green, blue, and the number of painted pixels."""
         total = np.empty((len(self._pixels) // self.fine, self._pixels.shape[1] // self.fine, 4), np.uint16)
         for rows, fields in self._fields():
             for channel, field in enumerate(fields):
@@ -108,7 +108,7 @@ class Sheet:
         return total
 
     def picture(self) -> Pixels:
-        """The means of red, green and blue in each pixel of the image, of a sheet that is painted all over."""
+        """The mean colour of each image pixel, for a canvas that is completely painted."""
         packed = np.empty((len(self._pixels) // self.fine, self._pixels.shape[1] // self.fine), "<u4")
         bits = 2 * (self.fine.bit_length() - 1)
         half = np.uint32(0x10001 << bits >> 1)
@@ -118,7 +118,7 @@ class Sheet:
         return packed.view(np.uint8).reshape(*packed.shape, 4)
 
     def _fields(self) -> Iterator[tuple[slice, tuple[Packed, Packed]]]:
-        """Sums of red and blue, and of green and painted pixels, 16 bits each, for some rows of the image at a time.
+        """Sums of red and blue, and of green and painted pixels, 16 bits each, for a few image rows at a time.
 
         Sixteen bits are enough for 257 pixels, and a few rows fit into the L1 cache.
         """
@@ -136,14 +136,14 @@ class Sheet:
 
 @lru_cache(maxsize=4096)
 def _packed(colour: Colour) -> int:
-    """Red, green, blue and 1 in one number."""
+    """Packs red, green, blue and a 1 into one number."""
     red, green, blue = colour
     return red | green << 8 | blue << 16 | 1 << 24
 
 
 @lru_cache(maxsize=1024)
 def _shades(first: Colour, last: Colour, count: int) -> Packed:
-    """Colours from the first to the last, packed, one in each row."""
+    """A gradient from the first colour to the last, packed, one colour per row."""
     parts, row = max(count - 1, 1), np.arange(count)[:, None]
     colours = (2 * ((parts - row) * np.array(first) + row * np.array(last)) + parts) // (2 * parts)
     return np.array([[_packed((red, green, blue))] for red, green, blue in colours.tolist()], np.uint32)
@@ -155,7 +155,7 @@ def _mask(shape: str, numbers: tuple[int, ...]) -> tuple[int, Mask]:
 
 
 def _middles(count: int, reach: int = 0) -> Whole:
-    """The middles of pixels, from `reach` pixels before 0 on."""
+    """The centres of pixels, starting `reach` pixels before 0."""
     return (np.arange(count, dtype=np.int64) - reach) * STEPS + _HALF
 
 
@@ -179,7 +179,7 @@ def ring(numbers: Sequence[int]) -> tuple[int, Mask]:
 
 
 def _inside(x: Whole, y: Whole, corners: Sequence[int]) -> Mask:
-    """Where ((x - cx) / rx)^2 + ((y - cy) / ry)^2 <= 1, in twice these units."""
+    """A mask of the points with ((x - cx) / rx)^2 + ((y - cy) / ry)^2 <= 1; all units are doubled."""
     x0, y0, x1, y1 = corners
     wide, high = (x1 - x0) ** 2, (y1 - y0) ** 2
     across, down = (2 * x - (x0 + x1)) ** 2 * high, (2 * y - (y0 + y1)) ** 2 * wide
@@ -201,7 +201,7 @@ def _beyond(values: Whole, low: int, high: int) -> Whole:
 
 
 def poly(numbers: Sequence[int]) -> tuple[int, Mask]:
-    """A polygon: (x, y, x, y, ...). Inside is where a ray to the left crosses the edge an odd number of times."""
+    """A polygon: (x, y, x, y, ...). A point is inside if a ray to the left crosses the edges an odd number of times."""
     x, y = np.array(numbers[0::2], np.int64), np.array(numbers[1::2], np.int64)
     width, height = _pixels(int(x.max())), _pixels(int(y.max()))
     upward = y > np.roll(y, -1)
@@ -232,7 +232,7 @@ def line(numbers: Sequence[int]) -> tuple[int, Mask]:
 
 
 def _near(across: Whole, down: Whole, run: int, fall: int, half: int) -> Mask:
-    """Where points are within `half` of the segment from (0, 0) to (run, fall)."""
+    """A mask of the points within `half` of the segment from (0, 0) to (run, fall)."""
     square, long = half**2, run**2 + fall**2
     along = across * run + down * fall
     beside = (across * fall - down * run) ** 2 <= square * long
@@ -244,7 +244,7 @@ def _near(across: Whole, down: Whole, run: int, fall: int, half: int) -> Mask:
 SHAPES: Mapping[str, Callable[[Sequence[int]], tuple[int, Mask]]] = MappingProxyType(
     {f.__name__: f for f in (oval, ring, box, poly, line)}
 )
-"""Shapes by name: from numbers to a mask, and by how many pixels it reaches beyond its first column and row."""
+"""Shapes by name: functions from numbers to a mask, and how far the mask extends beyond its first column and row."""
 
 _POINTS: Mapping[str, Callable[[Sequence[int]], Sequence[int]]] = MappingProxyType(
     {
@@ -255,4 +255,4 @@ _POINTS: Mapping[str, Callable[[Sequence[int]], Sequence[int]]] = MappingProxyTy
         "line": lambda numbers: range(1, len(numbers), 2),
     }
 )
-"""Where in a shape's numbers its points begin."""
+"""The position of the first point in a shape's numbers."""

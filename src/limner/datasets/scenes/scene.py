@@ -1,6 +1,6 @@
 """The ground truth of an image: its objects, and the definitions of the spatial relations.
 
-Each relation is a condition on the boxes and the places of two objects, stated once, in the function of its name.
+Each relation is a condition on the boxes and the places of two objects, defined in the function with its name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Box = tuple[int, int, int, int]
 Triple = tuple[int, str, int]
 
 NEAR = 12
-"""The widest gap, in pixels, across which two objects are next to each other."""
+"""The largest gap, in pixels, between two objects that are next to each other."""
 
 
 @dataclass(frozen=True)
 class SceneObject:
-    """One object of a scene; its box is the extent of the whole drawing, even where something is in front of it.
+    """One object of a scene; its box is the extent of the whole drawing, even if something covers part of it.
 
     Args:
         kind: Name of the kind.
@@ -47,7 +47,7 @@ class SceneObject:
         return KINDS[self.kind].synset
 
     def as_dict(self) -> dict[str, object]:
-        """The object as plain values, as the field `objects` and the written JSON hold it."""
+        """The object as plain values, as in the field `objects` and the written JSON."""
         return {
             "synset": self.synset,
             "name": self.kind,
@@ -60,15 +60,15 @@ class SceneObject:
 
 @dataclass(frozen=True)
 class Scene:
-    """The ground truth of one image: everything that captions can mention, and what drawing needs.
+    """The ground truth of one image: everything that captions can mention and that drawing needs.
 
     Args:
-        seed: Seed of the world.
-        index: Number of the image in it.
+        seed: Seed of the scenes.
+        index: Number of the image.
         background: One of `BACKGROUNDS`.
         objects: The objects in drawing order, from far to near.
         horizon: Height of the horizon in pixels from the top.
-        shore: Where the water ends and the ground begins (the horizon where there is no water).
+        shore: Where the water ends and the ground begins (the horizon if there is no water).
     """
 
     seed: int
@@ -85,7 +85,7 @@ class Scene:
 
 
 def overlap(a: Box, b: Box) -> int:
-    """Pixels that two boxes share."""
+    """The number of pixels that two boxes share."""
     if a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]:
         return 0
     return _shared(a, b, 0) * _shared(a, b, 1)
@@ -97,24 +97,24 @@ def area(box: Box) -> int:
 
 
 def left_of(a: SceneObject, b: SceneObject) -> bool:
-    """All of the first is to the left of all of the second."""
+    """The first is entirely to the left of the second."""
     return a.box[2] <= b.box[0]
 
 
 def above(a: SceneObject, b: SceneObject) -> bool:
-    """The first is in the air, wholly higher, and over it: they share a third of the narrower one's width."""
+    """The first is in the air, entirely higher, and overlaps horizontally by a third of the narrower one's width."""
     narrower = min(a.box[2] - a.box[0], b.box[2] - b.box[0])
     return a.place == "air" and a.box[3] <= b.box[1] and 3 * _shared(a.box, b.box, 0) >= narrower
 
 
 def in_front_of(a: SceneObject, b: SceneObject) -> bool:
-    """Both stand on the ground, the first nearer to the viewer, and its box covers at least a tenth of the second's."""
+    """Both are on the ground, the first is nearer to the viewer, and its box covers a tenth of the second's or more."""
     both = a.place == "ground" == b.place
     return both and a.box[3] > b.box[3] and 10 * overlap(a.box, b.box) >= area(b.box)
 
 
 def next_to(a: SceneObject, b: SceneObject) -> bool:
-    """Side by side in the same place: at most `NEAR` pixels between, sharing half of the lower one's height."""
+    """Side by side in the same place: at most `NEAR` pixels apart, with an overlap of half the lower one's height."""
     gap = -_shared(a.box, b.box, 0)
     lower = min(a.box[3] - a.box[1], b.box[3] - b.box[1])
     same = a.place == b.place and a.support == b.support
@@ -122,7 +122,7 @@ def next_to(a: SceneObject, b: SceneObject) -> bool:
 
 
 def relations(objects: Sequence[SceneObject]) -> tuple[Triple, ...]:
-    """Every relation that holds, with its converse; `on` and `under` are known from the support of an object."""
+    """Every relation that holds, with its converse; `on` and `under` follow from the support of an object."""
     found: list[Triple] = []
     for i, j in permutations(range(len(objects)), 2):
         a, b = objects[i], objects[j]
@@ -140,5 +140,5 @@ def relations(objects: Sequence[SceneObject]) -> tuple[Triple, ...]:
 
 
 def _shared(a: Box, b: Box, axis: int) -> int:
-    """Length two boxes share along an axis (0 across, 1 down); negative is the gap between them."""
+    """The overlap of two boxes along an axis (0 across, 1 down); a negative number is the gap between them."""
     return min(a[axis + 2], b[axis + 2]) - max(a[axis], b[axis])

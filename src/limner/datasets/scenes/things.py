@@ -1,4 +1,4 @@
-"""Drawings of objects and plants. Coordinates are those of the kind's grid, facing right."""
+"""Drawings of objects and plants, facing right, in the grid coordinates of each kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHAIR_LEGS = ((6, 8, 0), (50, 8, 0), (18, 6, 1), (40, 6, 1))
 
 
 def _around(x: float, y: float, rx: float, ry: float, turns: Iterable[float]) -> list[Point]:
-    """Points of an ellipse; a turn of 0 is to the right, one of a quarter is below."""
+    """Points of an ellipse; a turn of 0 is to the right, a quarter turn is below."""
     return [(x + rx * cosine(turn), y + ry * sine(turn)) for turn in turns]
 
 

@@ -1,6 +1,6 @@
 """Complete judgements: every meaning is evaluated on every scene, for all scenes at once.
 
-Nothing here reads a caption's text. The semantics is that of `meaning.py`.
+The text of a caption is never used; `meaning.py` defines the semantics.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SceneTruth:
     """
 
     def __init__(self, scenes: Sequence[Scene]) -> None:
-        """Lays all objects of all scenes out in one table."""
+        """Puts all objects of all scenes into one table."""
         objects = [o for scene in scenes for o in scene.objects]
         counts = [len(scene.objects) for scene in scenes]
         self.size = len(scenes)
@@ -64,14 +64,14 @@ class SceneTruth:
         return fits
 
     def _find_suits(self, entity: Entity) -> Mask:
-        """For every scene, whether as many objects fit the entity as it says."""
+        """For every scene, whether the right number of objects fits the entity."""
         count = np.bincount(self._scene[self._fits(*_description(entity))], minlength=self.size)
         return count == entity.number if entity.exact else count >= entity.number
 
     def _in_relation(self, meaning: Meaning) -> Mask:
-        """For every scene, whether enough subjects are in the relation with enough objects, all pairwise.
+        """For every scene, whether the relation holds between enough subjects and objects, for every pair of them.
 
-        Assumes that both numbers are right, so that "exactly n" and "at least n" related ones are equivalent.
+        Assumes that both numbers of objects are correct, so that "exactly n" and "at least n" are equivalent.
         """
         first, second = meaning.entities
         subjects, objects = self._pairs[str(meaning.relation)]
@@ -87,14 +87,14 @@ class SceneTruth:
 
 
 def complete(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
-    """Judgements image -> text that hold every true pair, grade 1."""
+    """Judgements image -> text with every true pair, grade 1."""
     truth = SceneTruth(scenes)
     known = {meaning: np.flatnonzero(truth.of(meaning)) for meaning in dict.fromkeys(meanings)}
     return _judgements(images, texts, [known[m] for m in meanings], [], "complete")
 
 
 def graded(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
-    """Judgements image -> text with grade 1 for a true pair and 0.5 where exactly one detail of the text is wrong."""
+    """Judgements image -> text with grade 1 for a true pair and 0.5 if exactly one detail of the text is wrong."""
     truth = SceneTruth(scenes)
     of = lru_cache(maxsize=None)(truth.of)
     full, half = [], []
@@ -108,7 +108,7 @@ def graded(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[
 
 
 def _judgements(images: Ids, texts: Ids, full: list[IntArray], half: list[IntArray], name: str) -> Judgements:
-    """Judgements from the images of each text, those of grade 1 and those of grade 0.5."""
+    """Judgements from the images with grade 1 and with grade 0.5 of each text."""
     found = full + half
     rows = np.concatenate([*found, np.zeros(0, dtype=np.int64)]).astype(np.int64)
     columns = np.repeat([*range(len(full)), *range(len(half))], [len(f) for f in found]).astype(np.int64)
@@ -131,7 +131,7 @@ def _codes(values: Iterable[str], names: Sequence[str]) -> IntArray:
 
 
 def _related(scenes: Sequence[Scene], starts: IntArray) -> dict[str, tuple[IntArray, IntArray]]:
-    """For every relation, the rows in the table of the objects that stand in it."""
+    """For every relation, the table rows of the pairs of objects for which it holds."""
     pairs: dict[str, list[tuple[int, int]]] = {relation: [] for relation in RELATIONS}
     for scene, start in zip(scenes, starts.tolist(), strict=False):
         for subject, relation, other in scene.relations:

@@ -1,7 +1,8 @@
-"""The vocabulary of the world: kinds of object, categories, colours, sizes, backgrounds, relations.
+"""The vocabulary of the scenes: kinds of object, categories, colours, sizes, backgrounds, relations.
 
 Every kind and every category is a WordNet 3.0 synset, every word used for it is a lemma of that synset, and a
-category holds exactly those kinds that have its synset among their hypernyms. So the captions can be read with WordNet.
+category contains exactly the kinds that have its synset among their hypernyms. So captions can be interpreted with
+WordNet.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ class ObjectKind:
     """A kind of object.
 
     Args:
-        name: The plain name, also the first word captions use.
+        name: The plain name, which is also the first of its words in captions.
         synset: WordNet 3.0 name, such as "dog.n.01".
-        wnid: WordNet 3.0 offset, as ImageNet writes it.
+        wnid: WordNet 3.0 offset, in the format of ImageNet.
         words: Lemmas of the synset that captions use.
-        grid: Width and height of the drawing grid; their ratio is the ratio of the drawn box.
-        scale: How large the kind is drawn next to the others.
+        grid: Width and height of the drawing grid, with the aspect ratio of the drawn box.
+        scale: Relative size in the drawing.
         places: Where it can be: "ground", "air" or "water".
-        backgrounds: Backgrounds it is found in.
-        surface: For a kind that carries others: left, right and height of its upper face, as shares of the box.
+        backgrounds: Backgrounds it can appear in.
+        surface: For a kind that can carry others: left, right and height of its top surface, as shares of the box.
         perches: Whether it may be put on another object.
     """
 
@@ -133,7 +134,7 @@ PLACES = ("ground", "air", "water", "perch")
 BACKGROUNDS = ("beach", "meadow", "snow", "street", "room", "night")
 
 SETTINGS: dict[str, tuple[str, ...]] = {**{b: (b,) for b in BACKGROUNDS}, "outdoors": OUTDOORS}
-"""Words for the background in captions, and the backgrounds for which they are true."""
+"""Words for the background in captions, and the backgrounds that they describe."""
 
 CONVERSE = {
     "left of": "right of",
@@ -150,7 +151,7 @@ RELATIONS = tuple(CONVERSE)
 
 
 def kinds_of(noun: str) -> tuple[str, ...]:
-    """The kinds a noun of the vocabulary covers: one for a kind, several for a category.
+    """The kinds that a noun of the vocabulary covers: one for a kind, several for a category.
 
     >>> kinds_of("plant")
     ('tree', 'flower', 'cactus')

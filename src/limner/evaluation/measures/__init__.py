@@ -1,14 +1,14 @@
-"""Every measure of the field as a value that prints as it parses: `R@1`, `mAP@R`, `nDCG@5`, `MedR(floor)`.
+"""Retrieval measures, which print in the form they are parsed from: `R@1`, `mAP@R`, `nDCG@5`, `MedR(floor)`.
 
-A measure is of a kind in `MEASURES`: a function from `Placements` to one number per query, and its traits.
-Where candidates are tied, every function gives the expectation over random orders of the tied ones (McSherry & Najork,
-ECIR 2008), so a constant scorer gets the chance level. For a truncated list, a measure is computed if no continuation
-of the list can change it (`bounds`), and refused otherwise.
+The kind of a measure, in `MEASURES`, is a function from `Placements` to one number per query, and its traits.
+If candidates are tied, every function returns the expectation over random orders of the tied ones (McSherry & Najork,
+ECIR 2008), so a constant scorer gets chance level. For a truncated list, a measure is computed if no continuation of
+the list can change it (`bounds`), and refused otherwise.
 
 Symbols: R = relevant candidates of the query; rank_1 = rank of the first relevant candidate; rel_i = 1 where the i-th
 candidate is relevant; P@i = share of relevant ones among the first i.
 
-One query whose second and fourth of five candidates are relevant, the fourth by half:
+Example: a query with five candidates, of which the second is relevant and the fourth has grade 0.5:
 
 >>> import limner
 >>> run = limner.Ranking.from_lists({"q": "abcde"}, candidates="abcde")

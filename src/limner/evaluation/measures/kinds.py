@@ -1,7 +1,7 @@
 """A kind of measure: one function and its traits.
 
-A kind owns everything that is special about a measure: its summary over queries, whether higher is better, its bounds,
-how it is printed, and what it is made of. No other code in limner depends on a measure's name.
+A kind defines everything about a measure: its summary over queries, whether higher is better, its bounds, how it is
+printed, and its parts if it is a composite. No other code in limner depends on the name of a measure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Statistic = str | Callable[[FloatArray], float]
 """Summary over queries: "mean", "median", or a function."""
 
 UNKNOWN = "unknown"
-"""Placeholder summary of a measure from a file that is not defined in this process."""
+"""Placeholder for the summary of a measure that was read from a file and is not defined in this process."""
 
 STATISTICS: Mapping[str, Callable[[FloatArray], Any]] = {"mean": np.mean, "median": np.median}
 _CUTS = ("required", "optional", "none")
@@ -47,10 +47,10 @@ class Parameters(Protocol):
 
 @dataclass(frozen=True)
 class Composite:
-    """The parts of a measure that sums others over both directions: `weight` times the sum of all parts.
+    """The parts of a measure that sums others over both directions; its value is `weight` times the sum of all parts.
 
     Args:
-        parts: Measures, each a mean of values between the bounds; every one counts once in each direction.
+        parts: Measures, each a mean of values between the bounds; each counts once per direction.
         weight: Weight of each part; 100 for a sum of percentages.
         bounds: The minimum and maximum value of a query in each part.
     """
@@ -81,22 +81,22 @@ class MeasureKind:
         name: Name, as written before the cut-off.
         compute: One value per query, from placements, cut-off and options; None for a composite.
         formula: The definition in one line.
-        source: Where it comes from.
+        source: The publication that defines it.
         cut: Whether `@k` is "required", "optional" or "none".
-        options: Names allowed in parentheses, each with its default: False for a word that stands alone (True if it
-            is done anyhow), a whole number, or any number of 0 or above.
+        options: Names allowed in parentheses, each with its default: False for a flag (True if it is on by default), a
+            whole number, or any number of 0 or above.
         alternatives: Options of which only one may be given.
         summary: How values become one number: "mean", "median" or a function.
-        variants: Options that replace the summary, each with the one it brings.
-        better: 1 where higher is better, -1 where lower is better.
-        bounds: The minimum and maximum value of a query; None if there are none. Means of bounded values get
-            Wilson's interval, all others one by the bootstrap.
+        variants: Options that replace the summary, each with its summary.
+        better: 1 if higher is better, -1 if lower is better.
+        bounds: The minimum and maximum value of a query; None if unbounded. Means of bounded values get Wilson's
+            interval, all others a bootstrap interval.
         percent: Whether tables show it in percent.
-        decimals: How many decimals tables show.
+        decimals: Number of decimals in tables.
         rank: Whether the value of a query is the rank of its first relevant candidate.
         hit: Whether the value of a query is 1 if one of the first k is relevant, else 0.
-        judged: Whether it uses all judged candidates, not only at relevant ones.
-        needs_total: Whether the value depends on how many relevant candidates there are in the whole pool.
+        judged: Whether it uses all judged candidates, not only relevant ones.
+        needs_total: Whether the value depends on the number of relevant candidates in the whole pool.
         sees: How much of a list it uses: the first "k", the first "R", or the whole "list".
         composite: The parts it sums over both directions; None for a plain measure.
         on_grades: Note for graded relevance; "" for none.
@@ -144,7 +144,7 @@ class MeasureKind:
 
     @property
     def written(self) -> str:
-        """How it is written in a list of measures: `R@k`, `MRR[@k]`, `MedR`."""
+        """Its form in a list of measures: `R@k`, `MRR[@k]`, `MedR`."""
         return self.name + {"required": "@k", "optional": "[@k]", "none": ""}[self.cut]
 
     def traits(self) -> dict[str, Any]:
@@ -157,8 +157,8 @@ class MeasureKind:
         """A measure from a file that is not defined in this process: traits only, no code.
 
         Args:
-            name: As the file writes it.
-            traits: What the file says of it; not trusted.
+            name: The name in the file.
+            traits: The traits in the file, which are not trusted.
         """
         made = cls("foreign", _refuse_foreign, str(traits.get("formula", "")), str(traits.get("source", "")))
         summary = traits.get("summary")
@@ -194,4 +194,4 @@ def _read_bounds(given: object) -> tuple[float, float] | None:
 
 
 def _refuse_foreign(placements: Placements, measure: Parameters) -> FloatArray:
-    raise LimnerError(f"measure {measure} is known from a report only: name it as module:kind to compute it")
+    raise LimnerError(f"measure {measure} is known only from a report: give it as module:kind to compute it")

@@ -39,10 +39,10 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str | Measure | MeasureKind, *, trusted: bool = True) -> Measure:
-        """Reads `Name`, `Name@k`, `Name@k(option, option=value)`, and the same of a kind of your own.
+        """Parses `Name`, `Name@k` or `Name@k(option, option=value)`, also for your own kind of measure.
 
         Args:
-            text: A measure as it is written, with a name of `MEASURES` or "module:kind"; or a kind itself.
+            text: A measure as text, with a name in `MEASURES` or "module:kind"; or a kind itself.
             trusted: Whether "module:kind" may be imported; False for text from a file.
         """
         if isinstance(text, Measure):
@@ -62,7 +62,7 @@ class Measure:
 
     @classmethod
     def foreign(cls, text: str, traits: Mapping[str, Any]) -> Measure:
-        """A measure that a file names: the one that is defined here, or else data under that name."""
+        """A measure named in a file: the one defined in this process, or else only its traits."""
         try:
             return cls.parse(text, trusted=False)
         except LimnerError:
@@ -91,7 +91,7 @@ class Measure:
 
     @property
     def parts(self) -> tuple[Measure, ...]:
-        """The parts of a composite measure; refuses parts for which no interval of the sum can be computed."""
+        """The parts of a composite measure; refuses parts that allow no interval for the sum."""
         composite = self.kind.composite
         found = parse(composite.parts) if composite else ()
         for part in found:
@@ -101,11 +101,11 @@ class Measure:
 
     @property
     def sees_whole_list(self) -> bool:
-        """Whether it depends on the whole list, and so distinguishes bad queries from worse ones."""
+        """Whether it depends on the whole list, so that it can distinguish bad queries from worse ones."""
         return self.k is None and self.kind.sees == "list" and self.kind.composite is None
 
     def __call__(self, placements: Placements) -> FloatArray:
-        """One value per query of `counted`; refuses if the rest of a truncated list could change it."""
+        """One value per query of `counted`; raises an error if the rest of a truncated list could change it."""
         low, high = bounds(placements, self)
         open_ = np.flatnonzero(low != high)
         if len(open_):
@@ -113,7 +113,7 @@ class Measure:
         return low
 
     def counted(self, placements: Placements) -> Placements:
-        """The placements it uses: positives of its `min_grade`, and the queries that have one; or all judged."""
+        """The placements it uses: positives of its `min_grade` and the queries that have one; or all judged ones."""
         if self.kind.judged:
             return placements if placements.judged is None else placements.judged
         grade = self.option("min_grade") if "min_grade" in self.kind.options else 0
@@ -124,9 +124,9 @@ class Measure:
         depth = int(placements.known[first])
         return (
             f"{self} cannot be computed from a truncated ranking: the list of query {placements.queries[first]!r} ends "
-            f"at {depth}, and what follows decides between {self.show(low[first])} and {self.show(high[first])} "
-            f"({len(open_)} such queries). Rank deeper, choose a measure that is cut at {depth} or less, or take what "
-            "is not listed as never found (unretrieved='never')"
+            f"at {depth}, so the value may be anything between {self.show(low[first])} and {self.show(high[first])} "
+            f"({len(open_)} such queries). Rank deeper, choose a measure that is cut at {depth} or less, or count "
+            "missing candidates as never found (unretrieved='never')"
         )
 
     def summarise(self, values: FloatArray) -> float:
@@ -134,7 +134,7 @@ class Measure:
         if not len(values):
             return float("nan")
         if self.statistic == UNKNOWN:
-            raise LimnerError(f"measure {self}: its summary over queries is not known in this process")
+            raise LimnerError(f"measure {self}: its summary over queries is unknown in this process")
         return float(STATISTICS[self.statistic](values) if isinstance(self.statistic, str) else self.statistic(values))
 
     def show(self, value: float) -> str:
@@ -160,14 +160,14 @@ class Measure:
 
 
 def bounds(placements: Placements, measure: Measure) -> tuple[FloatArray, FloatArray]:
-    """The least and the greatest value of each query, over all possible continuations of truncated lists.
+    """The lowest and the highest value of each query, over all possible continuations of truncated lists.
 
     Relevant candidates missing from a list come next at best, and last in the pool at worst (never, if the pool is
     unknown). If both bounds are equal, the value is certain.
 
     Args:
         placements: Ranks of the relevant candidates.
-        measure: What is measured.
+        measure: The measure.
 
     Returns:
         Two values for each query of `measure.counted(placements)`; the same array twice if nothing is truncated.
@@ -190,7 +190,7 @@ def bounds(placements: Placements, measure: Measure) -> tuple[FloatArray, FloatA
 def _computed(measure: Measure, placements: Placements) -> FloatArray:
     """Computes one value per query, and checks the output of user-defined functions."""
     if measure.kind.compute is None:
-        raise LimnerError(f"{measure} adds up measures of both directions: ask for it in evaluate(), which has both")
+        raise LimnerError(f"{measure} sums measures of both directions: use it in evaluate(), which has both")
     values = np.asarray(measure.kind.compute(placements, measure), dtype=np.float64)
     if values.shape != (len(placements.queries),) or np.isnan(values).any():
         many = len(placements.queries)
@@ -200,7 +200,7 @@ def _computed(measure: Measure, placements: Placements) -> FloatArray:
 
 
 def parse(measures: str | Measure | MeasureKind | Iterable[str | Measure | MeasureKind]) -> tuple[Measure, ...]:
-    """Reads several measures, from a list or from one text with white space or commas between them.
+    """Parses several measures, from a list or from one text separated by white space or commas.
 
     >>> parse("R@1, R@5 MedR")
     (Measure('R@1'), Measure('R@5'), Measure('MedR'))
@@ -232,12 +232,12 @@ def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tup
 
 
 def kind_named(text: str) -> MeasureKind:
-    """The kind of a measure as it is written, with a cut-off and options or without: "nDCG", "my_module:RBP"."""
+    """The kind of a measure given as text, with or without cut-off and options: "nDCG", "my_module:RBP"."""
     return _split(text, trusted=True)[0]
 
 
 def _found(text: str, module: str, name: str, trusted: bool) -> MeasureKind:
-    """The kind of a name, in any case; or of "module:kind"."""
+    """The kind with this name, ignoring case, or that of "module:kind"."""
     known = {each.lower(): each for each in MEASURES}
     if not module and name.lower() not in known:
         raise UnknownName("measure", text, _names())
@@ -269,7 +269,7 @@ def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, object]:
 
 
 def _number(value: str, what: str, *, whole: bool) -> float | int:
-    """A number of 0 or above, or a whole one of 1 or above."""
+    """Parses a number of 0 or above, or a whole number of 1 or above."""
     try:
         read = float(value)
     except ValueError:

@@ -89,10 +89,10 @@ BUILT_IN = (
     MeasureKind(
         "MAP",
         values.average_precision,
-        "(1/R) sum of rel_i P@i (i <= k)",
-        "Buckley & Voorhees 2000",
+        "(1/R) sum of rel_i P@i (i <= k); (capped): divided by min(k, R), as CIRCO does",
+        "Buckley & Voorhees 2000; Baldrati et al. 2023",
         "optional",
-        _BINARY,
+        {"min_grade": 0.0, "capped": False},
     ),
     MeasureKind(
         "mAP@R",

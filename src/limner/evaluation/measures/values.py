@@ -13,7 +13,7 @@ from limner.evaluation.placements import NEVER, Placements
 
 
 def total(p: Placements, values: FloatArray) -> FloatArray:
-    """Adds up one value per relevant candidate, query by query."""
+    """Sums the values of relevant candidates, query by query."""
     return np.bincount(p.query, weights=values, minlength=len(p.queries)).astype(np.float64)
 
 
@@ -34,12 +34,12 @@ def _exponents(p: Placements, grades: FloatArray) -> IntArray:
 
 
 def _comparable(p: Placements, grades: FloatArray) -> FloatArray:
-    """Grades divided by a power of two: the ratios are the same to the bit, and sums of huge ones are finite."""
+    """Grades divided by a power of two: ratios stay exactly the same, and sums of huge grades are finite."""
     return np.asarray(np.ldexp(grades, -_exponents(p, grades)[p.query]))
 
 
 def _ideal(p: Placements, weights: FloatArray, cut: IntArray) -> FloatArray:
-    """The sum of the highest weights of each query, as many as its cut-off."""
+    """The sum of the highest weights of each query, up to its cut-off."""
     best = weights[np.lexsort((-weights, p.query))]
     return total(p, np.where(p.order < cut[p.query], best, 0.0))
 
@@ -47,7 +47,7 @@ def _ideal(p: Placements, weights: FloatArray, cut: IntArray) -> FloatArray:
 def _any_within(p: Placements, cut: int) -> FloatArray:
     """The probability that at least one positive is within the cut-off: 1 - C(t - m, f) / C(t, f).
 
-    Only the best placed group matters: m positives among t tied candidates, f of whose places are within the cut.
+    Only the best placed group matters: m positives among t tied candidates, f of whose ranks are within the cut-off.
     """
     has = p.relevant > 0
     first = p.indptr[:-1][has]
@@ -57,7 +57,7 @@ def _any_within(p: Placements, cut: int) -> FloatArray:
     for i in range(int(m.max(initial=0))):
         missed *= np.where(i < m, np.clip((tied - free - i) / np.maximum(tied - i, 1), 0, 1), 1.0)
     values = np.zeros(len(p.queries))
-    values[has] = np.where(free > 0, 1 - missed, 0.0)  # positives that are never found share no real rank
+    values[has] = np.where(free > 0, 1 - missed, 0.0)  # positives that are never found do not share a rank
     return values
 
 
@@ -69,12 +69,12 @@ def hit(p: Placements, measure: Parameters) -> FloatArray:
     values = np.zeros(len(p.queries))
     levels = np.unique(np.concatenate([[0.0], p.grades]))
     for level, step in zip(levels[1:], np.diff(levels), strict=True):
-        values += step * _any_within(p.at_least(level), cut)  # E[best grade] = sum of steps times chances to reach them
+        values += step * _any_within(p.at_least(level), cut)  # E[best grade] = sum of step * P(best grade >= level)
     return values
 
 
 def recall(p: Placements, measure: Parameters) -> FloatArray:
-    """The share of all relevant candidates, or of all grades, within the first k."""
+    """The share of all relevant candidates that are within the first k; graded: the share of the sum of grades."""
     weights = _weights(p, measure)
     return total(p, weights * _within(p, int(measure.k or 0))) / total(p, weights)
 
@@ -86,28 +86,28 @@ def precision(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def judged(p: Placements, measure: Parameters) -> FloatArray:
-    """The share of judged candidates among the first k; of all there are, where they are fewer than k."""
+    """The share of judged candidates among the first k, or among all if there are fewer than k."""
     return total(p, _within(p, int(measure.k or 0))) / np.minimum(p.pool, int(measure.k or 1))
 
 
 def r_precision(p: Placements, measure: Parameters) -> FloatArray:
-    """The same among the first R, divided by the ideal value."""
+    """Precision among the first R, divided by the ideal value."""
     return _precision_at(p, measure, p.relevant)
 
 
 def capped_r_precision(p: Placements, measure: Parameters) -> FloatArray:
-    """The same with R no greater than a cap."""
+    """R-precision with an upper limit on R."""
     return _precision_at(p, measure, np.minimum(p.relevant, measure.option("cap")))
 
 
 def _precision_at(p: Placements, measure: Parameters, cut: IntArray) -> FloatArray:
-    """What is found within each query's own cut-off, divided by the ideal value."""
+    """The relevance found within the cut-off of each query, divided by the ideal value."""
     weights = _weights(p, measure)
     return total(p, weights * _within(p, cut[p.query])) / _ideal(p, weights, cut)
 
 
 def first_rank(p: Placements, measure: Parameters) -> FloatArray:
-    """The expected rank of the first of m positives among t tied places: above + (t + 1) / (m + 1)."""
+    """The expected rank of the first of m positives among t tied candidates: above + (t + 1) / (m + 1)."""
     first = p.indptr[:-1]
     lost = p.above[first] >= NEVER
     ranks = p.above[first] + (p.tied[first] + 1) / (p.group[1][first] + 1)
@@ -115,7 +115,7 @@ def first_rank(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def reciprocal_rank(p: Placements, measure: Parameters) -> FloatArray:
-    """One divided by the rank of the first positive, 0 beyond the cut."""
+    """The reciprocal rank of the first positive; 0 beyond the cut-off."""
     cut = NEVER if measure.k is None else measure.k
     first = p.indptr[:-1]
     above, tied, m = p.above[first], p.tied[first], p.group[1][first]
@@ -126,14 +126,14 @@ def reciprocal_rank(p: Placements, measure: Parameters) -> FloatArray:
 
 
 def _expected_reciprocal(above: int, tied: int, m: int, cut: int) -> float:
-    """Mean of 1 / rank when m positives fall at random among `tied` places that begin after `above`."""
+    """Mean of 1 / rank of the first of m positives at random among `tied` ranks that begin after `above`."""
     j = np.arange(1, tied - m + 2)
     chance = np.cumprod(np.concatenate([[m / tied], (tied - m - j[:-1] + 1) / (tied - j[:-1])]))
     return float(np.sum(np.where(above + j <= cut, chance / (above + j), 0.0)))
 
 
 def _average_precision(p: Placements, cut: IntArray) -> FloatArray:
-    """Sum of rel_i P@i over the first `cut` places, divided by R."""
+    """Sum of rel_i P@i over the first `cut` ranks, divided by R."""
     before, m = p.group
     limit = cut[p.query]
     values = np.where(p.above < limit, (before + 1.0) / (p.above + 1.0), 0.0)
@@ -144,7 +144,7 @@ def _average_precision(p: Placements, cut: IntArray) -> FloatArray:
 
 
 def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArray, limit: IntArray) -> FloatArray:
-    """(1/t) sum over j = 1..J of (b + 1 + (j - 1)(m - 1)/(t - 1)) / (a + j), the sums as harmonic numbers."""
+    """(1/t) sum over j = 1..J of (b + 1 + (j - 1)(m - 1)/(t - 1)) / (a + j), computed with harmonic numbers."""
     from scipy.special import digamma
 
     places = np.minimum(limit - above, tied)
@@ -154,8 +154,11 @@ def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArr
 
 
 def average_precision(p: Placements, measure: Parameters) -> FloatArray:
-    """Average precision up to the cut-off."""
-    return _average_precision(p, np.full(len(p.queries), NEVER if measure.k is None else measure.k))
+    """Average precision up to the cut-off; "capped" divides by min(k, R) instead of R."""
+    values = _average_precision(p, np.full(len(p.queries), NEVER if measure.k is None else measure.k))
+    if measure.k is None or not measure.option("capped"):
+        return values
+    return np.asarray(values * p.relevant / np.minimum(p.relevant, measure.k))
 
 
 def average_precision_at_r(p: Placements, measure: Parameters) -> FloatArray:
@@ -183,7 +186,7 @@ def _exponential(p: Placements) -> FloatArray:
 def at_rank(p: Placements, weight: Callable[[FloatArray], FloatArray], *, k: int | None = None) -> FloatArray:
     """For each relevant candidate, the mean of `weight(rank)` over its possible ranks; 0 beyond the cut-off.
 
-    Where candidates are tied, any of them may come first: the mean is over all ranks of the tied block.
+    If candidates are tied, any of them may come first: the mean is over all ranks of the tied block.
 
     Args:
         p: Placements of relevant candidates.

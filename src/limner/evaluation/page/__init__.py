@@ -1,7 +1,7 @@
-"""The report as one web page: a single file that needs no network, readable on a phone, in light and dark, on paper.
+"""The report as a single HTML file that needs no network and works on phones, in light and dark mode, and in print.
 
-`render` collects the content of the sections, and a template formats it. Every text from outside (captions, ids, names)
-is escaped by the template, and its content security policy allows only its own script, and no requests.
+`render` collects the content of the sections, and a template formats it. The template escapes all external text
+(captions, ids, names), and its content security policy allows only its own script and no requests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from limner.core.collection import Collection
-from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals, views
+from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals, slices, views
 from limner.evaluation.page import examples as queries
 from limner.evaluation.page.failures import Failures, section
 from limner.evaluation.page.method import method
@@ -21,6 +21,7 @@ from limner.evaluation.report import Report
 
 if TYPE_CHECKING:
     from limner.evaluation.comparison import Comparison
+    from limner.evaluation.slices import Slices
 
 __all__ = ["render"]
 
@@ -29,6 +30,7 @@ SECTIONS = (
     ("numbers", "All numbers"),
     ("estimated", "Under the complete truth"),
     ("systems", "Against other systems"),
+    ("slices", "Slices of the queries"),
     ("curves", "Recall curves"),
     ("ranks", "Ranks of right answers"),
     ("labels", "What the labels miss"),
@@ -49,16 +51,20 @@ def render(
     comparison: Comparison | None = None,
     examples: int = 12,
     failures: Failures | None = None,
+    sliced: Slices | None = None,
+    baseline: Report | None = None,
 ) -> str:
-    """Writes a report as one self-contained HTML page.
+    """Renders a report as one self-contained HTML page.
 
     Args:
-        report: What was measured.
+        report: The report.
         collection: The evaluated collection, for captions, thumbnails and missing labels.
         others: Reports of other systems on the same collection, to compare with.
-        comparison: A comparison made before; otherwise one is made if there are others.
-        examples: How many queries to show with what was returned for them, best and worst together; 0 for none.
+        comparison: An existing comparison; by default one is computed if there are others.
+        examples: Number of queries to show with their results, best and worst together; 0 for none.
         failures: The output of `limner.explain.showing.shown_failures`: failures by class, with boxes and explanations.
+        sliced: The output of `limner.evaluation.slices`: parts of the queries beside the rest.
+        baseline: Report of a baseline on the same queries, shown beside the headline.
 
     Returns:
         The page as text.
@@ -67,9 +73,12 @@ def render(
     compared = rivals.comparison_of(report, others, comparison)
     content = {
         **_measured(report, others, compared, truth),
+        "cards": headline.cards(report, truth, baseline),
         **_seen(report, truth, gallery, examples),
         **method(report),
         "failures": section(failures, collection, gallery),
+        "sliced": sliced,
+        "slices": slices.slice_tables(sliced),
     }
     content["findings"] = _findings(report, compared, content)
     content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
@@ -79,10 +88,9 @@ def render(
 
 
 def _measured(report: Report, others: Sequence[Report], compared: Comparison | None, truth: Truth) -> dict[str, object]:
-    """The sections that need only the numbers."""
+    """The sections that need only numbers."""
     return {
         "lead": headline.lead(report),
-        "cards": headline.cards(report, truth),
         "views": views.explained(report),
         "tables": headline.tables(report),
         "estimates": estimates.estimate_panels(report),
@@ -112,9 +120,10 @@ def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[st
 
 
 def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
-    """(section, sentence): the highlights."""
+    """The highlights, as (section, sentence)."""
     first = content["gaps"][0].name if content["gaps"] else ""
     found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
+    found += [("slices", slices.slices_finding(content["sliced"]))]
     found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
     found += [("hubs", panel.finding) for panel in content["hubs"]]
     return [(section, sentence) for section, sentence in found if sentence]
@@ -125,6 +134,7 @@ def _present(name: str, content: dict[str, object]) -> bool:
     needs = {
         "estimated": "estimates",
         "systems": "contests",
+        "slices": "slices",
         "labels": "gaps",
         "examples": "examples",
         "hubs": "hubs",

@@ -1,4 +1,4 @@
-"""A leaderboard as one web page: tables that sort and filter, and the ranks that each system may have."""
+"""A leaderboard as one web page: sortable, filterable tables, with the possible ranks of each system."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from limner.evaluation.page.writing import written
 
 
 def render_board(board: Board) -> str:
-    """Writes a leaderboard as one self-contained HTML page.
+    """Renders a leaderboard as one self-contained HTML page.
 
     Args:
-        board: What was ranked.
+        board: The leaderboard.
 
     Returns:
         The page as text.
@@ -35,7 +35,7 @@ def _shown(table: BoardTable) -> dict[str, object]:
 
 
 def _lead(table: BoardTable) -> str:
-    """Who may be the best, in a sentence."""
+    """One sentence on which systems may be the best."""
     first, systems = table.first, len(table.rows)
     if len(first) == 1:
         return f"{first[0]} is the best of {systems} systems."

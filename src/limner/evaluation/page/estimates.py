@@ -1,4 +1,4 @@
-"""Estimates for the complete truth next to the usual numbers: a chart, a text, and the quality of the labels."""
+"""Estimates for complete judgements next to the usual numbers: a chart, a text, and the quality of the labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EDGE = 14
 
 @dataclass(frozen=True)
 class EstimatePanel:
-    """One direction: a drawing, and its rows as text."""
+    """One direction: a chart, and its rows as text."""
 
     title: str
     figure: Markup
@@ -47,7 +47,7 @@ def _row(found: Estimated) -> tuple[str, str, str, str, str]:
 
 
 def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
-    """What a reader should know about the labels behind the numbers."""
+    """Facts about the labels behind the numbers."""
     first, often = found[0].estimate, "at least " if found[0].estimate.mode == "anytime" else ""
     looked = "to be looked at once" if first.mode == "fixed" else "may be looked at after every answer"
     effects = [e.estimate.effect for e in found if math.isfinite(e.estimate.effect)]
@@ -86,12 +86,12 @@ def _judge(found: dict[str, Any], direction: str) -> list[str]:
 
 
 def both_drawn(name: str, title: str, rows: Sequence[tuple[str, Estimated]]) -> Markup:
-    """The usual number (an open diamond) and the estimate (a dot on its interval), one row each.
+    """A chart with the usual number (an open diamond) and the estimate (a dot on its interval) in each row.
 
     Args:
-        name: Name of the drawing on its page.
+        name: Name of the chart on its page.
         title: Alternative text for screen readers.
-        rows: What each row is called, and its estimate.
+        rows: The name and the estimate of each row.
     """
     low, high = _reach([e for _, e in rows])
     bottom = _EDGE + ROW * len(rows)
@@ -117,7 +117,7 @@ def _told(called: str, found: Estimated) -> str:
 
 
 def _reach(found: Sequence[Estimated]) -> tuple[float, float]:
-    """Whole tenths around everything that is drawn."""
+    """The range of the axis, in whole tenths."""
     values = [v for e in found for v in (e.given, e.estimate.low, e.estimate.high)]
     low, high = math.floor(10 * min(values) - 0.1) / 10, math.ceil(10 * max(values) + 0.1) / 10
     return max(low, 0.0), min(max(high, low + 0.2), 1.0)
@@ -140,7 +140,7 @@ def _drawn(called: str, found: Estimated, top: float, place: Any) -> Markup:
 
 
 def legend() -> list[tuple[Markup, str]]:
-    """(sign, words) of the drawing."""
+    """The legend of the chart, as (symbol, text)."""
 
     def sign(*inside: Markup) -> Markup:
         return element("svg", *inside, class_="swatch", viewBox="0 0 26 14", aria_hidden="true")

@@ -1,11 +1,13 @@
-"""The best and the worst queries: the query, what was returned, and what is relevant."""
+"""The best and the worst queries: the query, the returned items, and the relevant ones."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 
 from limner.core.arrays import IntArray
 from limner.evaluation.measures import Measure
@@ -17,13 +19,13 @@ from limner.evaluation.report import Report
 from limner.evaluation.results import Result
 
 SHOWN = 5
-THUMBNAILS = 60  # rows of a table of image queries that show the image: each adds some kilobytes to the page
-"""How many of the returned items an example shows."""
+THUMBNAILS = 60  # rows with a thumbnail in a table of image queries: each adds some kilobytes to the page
+"""Number of returned items in an example."""
 
 
 @dataclass(frozen=True)
 class Returned:
-    """One returned item: its rank, how it is shown, and what is known about it."""
+    """One returned item: its rank, how it is shown, and its relevance."""
 
     rank: int
     item: Shown
@@ -32,7 +34,7 @@ class Returned:
 
 @dataclass(frozen=True)
 class Example:
-    """One query with what was returned for it, what the labels say, and its results."""
+    """One query with its returned items, its labels and its results."""
 
     query: Shown
     fared: str
@@ -51,7 +53,7 @@ class Examples:
 
 
 def examples(report: Report, truth: Truth, gallery: Gallery, *, total: int) -> list[Examples]:
-    """Best and worst queries of every direction of which lists were kept, `total` of them."""
+    """The best and worst queries of every direction with stored lists, `total` of them."""
     directions = [d for d in directions_of(report) if d in report.top and report.top[d].depth]
     each = max(1, total // (2 * len(directions))) if directions and total > 0 else 0
     return [_examples(report, truth, gallery, d, each) for d in directions if each]
@@ -76,7 +78,7 @@ def _by(truth: Truth, view: str, judge: Result) -> str:
 
 
 def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
-    """The most complete view: under it a bad query is due to the system, not to missing labels.
+    """The most complete view, under which a bad query is the fault of the system, not of missing labels.
 
     A view with only hit-or-miss measures cannot rank the misses, so it is used last.
     """
@@ -87,24 +89,24 @@ def deciding_view(truth: Truth, results: Sequence[Result]) -> str:
 
 
 def telling(results: Sequence[Result]) -> list[Result]:
-    """Results of one view, the most informative measures first."""
+    """The results of one view, with the most informative measures first."""
     return sorted(results, key=lambda r: _coarseness(r.measure))
 
 
 def _coarseness(measure: Measure) -> tuple[bool, int, bool]:
-    """Ranks are most informative, then measures of the whole list, of the first R, of the first k, and last hits."""
+    """Sort key: ranks are most informative, then measures of the whole list, of the first R, of the first k, hits."""
     kind = measure.kind
     return not kind.rank, ("list", "R", "k").index(kind.sees), kind.hit
 
 
 def order(judges: Sequence[Result]) -> IntArray:
-    """Rows of the queries from worst to best: by the first measure, then by the next where that ties."""
+    """Rows of the queries from worst to best: by the first measure, with ties broken by the next."""
     keys = [r.values * r.measure.kind.better for r in judges if r.queries == judges[0].queries]
     return np.lexsort(keys[::-1]).astype(np.int64)
 
 
 def extremes(judges: Sequence[Result], each: int) -> tuple[list[int], list[int]]:
-    """The rows of the worst and of the best queries; among many that are equally good, an even sample."""
+    """The rows of the worst and of the best queries; if many are equally good, an evenly spaced sample."""
     ordered = order(judges)
     if not len(ordered):
         return [], []
@@ -113,7 +115,7 @@ def extremes(judges: Sequence[Result], each: int) -> tuple[list[int], list[int]]
 
 
 def _equally_good(judges: Sequence[Result], ordered: IntArray, each: int) -> IntArray:
-    """The best rows, and all that are as good as the last of them."""
+    """The best rows, and all rows that tie with the last of them."""
     best = ordered[::-1]
     level = best[each - 1]
     same = np.ones(len(ordered), dtype=bool)
@@ -151,7 +153,7 @@ def returned_for(
 
 
 def _fared(report: Report, direction: str, query: str) -> str:
-    """The result of a query under every view: the rank of its first right answer, or its most telling number."""
+    """The result of a query under every view: the rank of its first right answer, or its most informative number."""
     said = []
     for view in dict.fromkeys(r.view for r in report.results if r.direction == direction):
         judge = telling([r for r in report.results if (r.view, r.direction) == (view, direction)])[0]
@@ -178,17 +180,27 @@ def _value(judge: Result, query: str) -> str:
 
 @dataclass(frozen=True)
 class QueryTable:
-    """The hardest queries of a direction as a table: one column per view."""
+    """All queries of a direction as a table, the hardest first: one column per view.
+
+    Args:
+        title: The direction.
+        name: Its short name.
+        heads: The columns.
+        rows: The first queries: id, caption, columns, and their image.
+        about: How many there are.
+        further: The other queries as JSON: id, caption, columns, and the name of an image that the page holds anyway.
+    """
 
     title: str
     name: str
     heads: Sequence[str]
-    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]], Shown | None]]  # id, caption, columns, image
+    rows: Sequence[tuple[str, str, Sequence[tuple[str, str]], Shown | None]]
     about: str
+    further: Markup | None = None
 
 
 def query_tables(report: Report, truth: Truth, gallery: Gallery, *, most: int = 500) -> list[QueryTable]:
-    """One table per direction, the hardest queries first."""
+    """One table per direction, the hardest queries first; what comes after `most` rows is data for the script."""
     return [_query_table(report, truth, gallery, d, most) for d in directions_of(report)]
 
 
@@ -198,15 +210,37 @@ def _query_table(report: Report, truth: Truth, gallery: Gallery, direction: str,
     judges = [telling([r for r in results if r.view == view])[0] for view in views]
     view = deciding_view(truth, results)
     decisive = telling([r for r in results if r.view == view])
-    queries = [decisive[0].queries[int(row)] for row in order(decisive)[:most]]
-    total = len(decisive[0].queries)
-    about = f"All {count(total, 'query', 'queries')}" if total <= most else f"The {most:,} hardest of {total:,} queries"
+    queries = [decisive[0].queries[int(row)] for row in order(decisive)]
     rows = [
         (q, _caption(gallery, direction, q), [_sortable(judge, q) for judge in judges],
-         gallery.query(direction, q) if direction == "i2t" and place < THUMBNAILS else None)
-        for place, q in enumerate(queries)
+         _seen(truth, gallery, direction, q) if place < THUMBNAILS else None)
+        for place, q in enumerate(queries[:most])
     ]  # fmt: skip
-    return QueryTable(direction_title(direction), direction, [_head(judge) for judge in judges], rows, about)
+    about = f"All {count(len(queries), 'query', 'queries')}"
+    heads = [_head(judge) for judge in judges]
+    further = _further(truth, gallery, direction, queries[most:], judges)
+    return QueryTable(direction_title(direction), direction, heads, rows, about, further)
+
+
+def _seen(truth: Truth, gallery: Gallery, direction: str, query: str) -> Shown | None:
+    """The image of a query: its own, or the one that a caption was written for."""
+    if direction == "i2t":
+        return gallery.query(direction, query)
+    return next((gallery.candidate(direction, image) for image in truth.labelled(direction, query)), None)
+
+
+def _further(
+    truth: Truth, gallery: Gallery, direction: str, queries: Sequence[str], judges: Sequence[Result]
+) -> Markup | None:
+    """The rows that a script shows, as JSON that cannot end its element."""
+    rows = []
+    for query in queries:
+        image = query if direction == "i2t" else next(iter(truth.labelled(direction, query)), "")
+        held = gallery.pictures.get(image)
+        cells = [_sortable(judge, query)[0] for judge in judges]
+        rows.append([query, _caption(gallery, direction, query), cells, held.name if held else ""])
+    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(text) if rows else None  # every "<" is escaped above
 
 
 def _head(judge: Result) -> str:

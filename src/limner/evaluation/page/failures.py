@@ -1,6 +1,6 @@
 """Failures on the page: the relevant and the returned image with bounding boxes, an explanation, and classes.
 
-Plain values only: `limner.explain` produces them and passes them to the page.
+They are plain values, which `limner.explain` computes and passes to the page.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Case:
     """One failure.
 
     Args:
-        query: The id of what was asked.
+        query: The id of the query.
         text: The caption.
-        classes: What is wrong, by class.
-        truth: Image id.
-        returned: Image id.
-        boxes: Objects of the truth and of the returned image.
+        classes: Descriptions of the failure, by class.
+        truth: The id of the relevant image.
+        returned: The id of the returned image.
+        boxes: Objects of the relevant and of the returned image.
         words: The explanation, line by line.
     """
 
@@ -52,7 +52,7 @@ class Failures:
     """The content of the section.
 
     Args:
-        about: A sentence.
+        about: An introductory sentence.
         rates: (class, failures, share in percent).
         scores: Rows of the table of scores: name, mean, interval, better, undefined.
         rules: Rules as text.
@@ -85,18 +85,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
-    """The section, ready for the template: failures by class, each class with how many there are."""
+    """The section, ready for the template: failures by class, with the size of each class."""
 
     given: Failures
     groups: Sequence[tuple[str, Sequence[Row]]] = field(default_factory=tuple)
 
 
 def section(given: Failures | None, collection: Collection | None, gallery: Gallery) -> Section | None:
-    """Lays failures out by class; a failure of two classes is shown under both."""
+    """Groups failures by class; a failure of two classes is shown under both."""
     if given is None:
         return None
     if collection is None:
-        raise LimnerError("failures are shown with pictures: give the page the collection too")
+        raise LimnerError("failures are shown with images: give the page the collection too")
     groups = []
     for name, *_ in given.rates:
         rows = [_row(case, collection, gallery) for case in given.cases if name in case.classes]

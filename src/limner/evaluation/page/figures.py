@@ -1,7 +1,7 @@
-"""Small drawings in SVG that take their colours from the page's style sheet, so that they follow light and dark.
+"""Small SVG charts that take their colours from the style sheet of the page, so that they follow light and dark mode.
 
-A drawing is about as wide as a phone; two fit side by side on a desktop. Series differ by dash or fill as well as by
-colour. Every text is escaped on its way in.
+A chart is about as wide as a phone; two fit side by side on a desktop. Series differ in dash or fill as well as in
+colour. All text is escaped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bars:
 
 
 def element(tag: str, *inside: object, **attributes: object) -> Markup:
-    """One SVG element with everything escaped: `class_` and `text_anchor` are written class and text-anchor.
+    """One SVG element, with everything escaped; `class_` and `text_anchor` become class and text-anchor.
 
     >>> element("text", "a < b", x=1.5, text_anchor="end")
     Markup('<text x="1.5" text-anchor="end">a &lt; b</text>')
@@ -65,7 +65,7 @@ def drawing(name: str, title: str, description: str, *inside: object, height: fl
 
 
 def path(points: Iterable[tuple[float, float]], *, closed: bool = False) -> str:
-    """Points as the data of an SVG path."""
+    """Converts points to the data of an SVG path."""
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + ("Z" if closed else "")
 
 
@@ -95,7 +95,7 @@ def log_place(value: float, limit: float) -> float:
 
 
 def _share_axis(ticks: Sequence[float]) -> Markup:
-    """Lines and labels in percent up the left side."""
+    """Grid lines with labels in percent on the left side."""
     made = []
     for tick in ticks:
         y = height_of(tick, ticks[-1])
@@ -105,7 +105,7 @@ def _share_axis(ticks: Sequence[float]) -> Markup:
 
 
 def _bottom_axis(places: Iterable[tuple[float, str]], name: str) -> Markup:
-    """A line with labels below, and what they mean."""
+    """A horizontal axis with tick labels and a name."""
     labels = [element("text", label, x=x, y=BOTTOM + 16, text_anchor="middle") for x, label in places]
     line = element("line", x1=LEFT, x2=RIGHT, y1=BOTTOM, y2=BOTTOM, class_="axis")
     middle = (LEFT + RIGHT) / 2
@@ -118,7 +118,7 @@ def _bottom_axis(places: Iterable[tuple[float, str]], name: str) -> Markup:
 
 
 def curves(name: str, title: str, description: str, lines: Sequence[CurveLine], *, limit: int) -> Markup:
-    """Shares over ranks, the ranks on a logarithmic axis from 1 to `limit`."""
+    """Shares over ranks, with ranks on a logarithmic axis from 1 to `limit`."""
     ticks = [k for k in (1, 2, 5, 10, 20, 50, 100) if k < limit * 0.9] + [limit]
     places = [(log_place(k, limit), str(k)) for k in ticks]
     uprights = [element("line", x1=x, x2=x, y1=TOP, y2=BOTTOM, class_="grid") for x, _ in places]

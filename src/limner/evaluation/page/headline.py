@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from limner.core.errors import LimnerError
 from limner.evaluation.estimated import VIEW, Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.truth import Truth
-from limner.evaluation.page.views import chance
+from limner.evaluation.page.views import chance, constant
 from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
+from limner.evaluation.pairing import comparable, paired, paired_test
 from limner.evaluation.report import Report
-from limner.evaluation.results import Result
+from limner.evaluation.results import Result, main_result
 
 
 @dataclass(frozen=True)
@@ -25,26 +27,28 @@ class Cell:
 
 @dataclass(frozen=True)
 class HeadlineTable:
-    """All numbers of one direction: measures down, views across."""
+    """All numbers of one direction, with measures as rows and views as columns."""
 
     title: str
-    views: Sequence[tuple[str, str, str]]  # name, style, how many queries
+    views: Sequence[tuple[str, str, str]]  # name, style, number of queries
     rows: Sequence[tuple[str, Sequence[Cell | None]]]
 
 
 @dataclass(frozen=True)
 class Card:
-    """The main number of one direction, the same under other views, and two or three more.
+    """The main number of one direction, the same measure under other views, and two or three other numbers.
 
     Args:
         title: The direction.
         about: Queries and candidates.
         measure: The main measure.
-        meaning: Description of what it counts.
+        meaning: What the measure counts.
         views: Name, style and number of each view.
         more: Further numbers of the first view.
         view: The name of the first view.
-        chance: What a random ranking reaches on the main measure under the first view; "" where it is not known.
+        chance: The main measure of a random ranking under the first view; "" if unknown.
+        constant: The main measure of the best single answer to every query; "" if unknown.
+        baseline: Name, number and interval of a baseline, and whether the difference is significant.
     """
 
     title: str
@@ -55,6 +59,8 @@ class Card:
     more: Sequence[tuple[str, str]]
     view: str = ""
     chance: str = ""
+    constant: str = ""
+    baseline: tuple[str, str, str, str] | None = None
 
 
 def directions_of(report: Report) -> list[str]:
@@ -62,32 +68,51 @@ def directions_of(report: Report) -> list[str]:
     return [d for d in dict.fromkeys(r.direction for r in report.results) if d != "both"]
 
 
-def main_result(results: Sequence[Result]) -> Result:
-    """The headline number: hits at the smallest k, else the first measure."""
-    hits = [r for r in results if r.measure.kind.hit and not r.measure.options]
-    return min(hits, key=lambda r: r.measure.k or 0) if hits else results[0]
-
-
-def cards(report: Report, truth: Truth) -> list[Card]:
+def cards(report: Report, truth: Truth, baseline: Report | None = None) -> list[Card]:
     """One card per direction."""
-    return [_card(report, truth, d, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
+    return [
+        _card(report, truth, d, [r for r in report.results if r.direction == d], baseline)
+        for d in directions_of(report)
+    ]
 
 
-def _card(report: Report, truth: Truth, direction: str, results: list[Result]) -> Card:
+def _card(report: Report, truth: Truth, direction: str, results: list[Result], baseline: Report | None) -> Card:
     main = main_result([r for r in results if r.view == results[0].view])
     same = [r for r in results if alike(r.measure, main.measure)]
     views = [(_view(r, main), style_of(report, r.view), _cell(r)) for r in same]
     estimates = [e for e in report.estimates if e.direction == direction and e.measure == main.measure]
     views += [(f"{VIEW}, {count(e.labels, 'label', 'labels')}", "", _estimate_cell(e)) for e in estimates]
-    random = chance(report, truth, main)
+    random, same_answer = chance(report, truth, main), constant(report, truth, main)
     return Card(
         direction_title(direction), _about(report, main), str(main.measure), meaning(main), views, _more(results, main),
-        main.view, "" if random is None else number(main.measure, random),
+        main.view, _or_nothing(main, random), _or_nothing(main, same_answer),
+        None if baseline is None else _baseline(main, baseline),
     )  # fmt: skip
 
 
+def _or_nothing(main: Result, value: float | None) -> str:
+    return "" if value is None else number(main.measure, value)
+
+
+def _baseline(main: Result, baseline: Report) -> tuple[str, str, str, str]:
+    """The baseline's number, and whether it differs from ours by a paired test of this one number."""
+    found = next((r for r in baseline.results if r.key == main.key), None)
+    if found is None:
+        raise LimnerError(
+            f"the baseline {baseline.system!r} has no {' '.join(main.key)}: evaluate it with the same measures"
+        )
+    other = paired(main, found)
+    name, value, within = baseline.system, number(main.measure, found.value), span(found)
+    if not comparable(main, other):
+        return name, value, within, ""
+    test = paired_test(main, other, samples=10_000)
+    apart = main.measure.show_change(main.value - found.value)
+    p = "< 0.0001" if test.p_value < 0.0001 else f"= {test.p_value:.4f}"
+    return name, value, within, f"The difference is {apart}, p {p} ({test.method})."
+
+
 def alike(a: Measure, b: Measure) -> bool:
-    """Whether two measures are the same number: S@k is R@k by another name."""
+    """Whether two measures are the same: S@k is another name for R@k."""
     return a == b or (a.kind.hit and b.kind.hit and (a.k, a.options) == (b.k, b.options))
 
 
@@ -103,7 +128,7 @@ def _about(report: Report, main: Result) -> str:
 
 
 def meaning(result: Result) -> str:
-    """A measure's value as text."""
+    """What the value of a measure means, as text."""
     _, many, one, _ = nouns(result.direction)
     k = result.measure.k
     if not result.measure.kind.hit:
@@ -116,7 +141,7 @@ def meaning(result: Result) -> str:
 
 
 def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
-    """Three more numbers of the main view: the widest hit, the median rank, and one over the whole list."""
+    """Three more numbers of the main view: hits at the largest k, the median rank, and one for the whole list."""
     mine = [r for r in results if r.view == main.view and r is not main]
     widest = sorted((r for r in mine if r.measure.name == main.measure.name), key=lambda r: r.measure.k or 0)[-1:]
     ranks = [r for r in mine if r.measure.kind.rank][:1]
@@ -126,7 +151,7 @@ def _more(results: Sequence[Result], main: Result) -> list[tuple[str, str]]:
 
 
 def lead(report: Report) -> list[str]:
-    """One sentence per direction, and one on the other views."""
+    """One sentence per direction, and one about the other views."""
     return [_sentence(report, [r for r in report.results if r.direction == d]) for d in directions_of(report)]
 
 
@@ -139,7 +164,7 @@ def _sentence(report: Report, results: list[Result]) -> str:
 
 
 def _pool(report: Report, result: Result) -> str:
-    """Notes a view whose pool differs from that of the first one."""
+    """A note for a view whose pool differs from that of the first view."""
     size = report.settings.get("judged_pool", {}).get(f"{result.view} {result.direction}")
     return f" (among the {size:,} {nouns(result.direction)[3]} that were judged)" if size else ""
 
@@ -167,7 +192,7 @@ def _within(main: Result) -> str:
 
 
 def tables(report: Report) -> list[HeadlineTable]:
-    """One table per direction, and one for what adds up both."""
+    """One table per direction, and one for measures that sum both."""
     present = dict.fromkeys(r.direction for r in report.results)
     return [_table(report, d, [r for r in report.results if r.direction == d]) for d in present]
 
@@ -190,7 +215,7 @@ def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTab
 
 
 def _estimate_cell(found: Estimated) -> Cell:
-    """A value estimated for complete judgements, from labels sampled by design."""
+    """A value estimated for complete judgements, from labels of a designed sample."""
     e, show = found.estimate, found.measure.show
     return Cell(show(e.value), f"{show(e.low)} to {show(e.high)}", (100 * e.low, 100 * e.value, 100 * e.high))
 

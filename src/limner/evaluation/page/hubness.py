@@ -1,4 +1,4 @@
-"""Hubs on the page: how often each candidate is returned, compared with chance, and the largest hubs."""
+"""Hubs: how often each candidate is returned, compared with chance, and the largest hubs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HubPanel:
 
 
 def hub_panels(report: Report, gallery: Gallery, *, greatest: int = 5) -> list[HubPanel]:
-    """One panel per direction of which lists were kept."""
+    """One panel per direction with stored lists."""
     return [
         _panel(report, direction, hubs, gallery, greatest)
         for direction, hubs in report.hubs.items()
@@ -92,7 +92,7 @@ def _figure(value: float | int) -> str:
 def chance(counts: Sequence[int], hubs: Hubs, queries: int) -> list[float]:
     """The probability of at most each of these counts if the k nearest were drawn at random.
 
-    That is the distribution function of Binomial(queries, k / candidates).
+    This is the distribution function of Binomial(queries, k / candidates).
     """
     from scipy.stats import binom
 
@@ -104,7 +104,7 @@ def _histogram(direction: str, hubs: Hubs, queries: int) -> Markup:
     observed = np.bincount(np.searchsorted(edges, hubs.counts), minlength=len(edges)) / len(hubs.counts)
     expected = np.diff([0.0, *chance(edges, hubs, queries)])
     tips = [f"in {_span(low, high)} lists" for low, high in zip([-1, *edges], edges, strict=False)]
-    first = int(np.argmax((observed >= 0.001) | (expected >= 0.001)))  # where there is something to show
+    first = int(np.argmax((observed >= 0.001) | (expected >= 0.001)))  # only bins with something to show
     found = nouns(direction)[3]
     return figures.bars(
         f"hubs-{slug(direction)}",
@@ -123,7 +123,7 @@ def _span(low: int, high: int) -> str:
 
 
 def lorenz_points(hubs: Hubs, most: int = 160) -> list[tuple[float, float]]:
-    """(share of candidates, share of places they hold), the least retrieved first.
+    """Points of the Lorenz curve: (share of candidates, their share of all list entries), the least retrieved first.
 
     >>> from limner.core.ids import Ids
     >>> lorenz_points(Hubs(Ids(["a", "b"]), np.array([3, 1]), 1))

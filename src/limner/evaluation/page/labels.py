@@ -1,4 +1,4 @@
-"""What the labels miss: relevant pairs without a label, their effect on the numbers, and false errors."""
+"""Missing labels: relevant pairs without a label, their effect on the numbers, and right answers counted as errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from limner.evaluation.results import Result
 
 @dataclass(frozen=True)
 class Gap:
-    """How many relevant pairs fuller judgements add to the labels, in one direction."""
+    """The relevant pairs that more complete judgements add to the labels, in one direction."""
 
     direction: str
     name: str
@@ -39,7 +39,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Change:
-    """One measure under the labels and under fuller judgements."""
+    """One measure under the labels and under more complete judgements."""
 
     measure: str
     labels: str
@@ -59,7 +59,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class Wronged:
-    """An answer in first place that the labels count wrong and fuller judgements right."""
+    """An answer at rank 1 that is wrong according to the labels but right according to more complete judgements."""
 
     direction: str
     query: Shown
@@ -68,7 +68,7 @@ class Wronged:
 
 
 def gaps(report: Report, truth: Truth) -> list[Gap]:
-    """One gap per further judgements and direction."""
+    """One gap per set of further judgements and direction."""
     asked = [
         (name, d, truth.judged(name, d), truth.judged(truth.base, d))
         for name in truth.fuller
@@ -100,7 +100,7 @@ def _gap(report: Report, truth: Truth, name: str, direction: str, fuller: Judgem
 
 
 def redeemed(report: Report, truth: Truth, name: str, direction: str) -> tuple[BoolArray, BoolArray]:
-    """Which stored ranks the labels count as wrong, and which of these the fuller judgements count as right.
+    """Which stored entries are wrong according to the labels, and which of these the fuller judgements call right.
 
     Only queries that the fuller judgements cover are counted.
     """
@@ -160,7 +160,7 @@ def _change(labels: Result, fuller: Result) -> Change:
 
 
 def wronged(report: Report, truth: Truth, gallery: Gallery, *, each: int = 3) -> list[Wronged]:
-    """First answers that the labels count wrong but the most reliable fuller judgements count as right."""
+    """First answers that are wrong by the labels but right by the most reliable fuller judgements."""
     if not truth.fuller:
         return []
     name = truth.fuller[0]

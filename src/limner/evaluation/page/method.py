@@ -1,4 +1,4 @@
-"""How it was measured: settings, what was left out, and how to read and cite each measure."""
+"""The method section: settings, queries left out, and the definition and source of each measure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def method(report: Report) -> dict[str, object]:
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    """(setting, value) of everything configurable."""
+    """All settings, as (setting, value)."""
     ties, unretrieved = (str(report.settings.get(name, "")) for name in ("ties", "unretrieved"))
     rest = {name: value for name, value in report.settings.items() if name not in TOLD}
     said = [
@@ -55,7 +55,7 @@ def _intervals(report: Report) -> str:
 
 
 def _left_out(report: Report) -> list[tuple[str, str, str, str]]:
-    """(view, direction, queries that count, queries left out) where some were."""
+    """(view, direction, queries that count, queries left out), if any were left out."""
     rows = []
     for view, direction, results in report.groups():
         if results[0].left_out:
@@ -64,7 +64,7 @@ def _left_out(report: Report) -> list[tuple[str, str, str, str]]:
 
 
 def _glossary(report: Report) -> list[tuple[str, str, str, str]]:
-    """(measure, definition, which way is better, source) of every kind of measure in the report."""
+    """(measure, definition, whether higher is better, source) of every kind of measure in the report."""
     used = {r.measure.name: r.measure.kind for r in report.results}
     return [
         (

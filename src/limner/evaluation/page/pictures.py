@@ -1,4 +1,4 @@
-"""Items as the page shows them: captions as text, images as thumbnails, each embedded only once."""
+"""How the page shows items: captions as text, images as thumbnails, each embedded only once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from limner.core.errors import LimnerError
 from limner.core.notebook import data_uri
 
 KINDS = {"i2t": ("image", "text"), "t2i": ("text", "image")}
-"""What queries and candidates of a direction are."""
+"""The kinds of queries and candidates in each direction."""
 
 SIDE = 144
 """The longer side of a thumbnail in pixels: 96 on the page, with a reserve for high-resolution screens."""
 
 BUDGET = 2_000_000
-"""Characters that all thumbnails together may take, to keep the file small."""
+"""Maximum size of all thumbnails together, in characters, to keep the file small."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Gallery:
     """Renders items, and caches their thumbnails.
 
     Args:
-        collection: Where captions and images are; without it, ids are shown.
+        collection: The collection with captions and images; without it, ids are shown.
     """
 
     collection: Collection | None
@@ -62,7 +62,7 @@ class Gallery:
     left_out: int = 0
 
     def query(self, direction: str, item: str) -> Shown:
-        """A query of a direction; the same id may be that of an image and of a text."""
+        """A query of a direction; an image and a text may have the same id."""
         return self._show(item, KINDS.get(direction, ("", ""))[0])
 
     def candidate(self, direction: str, item: str) -> Shown:
@@ -103,8 +103,8 @@ class Gallery:
     def notes(self) -> list[str]:
         """Notes on missing images."""
         first = next(iter(self.unopened.values()), "")
-        there = [f"{len(self.unopened)} pictures could not be shown; the first: {first}"] if self.unopened else []
-        return there + ([f"{self.left_out} pictures are left out to keep the file small"] if self.left_out else [])
+        there = [f"{len(self.unopened)} images could not be shown; the first: {first}"] if self.unopened else []
+        return there + ([f"{self.left_out} images are left out to keep the file small"] if self.left_out else [])
 
 
 def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
@@ -114,7 +114,7 @@ def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
 
 
 def shortened(text: str, most: int = 140) -> str:
-    """A text cut at a word, with an ellipsis.
+    """Shortens a text at a word boundary, with an ellipsis.
 
     >>> shortened("two dogs in the snow", 12)
     'two dogs in…'

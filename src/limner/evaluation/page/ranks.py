@@ -22,7 +22,7 @@ TABLE = (1, 2, 5, 10, 20, 50, 100)
 
 @dataclass(frozen=True)
 class RankPanel:
-    """One figure with its title, its numbers as a table (the first row is the head), and a sentence."""
+    """One figure with its title, its numbers as a table (with a header row), and a sentence."""
 
     title: str
     figure: Markup
@@ -31,7 +31,7 @@ class RankPanel:
 
 
 def curve_panels(report: Report, others: Sequence[Report] = ()) -> list[RankPanel]:
-    """One panel per direction: a curve per view, and thin ones for the other systems under the first view."""
+    """One panel per direction: a curve per view, and thin curves for the other systems under the first view."""
     ranks = first_ranks(report)
     return [_curve_panel(report, others, d, [r for (_, at), r in ranks.items() if at == d]) for d in _directions(ranks)]
 
@@ -67,7 +67,7 @@ def _line(report: Report, curve: dict[int, Result]) -> figures.CurveLine:
 
 
 def rival_style(number: int) -> str:
-    """Other systems are thin and grey, and differ by their dashes."""
+    """The style of another system: thin and grey, with its own dash pattern."""
     return f"other o{number % 3}"
 
 
@@ -99,7 +99,7 @@ def rank_edges(largest: float) -> list[int]:
 
 
 def shares_by_bin(values: FloatArray, edges: Sequence[int]) -> list[float]:
-    """The share of ranks in each bin; the last entry is the share that was never found."""
+    """The share of ranks in each bin; the last entry is the share of right answers never found."""
     found = np.searchsorted(edges, values[np.isfinite(values)])
     counts = np.bincount(found, minlength=len(edges))
     return [*(counts / len(values)), float(np.isinf(values).mean())]

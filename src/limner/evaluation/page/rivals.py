@@ -21,7 +21,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class Versus:
-    """One measure of two systems: numbers, difference, interval, p-value, verdict on the first, the interval's bar."""
+    """One measure of two systems: numbers, difference, interval, p-value, verdict on the first, and interval bar."""
 
     measure: str
     values: Sequence[str]
@@ -34,7 +34,7 @@ class Versus:
 
 @dataclass(frozen=True)
 class Contest:
-    """The comparison under one view in one direction: of two systems row by row, of more with letters."""
+    """The comparison under one view in one direction: row by row for two systems, with letters for more."""
 
     title: str
     rows: Sequence[Versus] = ()
@@ -53,7 +53,7 @@ class Heat:
 
 
 def comparison_of(report: Report, others: Sequence[Report], given: Comparison | None) -> Comparison | None:
-    """The comparison that was given, or one of the report with the others, or None if there are none."""
+    """The given comparison, or a new one of the report with the others; None if there are no others."""
     return given if given is not None else compare([report, *others]) if others else None
 
 
@@ -68,7 +68,7 @@ def contests(comparison: Comparison) -> list[Contest]:
 
 
 def _estimated(comparison: Comparison, direction: str) -> Contest:
-    """The same under the complete truth, from labels; the interval decides, corrected over all pairs."""
+    """The same, estimated for complete judgements from labels; intervals are corrected over all pairs."""
     found = [e for e in comparison.estimated if e.direction == direction]
     title = f"{direction_title(direction)}, {VIEW}"
     if len(comparison.systems) > 2:
@@ -132,7 +132,7 @@ def _verdict(comparison: Comparison, line: Line) -> str:
 
 
 def signed(shown: str) -> str:
-    """A number with its sign, the minus as a minus.
+    """A number with its sign, with a typographic minus.
 
     >>> signed("1.5"), signed("-0.3"), signed("-0.0")
     ('+1.5', '−0.3', '0.0')
@@ -143,7 +143,7 @@ def signed(shown: str) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p-value with as many digits as can be trusted."""
+    """A p-value with a meaningful number of digits."""
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
@@ -161,7 +161,7 @@ def _lettered(comparison: Comparison, line: Line) -> list[tuple[str, str, bool]]
 
 
 def findings(report: Report, comparison: Comparison) -> list[str]:
-    """A summary of the report's system against each other one."""
+    """A summary of the comparison between the report's system and each other system."""
     mine = (report.system, f"{report.system} (1)")
     me = next((i for i, name in enumerate(comparison.systems) if name in mine), 0)
     others = [i for i in range(len(comparison.systems)) if i != me]
@@ -182,7 +182,7 @@ def _standing(comparison: Comparison, me: int, other: int) -> str:
 
 
 def agreement(report: Report, comparison: Comparison | None) -> list[Heat]:
-    """Agreement over systems where there are three or more, else over the queries of this report."""
+    """Agreement of measures over systems if there are three or more, else over the queries of this report."""
     if comparison is not None and len(comparison.systems) > 2:
         made = _over_systems(comparison)
         if made:
@@ -193,7 +193,7 @@ def agreement(report: Report, comparison: Comparison | None) -> list[Heat]:
 
 
 def _over_systems(comparison: Comparison) -> list[Heat]:
-    """Kendall's tau-b between the rankings of the systems under each two measures, one matrix per direction."""
+    """Kendall's tau-b between the rankings of the systems under every two measures, one matrix per direction."""
     if not any(len(set(n.values)) > 1 and np.isfinite(n.values).all() for n in comparison.lines):
         return []
     names, matrix = comparison.agreement
@@ -209,7 +209,7 @@ def _over_systems(comparison: Comparison) -> list[Heat]:
 
 
 def _over_queries(direction: str, results: list[Result]) -> Heat | None:
-    """Spearman's rho between the values two measures give the queries that all views count."""
+    """Spearman's rho between the values of every two measures, over the queries that all views count."""
     shared = [q for q in results[0].queries if all(q in r.queries for r in results)]
     columns = [(f"{r.view} {r.measure}", _comparable(r, shared)) for r in results]
     varied = [(name, column) for name, column in columns if len(column) > 1 and np.ptp(column) > 0]
@@ -220,7 +220,7 @@ def _over_queries(direction: str, results: list[Result]) -> Heat | None:
 
 
 def _comparable(result: Result, queries: Sequence[str]) -> FloatArray:
-    """Values in the order of these queries, higher is better; a candidate that is never found counts lowest."""
+    """Values in the order of these queries, with higher as better; a candidate that is never found counts lowest."""
     values = result.values[result.queries.positions(queries)] if len(queries) else result.values[:0]
     finite = np.where(np.isfinite(values), values, values[np.isfinite(values)].max(initial=0) + 1)
     return np.asarray(finite * result.measure.kind.better)
@@ -239,7 +239,7 @@ def _heat(direction: str, names: Sequence[str], matrix: FloatArray, sign: str) -
 
 
 def crowding(reports: Sequence[Report]) -> list[tuple[str, str, str, str, str]]:
-    """(system, direction, skewness, largest hub, Robin Hood) of every system: for comparison."""
+    """Hub statistics of every system, for comparison: (system, direction, skewness, largest hub, Robin Hood index)."""
     return [
         (
             report.system,

@@ -1,4 +1,4 @@
-"""The status of a returned item: labelled, relevant by fuller judgements only, or neither."""
+"""The status of a returned item: labelled, relevant only by more complete judgements, or neither."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from limner.evaluation.protocols import PROTOCOLS
 
 @dataclass(frozen=True)
 class Mark:
-    """How one returned item is marked: a style, a sign that does not need colour, and words."""
+    """The mark of a returned item: a style, a symbol that does not depend on colour, and a description."""
 
     style: str
     sign: str
@@ -31,20 +31,20 @@ UNKNOWN = Mark("unknown", "", "not known to be right")
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The judgements of a collection, looked up item by item.
+    """Look-up of the judgements of a collection, item by item.
 
     Args:
-        collection: Where the judgements are; None without a collection: nothing can be marked.
+        collection: The collection with the judgements; if None, nothing can be marked.
     """
 
     collection: Collection | None
 
     @cached_property
     def fuller(self) -> list[str]:
-        """Names of further judgements with relevant pairs that the labels lack, the most additions first.
+        """Names of further judgements with relevant pairs that are not labelled, those with the most first.
 
-        Only judgements of yes or no can call an answer right: raw scores, as of Flickr8k's experts, grade even what
-        is unrelated above 0.
+        Only binary judgements can call an answer right: in raw scores, such as those of Flickr8k's experts, even
+        unrelated pairs have grades above 0.
         """
         if self.collection is None:
             return []
@@ -59,7 +59,7 @@ class Truth:
         return self.collection.judgements.name if self.collection is not None else ""
 
     def judgements_of(self, view: str) -> str | None:
-        """The name of the judgements behind a view of a report, or None if it is not known here."""
+        """The name of the judgements behind a view of a report, or None if unknown."""
         if self.collection is None:
             return None
         found = {v.name: v.judgements for protocol in PROTOCOLS.values() for v in protocol.views}
@@ -73,7 +73,7 @@ class Truth:
         return self.collection.judged(name, direction)
 
     def mark(self, direction: str, query: str, candidate: str) -> Mark | None:
-        """The mark of one returned item; None if nothing is known of any item."""
+        """The mark of one returned item; None if there are no judgements."""
         base = self.judged(self.base, direction)
         if base is None:
             return None
@@ -95,7 +95,7 @@ class Truth:
 
 
 def also(name: str) -> Mark:
-    """The mark of an item that is right by fuller judgements only."""
+    """The mark of an item that is right only by more complete judgements."""
     return Mark("also", "+", f"right by {name}, not labelled")
 
 
@@ -106,14 +106,14 @@ def _grade(judgements: Judgements | None, query: str, candidate: str) -> float:
 
 
 def _held(pairs: Judgements, other: Judgements) -> BoolArray:
-    """Which relevant pairs are relevant in the other judgements too."""
+    """Which relevant pairs are also relevant in the other judgements."""
     known = other.relevant.restrict(queries=pairs.queries, candidates=pairs.candidates)
     width = max(len(pairs.candidates), 1)
     return np.isin(pairs.rows * width + pairs.columns, known.rows * width + known.columns)
 
 
 def missing(fuller: Judgements, base: Judgements) -> tuple[int, int, int, int]:
-    """Counts over the queries that the fuller judgements cover: queries, labelled, relevant, relevant not labelled."""
+    """Counts over queries that the fuller judgements cover: queries, labelled, relevant, relevant and not labelled."""
     pairs = fuller.relevant
     asked = [q for q, n in zip(fuller.queries, fuller.counts, strict=True) if n]
     labelled = len(base.restrict(queries=[q for q in asked if q in base.queries]))
@@ -121,7 +121,7 @@ def missing(fuller: Judgements, base: Judgements) -> tuple[int, int, int, int]:
 
 
 def relevant_in(ranking: Ranking, judgements: Judgements) -> BoolArray:
-    """Which items of a ranking's lists are relevant: one row per query, one column per place."""
+    """Which entries of a ranking are relevant: one row per query, one column per rank."""
     known = judgements.relevant.restrict(queries=ranking.queries, candidates=ranking.candidates)
     width = max(len(ranking.candidates), 1)
     keys = np.arange(len(ranking.queries))[:, None] * width + ranking.indices
@@ -129,7 +129,7 @@ def relevant_in(ranking: Ranking, judgements: Judgements) -> BoolArray:
 
 
 def spread(rows: Sequence[int] | npt.NDArray[np.int64], count: int) -> list[int]:
-    """At most `count` of these, evenly spaced: a sample that is the same every time.
+    """At most `count` of these, evenly spaced: a deterministic sample.
 
     >>> spread([0, 1, 2, 3, 4, 5, 6, 7, 8], 3)
     [1, 4, 7]

@@ -1,4 +1,4 @@
-"""Descriptions of what each view counts as relevant, and what a random ranking would reach."""
+"""Descriptions of what each view counts as relevant, and the results of a random ranking."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def view_words(view: str) -> str:
 
 
 def chance(report: Report, truth: Truth, result: Result) -> float | None:
-    """The share of queries that a random ranking answers among the first k; None where it is not known."""
+    """The share of queries for which a random ranking has a right answer among the first k; None if unknown."""
     top = report.top.get(result.direction)
     special = f"{result.view} {result.direction}" in report.settings.get("judged_pool", {})
     if not result.measure.kind.hit or top is None or not top.n_candidates or special or result.folds is not None:
@@ -60,8 +60,22 @@ def chance(report: Report, truth: Truth, result: Result) -> float | None:
     return float(hit_chances(counts, top.n_candidates, result.measure.k or 1).mean()) if counts else None
 
 
+def constant(report: Report, truth: Truth, result: Result) -> float | None:
+    """R@1 of the best answer that is the same for every query; None where it is not known, or for another measure."""
+    name = truth.judgements_of(result.view)
+    judged = None if name is None or chance(report, truth, result) is None else truth.judged(name, result.direction)
+    if judged is None or result.measure.k != 1:
+        return None
+    pairs, asked = judged.relevant, set(result.queries)
+    counted = np.zeros(len(pairs.candidates), dtype=np.int64)
+    for row, query in enumerate(pairs.queries):
+        if query in asked:
+            counted[pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]] += 1
+    return float(counted.max()) / len(result.queries) if len(counted) and len(result.queries) else None
+
+
 def hit_chances(relevant: Sequence[int], candidates: int, k: int) -> FloatArray:
-    """The probability that a random order of the candidates has a relevant one among the first k, per query.
+    """For each query, the probability that a random order of the candidates has a relevant one among the first k.
 
     >>> hit_chances([1, 2], 10, 1).round(3).tolist()
     [0.1, 0.2]

@@ -15,7 +15,7 @@ STYLES = 4
 
 
 def nouns(direction: str) -> tuple[str, str, str, str]:
-    """Query and candidate of a direction, each in singular and plural."""
+    """The nouns for query and candidate of a direction, each in singular and plural."""
     return NOUNS.get(direction, ("query", "queries", "candidate", "candidates"))
 
 
@@ -25,7 +25,7 @@ def direction_title(direction: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as tables show it, with its sign."""
+    """A share in percent, with a percent sign."""
     return f"{100 * share:.1f}%"
 
 
@@ -39,17 +39,17 @@ def count(number: int, one: str, many: str) -> str:
 
 
 def number(measure: Measure, value: float) -> str:
-    """A measure's number for running text: shares with a percent sign, infinite and undefined values as a symbol."""
+    """The value of a measure for running text: shares in percent, infinite and undefined values as a symbol."""
     return plain(measure, value) + ("%" if measure.kind.percent and math.isfinite(value) else "")
 
 
 def plain(measure: Measure, value: float) -> str:
-    """A measure's number for a table."""
+    """The value of a measure for a table."""
     return measure.show(value) if math.isfinite(value) else "∞" if math.isinf(value) else "–"
 
 
 def span(result: Result) -> str:
-    """`33.0 to 51.0`, the ends of the interval, or nothing if there is none."""
+    """The interval as `33.0 to 51.0`; empty if there is none."""
     interval, show = result.interval, result.measure.show
     return f"{show(interval.low)} to {show(interval.high)}" if interval else ""
 

@@ -1,4 +1,4 @@
-"""One file from a template: style and script inside, and a policy that allows nothing else."""
+"""Renders a template to one file with its style and script, and a policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib.resources import files
 
 
 def written(template: str, **content: object) -> str:
-    """A page as text. Everything that comes from outside is escaped; only the page's own script may run.
+    """Renders a page. All external text is escaped, and only the page's own script may run.
 
     Args:
-        template: A file of `templates`.
-        content: What it shows.
+        template: A file in `templates`.
+        content: The values for the template.
     """
     import jinja2
     from markupsafe import Markup

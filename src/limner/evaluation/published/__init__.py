@@ -1,8 +1,8 @@
-"""Published results as data: tables of Chun et al. 2022 (*ECCV Caption*), and a model's place among their 25 models.
+"""Published results as data: tables of Chun et al. 2022 (*ECCV Caption*), and the rank of a model among their 25.
 
 A table is a csv file in this folder whose first lines, after `#`, give its source and known errors.
-A value that contradicts the rest of its paper ends in `?`; it is kept, marked doubtful, and left out
-when a model is placed.
+A value that contradicts the rest of its paper ends in `?`; it is kept, marked as doubtful, and left out
+when a model is ranked.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Table:
         name: name for `table`.
         notes: source and remarks.
         labels: row labels: models, measures, rankings.
-        columns: the names of the columns of numbers.
+        columns: names of the numeric columns.
         values: rows by columns.
         doubtful: True for printed values that contradict the rest of the paper.
-        decimals: how many decimals each column is printed with.
-        fields: the columns of text, by name.
+        decimals: number of printed decimals of each column.
+        fields: the text columns, by name.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Table:
     fields: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        """Freezes the arrays, since tables are shared."""
+        """Freezes the arrays, because tables are shared."""
         self.values.flags.writeable = self.doubtful.flags.writeable = False
 
     def __len__(self) -> int:
@@ -89,13 +89,13 @@ class Placement:
     Attributes:
         measure: the column it is compared in, `eccv mAP@R`.
         direction: `i2t`, `t2i` or `mean` of both.
-        value: the value placed, in percent.
+        value: the value, in percent.
         rank: 1 is best; 1 + the number of better models.
-        models: how many published models it is compared with.
+        models: number of published models it is compared with.
         better: the better models and their values, nearest first.
         equal: models with the same printed value.
         worse: the worse models, nearest first.
-        decimals: how many decimals the published values have.
+        decimals: number of decimals of the published values.
     """
 
     measure: str
@@ -109,7 +109,7 @@ class Placement:
     decimals: int = 2
 
     def __str__(self) -> str:
-        """One line for people: the rank and the neighbours on either side."""
+        """One line with the rank and the neighbours on either side."""
         digits = self.decimals
         near = [("below", self.better[:1]), ("level with", self.equal), ("above", self.worse[:1])]
         named = [f"{word} {name} ({value:.{digits}f})" for word, group in near for name, value in group]
@@ -122,13 +122,13 @@ def table(name: str) -> Table:
     """A published table by name.
 
     `eccv-4` (25 models, mean of both directions), `eccv-d2` (image-to-text), `eccv-d3` (text-to-image), `eccv-5` (tau-b
-    between measures), `eccv-d1` (counts of preferences), `eccv-e1a` and `eccv-e1b` (scores by who proposed the pairs).
+    between measures), `eccv-d1` (counts of preferences), `eccv-e1a` and `eccv-e1b` (scores by the source of the pairs).
 
     Args:
         name: one of `NAMES`.
 
     Returns:
-        The table; the same object each time, with arrays that cannot be written to.
+        The table: the same object each time, with read-only arrays.
 
     >>> table("eccv-4").labels[:2], table("eccv-4").columns[:2]
     (('VSE0', 'VSE++'), ('eccv mAP@R', 'eccv RP'))
@@ -163,10 +163,10 @@ def _decimals(cell: str) -> int:
 
 @cache
 def scores(direction: Direction = "mean") -> Table:
-    """The 25 models under every measure the paper has for a direction.
+    """The 25 models under every measure that the paper reports for a direction.
 
-    `i2t` and `t2i` are Tables D.2 and D.3. `mean` is Table 4 and, for the R@5 and R@10 that it leaves out, the mean of
-    D.2 and D.3.
+    `i2t` and `t2i` are Tables D.2 and D.3. `mean` is Table 4; for R@5 and R@10, which it does not have, it is the mean
+    of D.2 and D.3.
 
     Args:
         direction: `mean`, `i2t` or `t2i`.
@@ -197,15 +197,15 @@ def place(
     direction: Direction = "mean",
     unit: Literal["percent", "fraction"] | None = None,
 ) -> list[Placement]:
-    """Places a model among the published ones, measure by measure.
+    """Ranks a model among the published ones, measure by measure.
 
-    A measure is named by protocol and measure, `eccv mAP@R` or `("eccv", "mAP@R")`; `PMRP` stands alone and `rsum` is
-    `coco-1k rsum`. A value that prints like a published one is level with it. Doubtful published values are left out.
+    A measure is given by protocol and measure, `eccv mAP@R` or `("eccv", "mAP@R")`; `PMRP` has no protocol, and `rsum`
+    is `coco-1k rsum`. A value that prints like a published one ties with it. Doubtful published values are left out.
 
     Args:
-        values: the model's values; measures that were not published are refused by name.
+        values: the model's values; unpublished measures are refused.
         direction: `mean` of both directions, `i2t` or `t2i`.
-        unit: `percent` as published, or `fraction` (0 to 1). Left out, percent is taken, unless no value is above 1.
+        unit: `percent` as published, or `fraction` (0 to 1). By default percent; required if no value is above 1.
 
     Returns:
         One placement per value, in the order given.
@@ -220,7 +220,7 @@ def place(
 
 
 def measures(direction: Direction = "mean") -> tuple[str, ...]:
-    """The measures in which a model can be placed.
+    """The measures by which a model can be ranked.
 
     >>> "coco-1k rsum" in measures(), "coco-1k rsum" in measures("i2t")
     (True, False)
@@ -229,7 +229,7 @@ def measures(direction: Direction = "mean") -> tuple[str, ...]:
 
 
 def _measure_name(key: str | tuple[str, str]) -> str:
-    """A column by its name, or by its measure alone where only one protocol has it."""
+    """The column with this name, or with this measure if only one protocol has it."""
     name = key if isinstance(key, str) else " ".join(part for part in key if part)
     fitting = [column for column in scores().columns if column.split()[-1] == name]
     return fitting[0] if len(fitting) == 1 else name
@@ -240,7 +240,7 @@ def _most(name: str) -> float:
     try:
         return float(2 * len(Measure.parse(name.split()[-1]).parts) or 1)
     except LimnerError:
-        return 1.0  # not a measure of limner: refused by name later
+        return 1.0  # not a measure of limner: refused later, with its name
 
 
 def _scale(values: Mapping[str, float], unit: str | None) -> float:

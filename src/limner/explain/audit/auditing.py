@@ -82,10 +82,16 @@ class Audit(Tabular):
             "notes": list(self.notes),
         }
 
-    def save(self, path: str | Path) -> Path:
-        """Writes the findings: .json, .csv or .txt."""
+    def save(self, path: str | Path, *, collection: Collection | None = None) -> Path:
+        """Writes the findings: .json, .csv, .txt or .html.
+
+        Args:
+            path: The file.
+            collection: The collection that was audited; a page then shows its images and captions, not only ids.
+        """
         target = Path(path)
         written = {
+            ".html": lambda: _page(self, collection),
             ".json": lambda: json.dumps({"limner": "audit", **self.describe()}),
             ".csv": lambda: to_csv(self.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}]),
             ".txt": lambda: str(self),
@@ -96,7 +102,7 @@ class Audit(Tabular):
         return target
 
     def __str__(self) -> str:
-        head = f"{self.collection}: " + (_counted(self.findings) or "nothing found")
+        head = f"{self.collection}: " + (counted(self.findings) or "nothing found")
         rows = [("severity", "kind", "found", "what to do", "examples")]
         for kind in dict.fromkeys(finding.kind for finding in self.findings):
             found = self.of(kind)
@@ -108,7 +114,14 @@ class Audit(Tabular):
         return "\n\n".join([*parts, *(f"note: {note}" for note in self.notes)])
 
 
-def _counted(findings: Iterable[Finding]) -> str:
+def _page(audit: Audit, collection: Collection | None) -> str:
+    from limner.explain.audit.page import render_audit
+
+    return render_audit(audit, collection)
+
+
+def counted(findings: Iterable[Finding]) -> str:
+    """How many findings of each severity there are, in words; "" for none."""
     many = Counter(finding.severity for finding in findings)
     return ", ".join(f"{many[s]:,} {s}{'s' if many[s] != 1 and s != INFO else ''}" for s in SEVERITIES if many[s])
 

@@ -1,8 +1,8 @@
 """WordNet as an immutable graph: synsets, lemmas, hypernyms, antonyms, base forms, path similarity.
 
 limner ships WordNet 3.0 (everything but the definitions and examples, 2 MB packed; see `pack.py`), so that it
-works on a fresh machine without a download. A folder of WordNet's own database files is read as well: `WordNet.read`.
-The graph is read once and never changed, so that threads may share it; what is cached depends on nothing but the graph.
+works on a fresh machine without a download. `WordNet.read` reads a folder of WordNet's own database files.
+The graph is read once and never changed, so threads can share it; cached values depend only on the graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if not TYPE_CHECKING:
 Distances = npt.NDArray[np.uint8]
 
 FAR = 255
-"""The distance between concepts that no path joins."""
+"""The distance between concepts without a connecting path."""
 
 SUFFIXES = {
     "n": (("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"),
@@ -45,8 +45,8 @@ class WordNet:
 
     Args:
         synsets: All synsets.
-        senses: For every (word in lower case, part of speech), positions of its synsets, the usual one first.
-        exceptions: For every (inflected form, part of speech), its base forms where no rule gives them.
+        senses: For every (lower-case word, part of speech), the positions of its synsets, the most common one first.
+        exceptions: For every irregular (inflected form, part of speech), its base forms.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class WordNet:
         return self._synsets[self._at[name]]
 
     def synsets(self, word: str, pos: str = "n") -> tuple[Synset, ...]:
-        """Meanings of a word in this form (see `base` for inflected forms), the usual one first.
+        """Meanings of a word in this form (see `base` for inflected forms), the most common one first.
 
         >>> [s.name for s in WordNet.load().synsets("frisbee")]
         ['frisbee.n.01']
@@ -105,7 +105,7 @@ class WordNet:
         return (word.lower().replace(" ", "_"), pos) in self._senses
 
     def base(self, word: str, pos: str = "n") -> str | None:
-        """The base form of a word by WordNet's own rules, or None if there is none.
+        """The base form of a word by WordNet's own rules, or None if it has no base form in WordNet.
 
         >>> WordNet.load().base("geese"), WordNet.load().base("running", "v"), WordNet.load().base("xyzzy")
         ('goose', 'run', None)
@@ -126,7 +126,7 @@ class WordNet:
         return {self._synsets[at].name: far for at, far in self._ancestors(self._at[name]).items()}
 
     def is_a(self, name: str, other: str) -> bool:
-        """Whether the first synset is the second one or below it."""
+        """Whether the first synset equals the second or is one of its hyponyms."""
         return name in self and other in self and self._at[other] in self._ancestors(self._at[name])
 
     def _find_ancestors(self, at: int) -> Mapping[int, int]:
@@ -138,7 +138,7 @@ class WordNet:
         return found
 
     def antonyms(self, word: str, pos: str) -> tuple[str, ...]:
-        """Antonyms of a word, in any of its meanings, the usual meaning first.
+        """Antonyms of a word in any of its meanings, the most common meaning first.
 
         >>> WordNet.load().antonyms("hot", "a")
         ('cold',)
@@ -153,9 +153,9 @@ class WordNet:
         return tuple(dict.fromkeys(found))
 
     def path_similarity(self, one: str, other: str) -> float:
-        """1 / (1 + length of the shortest path over hypernyms); 0 if there is none (Fellbaum 1998; as in nltk).
+        """1 / (1 + length of the shortest path over hypernyms); 0 without a path (Fellbaum 1998; as in NLTK).
 
-        Verbs, adjectives and adverbs have no common root and are given one above all of them.
+        Verbs, adjectives and adverbs have no common root, so an artificial one is added.
 
         >>> wordnet = WordNet.load()
         >>> wordnet.path_similarity("tree.n.01", "grass.n.01"), wordnet.path_similarity("dog.n.01", "dog.n.01")
@@ -165,10 +165,10 @@ class WordNet:
         return 0.0 if distance == FAR else 1.0 / (1.0 + int(distance))
 
     def distances(self, names: Sequence[str]) -> Distances:
-        """The length of the shortest path between any two of these synsets; `FAR` if there is none.
+        """The length of the shortest path between any two of these synsets; `FAR` without a path.
 
-        A shortest path over hypernyms goes up to a common hypernym and down again, so that for every hypernym of a
-        synset all that lie below it are reached at once.
+        A shortest path over hypernyms goes up to a common hypernym and down again, so for every hypernym of a synset
+        all synsets below it are reached at once.
         """
         ups = [self._rooted(name) for name in names]
         below: dict[int, list[tuple[int, int]]] = {}
@@ -184,7 +184,7 @@ class WordNet:
         return table
 
     def _rooted(self, name: str) -> Mapping[int, int]:
-        """The hypernyms of a synset, with the root that parts of speech other than nouns lack (-1)."""
+        """The hypernyms of a synset; parts of speech other than nouns get an artificial root (-1)."""
         pos = self[name].pos
         up = self._ancestors(self._at[name])
         return up if pos == "n" else {**up, -1 - "nvar".index(pos): max(up.values()) + 1}
@@ -199,11 +199,11 @@ class WordNet:
 
 
 class Similarities:
-    """Path similarity between any two of some concepts, computed once as a table.
+    """A precomputed table of path similarities between concepts.
 
     Args:
         wordnet: The graph.
-        names: Concepts; those that WordNet does not know are listed in `unknown` and have no row.
+        names: Concepts; those that are not in WordNet are listed in `unknown` and have no row.
 
     >>> similar = Similarities(WordNet.load(), ["hill.n.01", "grassland.n.01", "no such thing"])
     >>> round(float(similar.of(["hill.n.01"], ["grassland.n.01"])[0, 0]), 3), similar.unknown
@@ -222,7 +222,7 @@ class Similarities:
         self._values = values
 
     def of(self, rows: Sequence[str], columns: Sequence[str]) -> npt.NDArray[np.float64]:
-        """The similarities of some concepts to others, all of them known."""
+        """The similarities between two lists of concepts, which must all be in the table."""
         try:
             at = [[self.row[name] for name in side] for side in (rows, columns)]
         except KeyError as error:

@@ -1,13 +1,13 @@
-"""How WordNet's database files are read, and how limner packs what it needs of them into one small file.
+"""Reads WordNet's database files and packs the parts that limner needs into one small file.
 
-The packed text holds, line by line in the order of the files, every synset as three fields separated by tabs: its words
+The packed text has one synset per line, in the order of the files, as three fields separated by tabs: its words
 (`word:sense:count`), the numbers of its hypernyms' lines, and its antonyms (`position of the word=antonym`); then the
 irregular forms. Definitions and examples are left out. To rebuild it:
 
     python -m limner.language.wordnet.pack FOLDER src/limner/language/wordnet/wordnet30.xz
 
 WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved. Its licence, which allows this, is in
-`WORDNET_LICENSE` beside this file.
+`WORDNET_LICENSE` next to this file.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _senses(folder: Path) -> dict[tuple[str, str], list[str]]:
 
 
 def _counts(folder: Path) -> dict[tuple[str, str, int], int]:
-    """How often each sense of a word was tagged."""
+    """How often each sense of a word is tagged in WordNet's texts."""
     file = folder / "cntlist.rev"
     found: dict[tuple[str, str, int], int] = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():

@@ -1,4 +1,4 @@
-"""Synsets and the parts of the graph."""
+"""Synsets and the other parts of the graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Synset:
-    """One meaning and the words for it.
+    """A meaning and the words that express it.
 
     Args:
         name: First lemma, part of speech, number of the sense, such as "dog.n.01".

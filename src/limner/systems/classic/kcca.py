@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.interrupts import interruptible
 from limner.core.portable import signs
 
 Matrix = Array
@@ -154,20 +155,16 @@ def spectrum(kernel: Matrix, *, method: Method = "exact", rank: int | None = Non
 
 def _exact(kernel: Matrix, rank: int | None) -> tuple[Matrix, Matrix]:
     """The leading eigenvectors of the centred kernel without the constant one, which is shifted below all others."""
-    from scipy.linalg import eigh
-
     held = centred(kernel)
     held = (held + held.T) / 2
     held -= np.trace(held) / len(held)  # makes -trace the eigenvalue of the constant direction only
-    values, vectors = eigh(held, driver="evd", overwrite_a=True, check_finite=False)
+    values, vectors = interruptible(lambda: np.linalg.eigh(held))
     return np.ascontiguousarray(vectors[:, :0:-1][:, :rank]), values[:0:-1][:rank]
 
 
 def _from_factor(factor: Matrix) -> tuple[Matrix, Matrix]:
-    from scipy.linalg import eigh
-
     moved = factor - factor.mean(axis=0)
-    values, turned = eigh(moved.T @ moved, driver="evd", check_finite=False)
+    values, turned = interruptible(lambda: np.linalg.eigh(moved.T @ moved))
     kept = values > _NOTHING * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, bool)
     values, turned = values[kept][::-1], turned[:, kept][:, ::-1]
     return np.asarray(moved @ (turned / np.sqrt(values))), values
@@ -221,7 +218,8 @@ class KernelPair:
     @cached_property
     def _overlap(self) -> Matrix:
         """U'V, which is the same for all options."""
-        return np.asarray(self.x.vectors.T.astype(self._type) @ self.y.vectors.astype(self._type))
+        one, other = self.x.vectors.T.astype(self._type), self.y.vectors.astype(self._type)
+        return interruptible(lambda: np.asarray(one @ other))
 
     def solve(self, kappa: float, *, text_kappa: float | None = None, diagonal: float = 1.0) -> Directions:
         """All canonical projections for one kappa.
@@ -243,7 +241,7 @@ class KernelPair:
         )
         middle = self._overlap[:rows, :columns] * s_y
         middle *= s_x[:, None]
-        correlations, left, right = _singular(middle)
+        correlations, left, right = interruptible(lambda: _singular(middle))
         directions = Directions(correlations, left, right)
         directions.x[:] *= w_x[:, None]
         directions.y[:] *= w_y[:, None]
@@ -259,12 +257,10 @@ def _scales(values: Matrix, kappa: float, kind: type[np.floating[Any]]) -> tuple
 
 def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """Singular values and vectors, from the eigenvectors of the smaller of A A' and A'A."""
-    from scipy.linalg import eigh
-
     if middle.shape[0] > middle.shape[1]:
         values, right, left = _singular(middle.T)
         return values, left, right
-    squares, vectors = eigh(middle @ middle.T, driver="evd", overwrite_a=True, check_finite=False)
+    squares, vectors = np.linalg.eigh(middle @ middle.T)
     # Squaring halves the precision: smaller correlations are rounding errors.
     kept = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
     values = np.sqrt(squares[kept][::-1])

@@ -20,6 +20,7 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.interrupts import interruptible
 from limner.scores.running import Progress, counted, threads
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
@@ -347,7 +348,7 @@ class FittedFeatures:
             return chi_squares(a, b)
         x = a.astype(np.float64)
         y = x if b is None else b.astype(np.float64)
-        squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * (x @ y.T)
+        squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * interruptible(lambda: x @ y.T)
         return np.asarray(np.maximum(squares, 0.0))
 
     def __call__(self, a: object, b: Any = None, /) -> Matrix:
@@ -356,7 +357,7 @@ class FittedFeatures:
         second = None if b is None else self.features(b)
         if self.kind == "linear":
             x, y = _unit(first), _unit(first if second is None else second)
-            mean = x @ y.T
+            mean = interruptible(lambda: x @ y.T)
         else:
             mean = np.exp(-self.gamma * self.distances(first, second))
         if second is None:

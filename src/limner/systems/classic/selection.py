@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.interrupts import interruptible
 from limner.core.portable import whole
 from limner.scores.running import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
@@ -147,7 +149,7 @@ def trials(
     Yields:
         A solution, and the results of its settings.
     """
-    images, texts = pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)
+    images, texts = interruptible(lambda: (pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)))
     plan = [
         Setting(kappa, 0, diagonal, power, other)
         for diagonal in diagonals
@@ -156,7 +158,7 @@ def trials(
     ]
     for done, setting in enumerate(plan, start=1):
         found = pair.solve(setting.kappa, text_kappa=setting.text_kappa, diagonal=setting.diagonal)
-        yield found, _measured(found, dev, images, texts, ns, setting)
+        yield found, interruptible(partial(_measured, found, dev, images, texts, ns, setting))
         if progress is not None:
             progress(done, len(plan))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -150,21 +150,34 @@ def search(
         method: "exact", or "cholesky" for a low rank.
         rank: Maximum rank of each kernel (leading eigenvectors), or of the Cholesky factors.
         precision: "double" or "single"; by default single from 2,000 training images.
-        progress: Called with (solutions done, solutions in total).
+        progress: Called with (work done, work in total): a decomposed kernel or a solution counts as one.
     """
     if rows.dev_images is None or rows.dev_texts is None:
         raise LimnerError("a grid search needs the kernels between dev and training items")
-    found, done = GridSearch(fuse), 0
-    for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision):
+    found = GridSearch(fuse)
+    told = _counting(progress, 1 + len(grid.powers) + len(grid))
+    for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision, progress=told):
         options: dict[str, Any] = {name: getattr(grid, name) for name in ("kappas", "text_kappas", "ns", "diagonals")}
         for directions, measured in trials(
             pair, dev, raised(rows.dev_images, power), rows.dev_texts, power=power, **options
         ):
             found.add(pair, directions, measured)
-            done += 1
-            if progress is not None:
-                progress(done, len(grid))
+            told(1)
     return found
+
+
+def _counting(progress: Progress | None, total: int) -> Callable[[int], None]:
+    """Counts decompositions of kernels and solutions, which take about as long, and tells the count."""
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(done, total)
+
+    count(0)
+    return count
 
 
 def pairs_of(
@@ -174,12 +187,16 @@ def pairs_of(
     method: Method = "exact",
     rank: int | None = None,
     precision: str | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[tuple[float, KernelPair]]:
     """The two decomposed kernels for every power; the text kernel is decomposed once."""
     precise = precision or ("single" if len(rows.images) >= _SINGLE_FROM else "double")
     texts: Spectrum = spectrum(rows.texts, method=method, rank=rank)
+    progress(1)
     for power in powers:
-        yield power, KernelPair(spectrum(raised(rows.images, power), method=method, rank=rank), texts, precise)
+        images = spectrum(raised(rows.images, power), method=method, rank=rank)
+        progress(1)
+        yield power, KernelPair(images, texts, precise)
 
 
 @built_in("system", "kcca")
@@ -260,13 +277,15 @@ def _learned(
 ) -> KccaModel:
     """Fits and computes the kernels, and solves for every setting, or only for the first one without a dev split."""
     stages = _stages(progress, collection, dev, features, grid)
+    if (start := stages["words"]) is not None:
+        start(0, 1)  # so that the amount of work is known from the first second on
     documents = documents_of(collection)
     words = kernels[1].fit(documents)
     kernel = fit_images(kernels[0], collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
     rows = Rows(kernel(held), words(documents))
     if dev is None:
-        spaces, settings = _alone(rows, grid, solving)
+        spaces, settings = _alone(rows, grid, solving, _counting(stages["solutions"], 3))
     else:
         seen = image_features(kernel, dev.images, features, progress=stages["dev"])
         rows = replace(rows, dev_images=kernel(seen, held), dev_texts=words([[t] for t in dev.texts.values], documents))
@@ -279,21 +298,22 @@ def _learned(
 def _stages(
     progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
-    """The cost of the stages, in images; a solution counts as ten images."""
+    """The cost of the stages, in images; a decomposed kernel or a solution counts as ten images."""
     pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
     if features is not None:
         pictures = dict.fromkeys(pictures, 0)
     words = 0 if features is not None else min(2 * WORD_IMAGES, len(collection.images))
-    return Stages(progress, words=words, **pictures, solutions=0 if dev is None else 10 * len(grid))
+    return Stages(progress, words=words, **pictures, solutions=10 * (1 + len(grid.powers) + len(grid)))
 
 
 def _alone(
-    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any]
+    rows: Rows, grid: KccaGrid, solving: Mapping[str, Any], told: Callable[[int], None]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
     """The solution for the first setting of a grid, without a dev split."""
-    power, pair = next(pairs_of(rows, grid.powers, **solving))
+    power, pair = next(pairs_of(rows, grid.powers, progress=told, **solving))
     other = (grid.text_kappas or grid.kappas)[0]
     solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])
+    told(1)
     n = len(solved) if grid.ns is None else min(int(np.max(grid.ns)), len(solved))
     setting = Setting(grid.kappas[0], n, grid.diagonals[0], power, other)
     return (Space.of(pair, solved, setting),), dict.fromkeys(TASKS, (setting,))

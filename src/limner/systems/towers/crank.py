@@ -345,9 +345,7 @@ class CrankModel:
             return list(names)
         used = self.features if features is None else source(features)
         if used is None:
-            raise LimnerError(
-                f"{self.name!r} uses images, but their vectors are not available: give them with features="
-            )
+            raise LimnerError(f"{self.name!r} uses images, but has no vectors of them: give them with features=")
         return list(zip(names, used.vectors(collection.images), strict=True))
 
     def score_pairs(
@@ -386,7 +384,7 @@ class CrankModel:
         """
         judge = self.judge
         if not isinstance(judge, Tuned):
-            raise LimnerError(f"{self.name!r} uses a frozen backbone: train it with backbone= set to a transformer")
+            raise LimnerError(f"{self.name!r} uses a frozen backbone: train it with a transformer as backbone=")
         names, captions = image_names(collection.images), collection.texts.values
         images, texts = (_first_states(judge, list(side)) for side in (names, captions))
         ids = collection.images.ids, collection.texts.ids

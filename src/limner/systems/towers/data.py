@@ -56,17 +56,15 @@ class Packing:
         return cls(tokens.starts[rows[which]] + step, reached.sum(axis=1))
 
 
-class TrainingPairs:
-    """The training pairs of a collection.
+class PairIndex:
+    """Which images and texts of a collection belong together, as rows.
 
     Args:
         collection: The collection.
-        features: One row per image: its vector, or its pixels, which stay in main memory.
-        texts: Tokens, or one row of numbers per text.
         device: Device of the tensors.
     """
 
-    def __init__(self, collection: Collection, features: Tensor, texts: Texts, *, device: torch.device) -> None:
+    def __init__(self, collection: Collection, *, device: torch.device) -> None:
         judged = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         if len(collection.images) < 2 or not len(judged.rows):
             raise LimnerError(
@@ -74,25 +72,10 @@ class TrainingPairs:
                 "expected at least 2 images with texts"
             )
         self.image_of, self.text_of = judged.rows, judged.columns
-        self.device, self.texts, self.width = device, texts, len(collection.texts)
-        self.features = features.to(device) if features.ndim == 2 else features
-        held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
-        self.held = torch.from_numpy(held).to(device)
+        self.device, self.width = device, len(collection.texts)
 
     def __len__(self) -> int:
         return len(self.image_of)
-
-    def images(self, rows: Tensor) -> Tensor:
-        """These images on the device."""
-        return self.features[rows.to(self.features.device)].to(self.device)
-
-    def rows(self, rows: IntArray) -> Tensor | PackedSequence:
-        """These texts as input for a model; tokens must be sorted by length, longest first."""
-        if not isinstance(self.texts, Tokens):
-            return self.held[torch.from_numpy(rows).to(self.device)]
-        packing = Packing.of(self.texts, rows)
-        places = torch.from_numpy(packing.places).to(self.device)
-        return PackedSequence(self.held[places], torch.from_numpy(packing.sizes))
 
     def positives(self, images: Tensor, texts: Tensor) -> Tensor:
         """Which of these images and texts match, images by texts."""
@@ -114,6 +97,36 @@ class TrainingPairs:
     @cached_property
     def _keys(self) -> Tensor:
         return torch.from_numpy(np.sort(self.image_of * self.width + self.text_of)).to(self.device)
+
+
+class TrainingPairs(PairIndex):
+    """The training pairs of a collection, with what a model reads of them.
+
+    Args:
+        collection: The collection.
+        features: One row per image: its vector, or its pixels, which stay in main memory.
+        texts: Tokens, or one row of numbers per text.
+        device: Device of the tensors.
+    """
+
+    def __init__(self, collection: Collection, features: Tensor, texts: Texts, *, device: torch.device) -> None:
+        super().__init__(collection, device=device)
+        self.texts = texts
+        self.features = features.to(device) if features.ndim == 2 else features
+        held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
+        self.held = torch.from_numpy(held).to(device)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """These images on the device."""
+        return self.features[rows.to(self.features.device)].to(self.device)
+
+    def rows(self, rows: IntArray) -> Tensor | PackedSequence:
+        """These texts as a model reads them; tokens must be sorted, longest first."""
+        if not isinstance(self.texts, Tokens):
+            return self.held[torch.from_numpy(rows).to(self.device)]
+        packing = Packing.of(self.texts, rows)
+        places = torch.from_numpy(packing.places).to(self.device)
+        return PackedSequence(self.held[places], torch.from_numpy(packing.sizes))
 
 
 @dataclass(frozen=True, eq=False)

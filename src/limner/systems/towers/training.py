@@ -120,7 +120,7 @@ class Plan:
         """Plain values by group, as stored in a saved model; other objects are stored by name only."""
         kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
         kept |= {type(each).__name__.lower(): each for each in self.own}
-        told = {name: {k: _plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
+        told = {name: {k: plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
         inputs: dict[str, Any] = {"min_count": self.inputs.min_count, "max_tokens": self.inputs.max_tokens}
         if self.start is not None:
             inputs["init_from"] = self.start.fingerprint
@@ -129,7 +129,8 @@ class Plan:
         return {"inputs": inputs, **told}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A setting as a saved model keeps it: a plain value, or the name of an object."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"

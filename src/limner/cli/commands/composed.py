@@ -1,0 +1,117 @@
+"""limner composed: do an image and words together find what they ask for?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress, warn
+from limner.cli.options import Json, Trust, refuse_ending, saved, word
+from limner.cli.training import SYSTEM, encoded_sides
+from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from limner.datasets.composed import ComposedQueries
+
+
+def composed(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERIES", help="A file in the form of CIRR, CIRCO or FashionIQ, or JSON lines; or scenes."
+        ),
+    ],
+    image_folder: Annotated[Path | None, word("The folder of the images.", metavar="DIR")] = None,
+    pool: Annotated[
+        Path | None,
+        word("The list of all candidates: JSON.", metavar="FILE", show_default="the split file beside the queries"),
+    ] = None,
+    system: Annotated[str | None, word(f"One space for images and texts: {SYSTEM}")] = None,
+    images: Annotated[Path | None, word("Or embeddings of the pool, with ids.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of the words, by query id or in order.", metavar="FILE")] = None,
+    scores: Annotated[
+        Path | None, word("Or scores of your own composition, queries by images: npy.", metavar="FILE")
+    ] = None,
+    measures: Annotated[str | None, word("Such as 'R@1 R@10 MAP@5(capped)'.", metavar="MEASURES")] = None,
+    weight: Annotated[float, word("Weight of the words in the sum.", metavar="SHARE", min=0.0, max=1.0)] = 0.5,
+    queries: Annotated[int, word("Of scenes: how many queries.", metavar="N", min=1)] = 120,
+    seed: Annotated[int, word("Of scenes: seed.", metavar="N", min=0)] = 0,
+    name: Annotated[str | None, word("Name of --scores in the table.")] = None,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Measure composed queries: a reference image, and words that say what should be different.
+
+    With embeddings of images and words, three simple compositions are compared: the image alone, the words alone, and
+    the sum of both. The reference image is left out of the pool of its query. MAP@k(capped) divides by min(k, answers),
+    as CIRCO does; 'subset R@k' ranks the answer among the similar images of CIRR's subset alone.
+
+    Examples:
+      $ limner composed captions/cap.rc2.val.json --image-folder img_raw --system 'clip(model=DIR)'
+      $ limner composed circo/val.json --pool image_info_unlabeled2017.json --images pool.npz --texts words.npz
+      $ limner composed scenes --system MODEL
+    """
+    from limner.evaluation.composed import MEASURES, evaluate_composed
+
+    refuse_ending(save, (".json", ".csv", ".txt"), "table")
+    asked = _queries(source, image_folder, pool, queries, seed)
+    warn(asked.warnings)
+    found = _system(asked, system, images, texts, scores, trust)
+    with progress(f"ranking {len(asked.images):,} images for {len(asked.queries):,} queries"):
+        made = evaluate_composed(
+            asked, found, name=name or "system", measures=MEASURES if measures is None else measures, weight=weight
+        )
+    saved([made.save(file) for file in save or []])
+    answer(str(made), made.describe(), as_json=as_json)
+
+
+def _queries(source: str, folder: Path | None, pool: Path | None, count: int, seed: int) -> ComposedQueries:
+    from limner.datasets.composed import read_composed
+    from limner.datasets.scenes.composed import scenes_composed
+
+    if source == "scenes" and not Path(source).exists():
+        if folder is not None or pool is not None:
+            raise typer.BadParameter("--image-folder and --pool with scenes: its images are drawn; leave them out")
+        return scenes_composed(count, seed=seed)
+    return read_composed(source, images=folder, pool=pool)
+
+
+def _system(
+    asked: ComposedQueries,
+    system: str | None,
+    images: Path | None,
+    texts: Path | None,
+    scores: Path | None,
+    trust: bool,
+) -> Any:
+    if (images is None) != (texts is None):
+        raise typer.BadParameter("--images and --texts go together: give the embeddings of both sides")
+    if sum(given is not None for given in (system, images, scores)) != 1:
+        raise typer.BadParameter("give one of --system, --images with --texts, --scores")
+    if scores is not None:
+        from limner.scores import Scores
+
+        return Scores.load(scores, asked.texts.ids, asked.images.ids)
+    if system is None:
+        return tuple(_vectors(str(file), items) for file, items in ((images, asked.images), (texts, asked.texts)))
+    if all(value is None for value in asked.images.values):
+        raise typer.BadParameter("--system reads the images themselves: give --image-folder DIR")
+    return tuple(encoded_sides(system, (asked.images, asked.texts), trust=trust))
+
+
+def _vectors(file: str, items: Any) -> Any:
+    """Embeddings with the ids of the items; those without ids are taken in their order."""
+    from limner.core.embeddings import Embeddings
+
+    read = Embeddings.load(file)
+    if all(item in read.ids for item in items.ids):
+        return read
+    if all(key == str(row) for row, key in enumerate(read.ids)) and len(read) == len(items):
+        return Embeddings(items.ids, read.matrix)
+    lost = next(item for item in items.ids if item not in read.ids)
+    raise LimnerError(
+        f"{file} lacks {lost!r}: expected a vector for each of the {len(items):,} {items.kind}s, by id or in order"
+    )

@@ -1,0 +1,54 @@
+"""limner gap: how far are image and text embeddings of one space apart?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer
+from limner.cli.options import Json, Loading, Split, Trust, load, part, word
+from limner.cli.training import SYSTEM, encoded_sides
+from limner.core.embeddings import Embeddings
+
+
+def gap(
+    collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
+    system: Annotated[str | None, word(f"One space for images and texts: {SYSTEM}")] = None,
+    images: Annotated[Path | None, word("Or embeddings of images.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of texts, of the same model.", metavar="FILE")] = None,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Measure the modality gap: the distance of the centres of images and texts, and whether a plane parts them.
+
+    The distance is from 0 to 2, of unit vectors (Liang et al. 2022). Separability is the balanced accuracy of a linear
+    classifier of image against text on vectors it was not fitted to: 0.5 is chance, 1 means that a plane parts the two.
+    The correction 'centred' of 'limner evaluate --correct' removes the distance.
+
+    Examples:
+      $ limner gap scenes --system 'clip(model=DIR)'
+      $ limner gap --images images.npy --texts texts.npy
+    """
+    from limner.evaluation.gap import modality_gap
+
+    if (images is None) != (texts is None) or (images is None) == (system is None):
+        raise typer.BadParameter("give --images and --texts, or a COLLECTION and --system")
+    if (collection is None) != (system is None):
+        raise typer.BadParameter("--system encodes a COLLECTION, and embeddings need none: give both or neither")
+    if system is not None:
+        held = part(load(str(collection), option), split)
+        sides = encoded_sides(system, (held.images, held.texts), trust=trust)
+    else:
+        sides = [Embeddings.load(str(file)) for file in (images, texts)]
+    found = modality_gap(*sides)
+    text = (
+        f"{found.images:,} images and {found.texts:,} texts\n"
+        f"distance of the centres  {found.distance:.3f}  (0 to 2)\n"
+        f"separability             {found.separability:.3f}  (0.5 is chance)"
+    )
+    answer(text, vars(found), as_json=as_json)

@@ -1,0 +1,64 @@
+"""limner languages: a system on every language of a collection, in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer, progress, warn
+from limner.cli.inputs import Way, opened, unnamed
+from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
+from limner.cli.training import SYSTEM, encoded_by, trained
+
+
+def languages(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    system: Annotated[str | None, word(f"The system: {SYSTEM}")] = None,
+    encoder: Annotated[str | None, word("Or an encoder, 'clip(model=DIR)', whose vectors are kept.")] = None,
+    images: Annotated[Path | None, word("Or embeddings of the images.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of the texts of all languages.", metavar="FILE")] = None,
+    scores: Annotated[Path | None, word("Or a matrix of scores, images by texts: npy.", metavar="FILE")] = None,
+    measures: Annotated[str | None, word("Such as 'R@1 R@10 MRR'.", metavar="LIST")] = None,
+    field: Annotated[str, word("The field of the texts that names their language.", metavar="FIELD")] = "language",
+    split: Split = None,
+    option: Loading = None,
+    name: Annotated[str | None, word("Name of the system in the table.")] = None,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a system on every language of a collection: languages by measures, with intervals and the macro mean.
+
+    For each language the texts are those of that language alone; the images are the same for all. The macro mean weighs
+    every language alike, and its interval takes an image with its captions in all languages as one cluster.
+
+    Examples:
+      $ limner languages xtd10:DIR -O images=val2014 --encoder 'clip(model=DIR)'
+      $ limner languages crossmodal-3600:DIR --encoder 'clip(model=DIR)' --measures "R@1 R@10" --save table.csv
+      $ limner languages multi30k:DIR --images I.npy --texts T.npy --split test
+    """
+    from limner.evaluation.languages import MEASURES, evaluate_languages
+
+    refuse_ending(save, (".json", ".csv", ".txt"), "table")
+    way = Way(images, texts, None, None, scores, (), system, trust, encoder=encoder)
+    found, truth, notes = _opened(way, collection, option, split)
+    warn(notes)
+    label = name or str(way.encoder or way.system or Path(str(way.scores or way.images)).stem)
+    with progress(f"evaluating {label} by {field}"):
+        made = evaluate_languages(found, truth, measures=measures or MEASURES, name=label, field=field)
+    saved([made.save(file) for file in save or []])
+    answer(str(made), made.describe(), as_json=as_json)
+
+
+def _opened(way: Way, collection: str, option: list[str] | None, split: str | None) -> tuple[Any, Any, list[str]]:
+    """The scores, the part they are for, and notes."""
+    kind, whole = way.kind, load(collection, option)
+    if kind == "encoder":
+        return encoded_by(str(way.encoder), whole, split, trust=way.trust)
+    if kind == "system":
+        return trained(str(way.system), whole, split, trust=way.trust)
+    chosen = part(whole, split)
+    return opened(way, whole, chosen), chosen, unnamed(way)

@@ -1,0 +1,65 @@
+"""limner map: a map of the embeddings of images and texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.commands.explain import opened_system
+from limner.cli.console import answer, progress
+from limner.cli.inputs import Way
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, refuse_ending, saved, word
+from limner.cli.training import SYSTEM, Features
+
+Out = Annotated[
+    list[Path] | None, word("Write the map: .html .json. Repeatable.", "-o", "--output", "--save", metavar="FILE")
+]
+
+
+def map_embeddings(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    images: Annotated[Path | None, word("Embeddings of the images.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
+    system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
+    features: Features = None,
+    method: Annotated[str, word("The projection: tsne or pca.")] = "tsne",
+    limit: Annotated[int, word("Points at most; a random choice of more.", metavar="N", min=3)] = 5000,
+    seed: Annotated[int, word("Seed of the choice and of the projection.", metavar="N", min=0)] = 0,
+    plain: Annotated[bool, flag("--no-failures", "Do not look for failures to colour by.")] = False,
+    out: Out = None,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Draw images and texts as points in two dimensions, coloured by failure, hubness, split or field.
+
+    The page zooms, selects a region and lists what is in it. Distances on a map are not distances in the embedding; its
+    trustworthiness says how far neighbours can be trusted. 'limner serve' has the same map with thumbnails.
+
+    Examples:
+      $ limner map scenes --system histograms -o map.html
+      $ limner map captions.csv --images images.npy --texts texts.npy --method pca -o map.json
+    """
+    from limner.explain.embedding_map import ENDINGS, embedding_map, failure_classes
+
+    refuse_ending(out, ENDINGS, "map")
+    whole = load(collection, option)
+    way = Way(images, texts, system=system, trust=trust, features=features)
+    source, chosen = opened_system(way, whole, split, None)
+    scores: Any = source["i2t"]
+    classes = None
+    if not plain:
+        with progress("looking for failures"):
+            classes = failure_classes(scores, chosen, whole)
+    with progress(f"projecting {len(chosen.images) + len(chosen.texts):,} vectors by {method}"):
+        made = embedding_map(scores, chosen, classes=classes, method=method, limit=limit, seed=seed)
+    if out:
+        saved([made.save(file) for file in out])
+    answer(str(made), made.head(), as_json=as_json)
+
+
+COMMANDS = {"map": map_embeddings}

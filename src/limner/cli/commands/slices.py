@@ -1,0 +1,69 @@
+"""limner slices: the parts of the queries where a system is weak, or loses against another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.console import answer, progress
+from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.evaluation.report import Report
+    from limner.evaluation.slices import Slices
+
+
+def slices(
+    file: Annotated[
+        Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
+    ],
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What was evaluated: 'limner data list'.")],
+    by: Annotated[
+        list[str] | None,
+        word("length, words, objects, or a field, such as language. Repeatable.", show_default="what there is"),
+    ] = None,
+    against: Annotated[Path | None, word("Report of a second system, to slice the difference.", metavar="FILE")] = None,
+    measure: Annotated[str | None, word("What to slice.", show_default="the headline, such as R@1")] = None,
+    view: Annotated[str | None, word("The judgements.", show_default="the first of the report")] = None,
+    min_size: Annotated[int, word("Fewest queries of a slice, and of the rest.", metavar="N", min=2)] = 30,
+    level: Annotated[float, word("Share of false discoveries that is allowed.", metavar="P", min=0, max=1)] = 0.05,
+    control: Annotated[str, word("by (any dependence of slices) or bh (finds more; positive dependence).")] = "by",
+    seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
+    split: Split = None,
+    option: Loading = None,
+    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .tex .txt. Repeatable.", metavar="FILE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show slices of the queries that differ from the rest, with control of false discoveries.
+
+    A slice is compared with all other queries by a permutation test of whole images. 'limner report --slices' puts the
+    table on the page of a report.
+
+    Examples:
+      $ limner slices ours.json flickr8k:DIR
+      $ limner slices ours.json multi30k:DIR --by language --by length --min-size 50
+      $ limner slices ours.json flickr8k:DIR --against baseline.json --save slices.csv
+    """
+    from limner.evaluation.report import Report
+    from limner.evaluation.slices import SLICE_FORMATS
+
+    refuse_ending(save, tuple(SLICE_FORMATS), "table of slices")
+    report, other = Report.load(file), None if against is None else Report.load(against)
+    held = part(load(collection, option), split)
+    how: dict[str, Any] = {"against": other, "measure": measure, "view": view, "min_size": min_size}
+    found = sliced(report, held, by or (), **how, level=level, control=control, seed=seed)
+    for each in save or []:
+        found.save(each)
+    saved(save or [])
+    answer(str(found), found.describe(), as_json=as_json)
+
+
+def sliced(report: Report, collection: Collection, by: list[str] | tuple[str, ...], **how: Any) -> Slices:
+    """The slices of a report, with progress."""
+    from limner.evaluation.slices import slices as tested
+
+    with progress("testing slices") as told:
+        return tested(report, collection, by=by, progress=told, **how)

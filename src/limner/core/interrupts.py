@@ -1,0 +1,46 @@
+"""Ctrl-C during long calls of compiled code."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+LOOK = 0.2
+"""Seconds between two looks whether somebody pressed Ctrl-C."""
+
+
+def interruptible(work: Callable[[], T]) -> T:
+    """Runs a long call of compiled code, such as a decomposition, so that Ctrl-C is heard meanwhile.
+
+    Python handles signals in the main thread only, between two of its own instructions. So the call runs in a thread
+    of its own while the main thread waits. The call must release the interpreter lock, as those of numpy do and those
+    of `scipy.linalg` do not. After an interrupt it is abandoned: it ends with the process.
+
+    Args:
+        work: What to do. In another thread than the main one it is simply called.
+
+    >>> interruptible(lambda: 1 + 1)
+    2
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    found: list[T] = []
+    failed: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:  # raised again below, where it belongs
+            failed.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=run, name="limner work", daemon=True).start()
+    while not ended.wait(LOOK):
+        pass
+    if failed:
+        raise failed[0]
+    return found[0]

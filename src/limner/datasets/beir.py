@@ -1,0 +1,198 @@
+"""BEIR folders (Thakur et al. 2021; MTEB's form too), read and written: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+
+One of the two files holds images: its entries have "image", the name of a file. Where neither has, `direction` says
+which side the images are on, and images are only names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.files import replacing_folder
+from limner.core.ids import Ids
+from limner.core.judgements import Judgements
+from limner.core.registry import built_in
+from limner.datasets._build import split_name
+from limner.datasets._read import At, existing, json_lines, number, refuse, table
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
+_DIRECTIONS = ("i2t", "t2i")
+_HEAD = ("query-id", "corpus-id", "score")
+
+
+@built_in(
+    "data set",
+    "beir",
+    description="BEIR and MTEB folders: corpus, queries and qrels",
+    files=("corpus.jsonl",),
+    fetch="Any folder in the form of BEIR, with images or their ids on one side.",
+    order=122,
+)
+def load_beir(
+    path: str | Path, *, split: str | None = None, direction: str | None = None, images: str | Path | None = None
+) -> Collection:
+    """Loads a BEIR folder: `corpus.jsonl`, `queries.jsonl`, and `qrels/train.tsv`, `dev.tsv`, `test.tsv`.
+
+    Entries have "_id", and "text" (with "title" before it) or "image", the name of a file. With `split`, the pairs are
+    those of one file of qrels, and the corpus stays the whole pool, as in BEIR. Without it all qrels are read; they
+    become splits of the collection if no image is judged in two of them.
+
+    Args:
+        path: The folder.
+        split: Only these qrels; all by default.
+        direction: "t2i" if queries are texts and the corpus is images, "i2t" the other way round; by default the side
+            whose entries have "image" is the images.
+        images: Folder with the images; the BEIR folder by default.
+    """
+    root = existing(path, what="BEIR folder")
+    sides = {name: _entries(root / file) for name, file in (("queries", QUERIES), ("corpus", CORPUS))}
+    pictured = [name for name, rows in sides.items() if any("image" in row for row in rows.values())]
+    if direction is None and len(pictured) != 1:
+        got = "images on both sides" if pictured else "no images"
+        raise LimnerError(
+            f"{root} has {got}: say which side the images are on, direction='t2i' (the corpus) or 'i2t' (the queries)"
+        )
+    towards = direction or ("t2i" if pictured == ["corpus"] else "i2t")
+    if towards not in _DIRECTIONS:
+        raise UnknownName("direction", towards, _DIRECTIONS)
+    judged = _judged(root, split, sides)
+    seen, read = ("corpus", "queries") if towards == "t2i" else ("queries", "corpus")
+    folder = root if images is None else existing(images, what="folder of images")
+    pictures = Items(Ids(sides[seen], what="image"), [_file(row, folder) for row in sides[seen].values()])
+    texts = Items(Ids(sides[read], what="text"), [_text(row) for row in sides[read].values()], kind="text")
+    every = {pair: grade for pairs in judged.values() for pair, grade in pairs.items()}
+    ids = {"queries": sides["queries"], "candidates": sides["corpus"]}
+    pairs = Judgements.from_pairs([(q, c, g) for (q, c), g in every.items()], **ids, name="pairs")
+    splits = _splits(judged, 1 if towards == "t2i" else 0)
+    return Collection(root.name, pictures, texts, pairs.T if towards == "t2i" else pairs, splits)
+
+
+def _splits(judged: Mapping[str, Mapping[tuple[str, str], float]], side: int) -> dict[str, list[str]]:
+    """The images of every file of qrels; none where an image is in two, or there is only one file."""
+    found = {split_name(name): list(dict.fromkeys(pair[side] for pair in pairs)) for name, pairs in judged.items()}
+    listed = [image for images in found.values() for image in images]
+    return found if len(found) > 1 and len(set(listed)) == len(listed) else {}
+
+
+def _entries(file: Path) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for at, row in json_lines(existing(file, what="BEIR file")):
+        key = row.get("_id")
+        if not isinstance(key, (str, int)) or isinstance(key, bool) or not str(key).strip():
+            refuse(at, "no '_id' here; every line needs one")
+        if str(key) in found:
+            refuse(at, f"'_id' {key!r} is there twice")
+        if not all(isinstance(row.get(name, ""), (str, type(None))) for name in ("text", "title", "image")):
+            refuse(at, f"entry {key!r}: text, title and image are texts; got something else")
+        found[str(key)] = row
+    if not found:
+        refuse(At(file), "no entries; expected a JSON object per line")
+    return found
+
+
+def _judged(root: Path, split: str | None, sides: Mapping[str, Any]) -> dict[str, dict[tuple[str, str], float]]:
+    """Grades by split, query and candidate."""
+    files = {file.stem: file for file in sorted((root / QRELS).glob("*.tsv"))}
+    if not files:
+        raise LimnerError(f"no qrels in {root}: expected {QRELS}/test.tsv")
+    if split is not None:
+        wanted = next((name for name in files if split in (name, split_name(name))), None)
+        if wanted is None:
+            raise UnknownName(f"split of {root.name}", split, list(files))
+        files = {wanted: files[wanted]}
+    return {name: _grades(file, sides) for name, file in files.items()}
+
+
+def _grades(file: Path, sides: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
+    for at, row in table(file, delimiter="\t", quoted=False):
+        if not set(_HEAD) <= row.keys():
+            refuse(At(file, 1), f"columns {', '.join(row)}: expected {', '.join(_HEAD)}")
+        pair = row["query-id"], row["corpus-id"]
+        for key, name in zip(pair, ("queries", "corpus"), strict=True):
+            if key not in sides[name]:
+                refuse(at, f"{key!r} is not in {name}.jsonl")
+        if pair in found:
+            refuse(at, f"query {pair[0]!r} and candidate {pair[1]!r} are judged a second time")
+        found[pair] = number(row["score"], at, what="score")
+        if found[pair] < 0:
+            refuse(at, f"score {row['score']} is negative; expected 0 or above")
+    return found
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return " ".join(part for part in (row.get("title") or "", row.get("text") or "") if part)
+
+
+def _file(row: Mapping[str, Any], folder: Path) -> str | None:
+    return str(folder / row["image"]) if row.get("image") else None
+
+
+def write_beir(collection: Collection, path: str | Path, *, direction: str = "t2i") -> tuple[str, ...]:
+    """Writes a BEIR folder; images are named by their files, which are not copied.
+
+    Args:
+        collection: What to write.
+        path: A new folder.
+        direction: "t2i": texts are the queries; "i2t": images are.
+
+    Returns:
+        What the form cannot hold, one sentence each.
+    """
+    if direction not in _DIRECTIONS:
+        raise UnknownName("direction", direction, _DIRECTIONS)
+    folder = Path(path)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise LimnerError(f"{folder} is not empty: give a new folder")
+    seen = [_pictured(key, value) for key, value in zip(collection.images.ids, collection.images.values, strict=True)]
+    read = [{"_id": key, "text": text} for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)]
+    queries, corpus = (read, seen) if direction == "t2i" else (seen, read)
+    pairs = collection.judgements if direction == "i2t" else collection.judgements.T
+    with replacing_folder(folder, head=CORPUS, own=()) as draft:
+        for name, rows in ((QUERIES, queries), (CORPUS, [{**row, "title": ""} for row in corpus])):
+            with (draft / name).open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (draft / QRELS).mkdir()
+        for name, kept in _parts(collection, direction).items():
+            lines = [f"{q}\t{c}\t{_written(g)}\n" for q, c, g in pairs if kept is None or q in kept]
+            (draft / QRELS / f"{name}.tsv").write_text("\t".join(_HEAD) + "\n" + "".join(lines), encoding="utf-8")
+    return tuple(_lost(collection))
+
+
+def _pictured(key: str, value: Any) -> dict[str, Any]:
+    image = {"image": str(Path(value).resolve())} if isinstance(value, (str, Path)) else {}
+    return {"_id": key, "text": "", **image}
+
+
+def _parts(collection: Collection, direction: str) -> dict[str, set[str] | None]:
+    """The queries of every split; one file of all of them without splits."""
+    if not collection.splits:
+        return {"test": None}
+    if direction == "i2t":
+        return {name: set(ids) for name, ids in collection.splits.items()}
+    return {name: set(collection.split(name).texts.ids) for name in collection.splits}
+
+
+def _written(grade: float) -> str:
+    return str(int(grade)) if grade.is_integer() else repr(grade)
+
+
+def _lost(collection: Collection) -> list[str]:
+    """What a BEIR folder of this collection lacks."""
+    said = []
+    if (collection.judgements.grades % 1).any():
+        said.append("some grades are not whole numbers, which BEIR's own tools expect")
+    drawn = sum(not isinstance(value, (str, Path)) for value in collection.images.values)
+    if drawn:
+        said.append(f"{drawn:,} images are no files, so the folder has only their ids")
+    if collection.extra or collection.reverse:
+        further = ", ".join([*collection.extra, *collection.reverse])
+        said.append(f"further judgements were left out: {further}; write each as .qrels")
+    if collection.texts.fields or collection.images.fields:
+        said.append("fields of images and texts were left out")
+    return said

@@ -1,0 +1,196 @@
+"""Languages by measures: a collection with captions in several languages, evaluated language by language.
+
+For each language the texts are those of that language alone; the images are the same for all. The macro mean weighs
+every language alike. Its interval takes an image with all its captions, in all languages, as one cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner import stats
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.files import write_text
+from limner.core.frames import Tabular, by_column
+from limner.core.paths import place_for
+from limner.evaluation.evaluate import evaluate
+from limner.evaluation.measures import Measure, parse
+from limner.evaluation.plain import plain
+from limner.evaluation.results import DIRECTIONS, Result
+from limner.evaluation.tables import Grid, plain_text, to_csv
+from limner.scores import Scores
+
+MACRO = "macro mean"
+MEASURES = "R@1 R@5 R@10"
+
+
+@dataclass(frozen=True)
+class LanguageLine:
+    """One measure of one language.
+
+    Args:
+        language: The language, or `MACRO`.
+        direction: "i2t" or "t2i".
+        measure: Such as "R@10".
+        images: Images with a text in this language.
+        queries: How many queries.
+        value: The mean with its interval.
+    """
+
+    language: str
+    direction: str
+    measure: str
+    images: int
+    queries: int
+    value: stats.Interval
+
+
+@dataclass(frozen=True)
+class LanguageReport(Tabular):
+    """Results by language. Prints as a table for each direction.
+
+    Args:
+        system: Name of the system.
+        collection: Name of the collection.
+        lines: By language, direction and measure; the macro mean last.
+        notes: What a reader must know.
+    """
+
+    system: str
+    collection: str
+    lines: tuple[LanguageLine, ...]
+    notes: tuple[str, ...] = ()
+
+    def value(self, language: str, measure: str, *, direction: str = "t2i") -> stats.Interval:
+        """One value with its interval."""
+        for line in self.lines:
+            if (line.language, line.measure, line.direction) == (language, measure, direction):
+                return line.value
+        there = ", ".join(dict.fromkeys(line.language for line in self.lines))
+        raise LimnerError(f"no value {language} {direction} {measure}: there are the languages {there}")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat record per line: the form of the CSV file."""
+        return [
+            {"system": self.system, "language": line.language, "direction": line.direction, "measure": line.measure,
+             "images": line.images, "queries": line.queries, "value": line.value.estimate, "low": line.value.low,
+             "high": line.value.high}
+            for line in self.lines
+        ]  # fmt: skip
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return by_column(self.rows())
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that hold the whole report."""
+        told = {"system": self.system, "collection": self.collection}
+        return {**told, "lines": plain(self.rows()), "notes": list(self.notes)}
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the report: .json, .csv or .txt."""
+        target = Path(path)
+        made = {".json": lambda: json.dumps({"limner": "languages", **self.describe()}, ensure_ascii=False)}
+        made |= {".csv": lambda: to_csv(self.rows()), ".txt": lambda: str(self)}
+        if target.suffix.lower() not in made:
+            raise LimnerError(f"{target} ends in {target.suffix!r}: this report is written as {', '.join(made)}")
+        write_text(place_for(target), made[target.suffix.lower()]())
+        return target
+
+    def __str__(self) -> str:
+        directions = dict.fromkeys(line.direction for line in self.lines)
+        notes = [f"note: {note}" for note in self.notes]
+        title = f"{self.system} on {self.collection}, by language"
+        return "\n\n".join([title, *(plain_text(self._grid(each)) for each in directions), *notes])
+
+    def _grid(self, direction: str) -> Grid:
+        here = [line for line in self.lines if line.direction == direction]
+        measures = list(dict.fromkeys(line.measure for line in here))
+        rows = [(DIRECTIONS[direction], "images", "queries", *measures)]
+        for language in dict.fromkeys(line.language for line in here):
+            found = {line.measure: line for line in here if line.language == language}
+            first = found[measures[0]]
+            cells = (_shown(found[measure].value) for measure in measures)
+            rows.append((language, f"{first.images:,}", f"{first.queries:,}", *cells))
+        return Grid(rows[0][0], tuple(rows))
+
+
+def _shown(value: stats.Interval) -> str:
+    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def evaluate_languages(
+    scores: Scores, collection: Collection, *, measures: str = MEASURES, name: str = "system", field: str = "language"
+) -> LanguageReport:
+    """Evaluates a system on every language of a collection.
+
+    Args:
+        scores: Images by texts of the collection, all languages together.
+        collection: Its texts have the field that names their language.
+        measures: Means of values between 0 and 1: R@k, MRR, nDCG, MAP, ...
+        name: Name of the system in the table.
+        field: The field of the language.
+
+    Returns:
+        Languages by measures in both directions, with intervals, and the macro mean.
+    """
+    chosen = parse(measures)
+    _refuse_unbounded(chosen)
+    told = [str(value) for value in collection.texts.field(field)]
+    languages = sorted(dict.fromkeys(told))
+    kept = scores.restrict(queries=collection.images.ids, candidates=collection.texts.ids)
+    results = {each: _results(kept, collection, [t == each for t in told], chosen) for each in languages}
+    lines = [_line(each, result) for each, found in results.items() for result in found]
+    lines += _macro(results)
+    notes = ["for each language the texts are those of that language alone, the images the same for all"]
+    covered = {line.language: line.images for line in lines if line.direction == "i2t" and line.language != MACRO}
+    if len(set(covered.values())) > 1:
+        notes.append("languages have captions of different images: their values are not of the same queries")
+    return LanguageReport(name, collection.name, tuple(lines), tuple(notes))
+
+
+def _refuse_unbounded(measures: Iterable[Measure]) -> None:
+    for measure in measures:
+        if measure.kind.composite or measure.kind.bounds != (0.0, 1.0) or measure.statistic != "mean":
+            raise LimnerError(
+                f"measure {measure} by language: expected means of values from 0 to 1, such as R@1 or MRR"
+            )
+
+
+def _results(
+    scores: Scores, collection: Collection, chosen: Sequence[bool], measures: Sequence[Measure]
+) -> tuple[Result, ...]:
+    """The results of one language in both directions; the clusters are the rows of the images."""
+    texts = collection.texts[np.flatnonzero(chosen)]
+    judged = collection.judgements.restrict(candidates=texts.ids)
+    part = replace(collection, texts=texts, judgements=judged, extra={}, reverse={}, splits={})
+    here = scores.restrict(candidates=texts.ids)
+    found = evaluate({"i2t": here, "t2i": here.T}, part, measures=measures, keep=0).results
+    rows = collection.images.ids
+    return tuple(
+        each if each.clusters is not None else replace(each, clusters=rows.find(each.queries)) for each in found
+    )
+
+
+def _line(language: str, result: Result) -> LanguageLine:
+    value = stats.mean_interval(result.values, clusters=result.clusters)
+    images = len(np.unique(result.clusters))
+    return LanguageLine(language, result.direction, str(result.measure), images, len(result.queries), value)
+
+
+def _macro(results: dict[str, tuple[Result, ...]]) -> list[LanguageLine]:
+    """The mean over languages, each with the same weight; an image with all its captions is one cluster."""
+    lines = []
+    for number, first in enumerate(next(iter(results.values()))):
+        parts = [found[number] for found in results.values()]
+        value = stats.sum_interval([stats.Part(part.values, part.clusters, 1 / len(parts)) for part in parts])
+        images = np.unique(np.concatenate([part.clusters for part in parts if part.clusters is not None]))
+        counts = len(images), sum(len(part.values) for part in parts)
+        lines.append(LanguageLine(MACRO, first.direction, str(first.measure), *counts, value))
+    return lines

@@ -1,0 +1,344 @@
+"""slices: where is a system weak, or where does it lose against another one, without being misled by chance?
+
+Every slice of the queries is compared with all other queries by a test that permutes whole images. Many slices are
+looked at, so p-values are adjusted for the false discovery rate: of the slices that are marked, at most 5% are false on
+average. Slices overlap, and those of one field exclude each other, so the default is Benjamini & Yekutieli (2001),
+which holds for any dependence; Benjamini & Hochberg (1995) finds more, and holds for independent slices or positive
+dependence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.formats import save_as
+from limner.core.frames import Tabular, by_column
+from limner.core.registry import Registry
+from limner.evaluation.measures import Measure
+from limner.evaluation.pairing import comparable, paired
+from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
+from limner.evaluation.report import Report
+from limner.evaluation.results import Result, main_result, written
+from limner.stats import GroupTest, Interval, false_discovery, group_tests
+from limner.stats.groups import smallest_needed
+
+CONTROLS = {"by": "Benjamini & Yekutieli", "bh": "Benjamini & Hochberg"}
+FEWEST, MOST_SAMPLES = 20_000, 100_000
+
+SLICE_FORMATS: Registry[Callable[..., str]] = Registry(
+    "slices file ending",
+    {
+        ".json": "limner.evaluation.slice_tables:slices_json",
+        ".csv": "limner.evaluation.slice_tables:slices_csv",
+        ".md": "limner.evaluation.slice_tables:slices_markdown",
+        ".tex": "limner.evaluation.slice_tables:slices_latex",
+        ".txt": "limner.evaluation.slice_tables:slices_text",
+    },
+)
+"""File formats of slices, by file ending; ".txt" is what `print` shows."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One slice of the queries on one measure, beside all other queries.
+
+    Args:
+        by: What the slice is by: "length", "words", "objects" or a field.
+        name: What its queries have in common.
+        view: Judgements.
+        direction: "i2t" or "t2i".
+        measure: What was measured.
+        queries: How many there are.
+        value: The number of the slice; with two systems, the first minus the second.
+        interval: Its 95% interval; None if there are too few queries.
+        rest: The number of all other queries.
+        apart: 95% interval of the difference from the rest; None if there are too few queries.
+        test: The permutation test.
+        p_adjusted: Its p-value, adjusted over all slices.
+        level: What `p_adjusted` has to reach.
+    """
+
+    by: str
+    name: str
+    view: str
+    direction: str
+    measure: Measure
+    queries: int
+    value: float
+    interval: Interval | None
+    rest: float
+    apart: Interval | None
+    test: GroupTest
+    p_adjusted: float
+    level: float
+
+    @property
+    def difference(self) -> float:
+        """The slice less the rest."""
+        return self.value - self.rest
+
+    @property
+    def found(self) -> bool:
+        """Whether the slice differs from the rest."""
+        return self.p_adjusted <= self.level
+
+    @property
+    def verdict(self) -> str:
+        """Weaker or stronger; nothing where the difference may be chance."""
+        if not self.found:
+            return ""
+        return "stronger" if self.difference * self.measure.kind.better > 0 else "weaker"
+
+    def row(self) -> dict[str, Any]:
+        """A flat record."""
+        ends = {"": self.interval, "difference_": self.apart}
+        return {
+            "by": self.by, "slice": self.name, "view": self.view, "direction": self.direction,
+            "measure": str(self.measure), "queries": self.queries, "value": self.value, "rest": self.rest,
+            "difference": self.difference,
+            **{f"{of}{end}": getattr(at, end) if at else None for of, at in ends.items() for end in ("low", "high")},
+            "p": self.test.p_value, "p_adjusted": self.p_adjusted, "verdict": self.verdict,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Slices(Tabular):
+    """Slices of the queries, the weakest first. Prints as a table; saves as JSON, CSV, Markdown, LaTeX and text.
+
+    Args:
+        system: Name of the system.
+        against: Name of the second system; "" if one is looked at.
+        collection: Name of the collection.
+        slices: Every slice that was tested.
+        level: The share of false discoveries that is allowed.
+        control: "by" or "bh".
+        min_size: The fewest queries of a slice.
+        notes: What a reader must know.
+    """
+
+    system: str
+    against: str
+    collection: str
+    slices: tuple[Slice, ...]
+    level: float = 0.05
+    control: str = "by"
+    min_size: int = 30
+    notes: tuple[str, ...] = ()
+
+    @property
+    def found(self) -> tuple[Slice, ...]:
+        """The slices that differ from the rest."""
+        return tuple(each for each in self.slices if each.found)
+
+    @property
+    def corrected(self) -> str:
+        """How p-values are adjusted, as in the foot of the table."""
+        return (
+            f"adjusted over {len(self.slices)} slices ({CONTROLS[self.control]}): of the marked ones, at most "
+            f"{100 * self.level:g}% are false on average"
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat record per slice: the form of the CSV file."""
+        return [each.row() for each in self.slices]
+
+    def describe(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        kept = ("system", "against", "collection", "level", "control", "min_size")
+        return {**{name: getattr(self, name) for name in kept}, "notes": list(self.notes), "slices": self.rows()}
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the slices in the format of the file's ending, one of `SLICE_FORMATS`."""
+        return save_as(self, path, SLICE_FORMATS, {}, what="slices")
+
+    def _columns(self) -> dict[str, list[Any]]:
+        return by_column(self.rows())
+
+    def __str__(self) -> str:
+        return str(SLICE_FORMATS[".txt"](self))
+
+
+def slices(
+    report: Report,
+    collection: Collection,
+    *,
+    by: str | Sequence[str] = (),
+    against: Report | None = None,
+    measure: str | Measure | None = None,
+    view: str | None = None,
+    min_size: int = 30,
+    level: float = 0.05,
+    control: str = "by",
+    samples: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Slices:
+    """Compares slices of the queries with all other queries, with control of the false discovery rate.
+
+    Args:
+        report: A report from `limner.evaluate`.
+        collection: The evaluated collection.
+        by: One or several of "length" (of captions, in thirds), "words" (of captions), "objects" (annotated), or
+            fields of the images or texts. Length, language, and objects or else words, where left out.
+        against: A second report on the same queries: slices of the difference of the two systems, query by query.
+        measure: What to slice; the headline measure of each direction where left out.
+        view: The judgements; those of the first view where left out.
+        min_size: The fewest queries of a slice, and of the rest.
+        level: The share of false discoveries that is allowed.
+        control: "by" (any dependence) or "bh" (independent or positively dependent slices).
+        samples: The most permutations for a slice; enough for the number of slices where left out.
+        seed: The same seed gives the same p-values.
+        progress: Called with the number of slices that are done, and of all.
+
+    >>> import limner
+    >>> world = limner.load("scenes", images=60)
+    >>> report = limner.evaluate(limner.train(world).scores(world), world, measures="R@1")
+    >>> {each.by for each in slices(report, world, by="length").slices}
+    {'length'}
+    """
+    kinds = [by] if isinstance(by, str) else list(by) or default_kinds(collection)
+    refuse_unknown(collection, kinds)
+    if control not in CONTROLS:
+        raise UnknownName("control of false discoveries", control, CONTROLS)
+    if min_size < 2:
+        raise LimnerError(f"min_size={min_size}: expected 2 or more queries")
+    pairs = [(result, _other(result, against)) for result in _chosen(report, measure, view)]
+    grouped = [
+        (pair, query_groups(collection, pair[0].direction, pair[0].queries, kinds, min_size=min_size)) for pair in pairs
+    ]
+    total = sum(len(groups) for _, groups in grouped)
+    if not total:
+        raise LimnerError(f"no slice by {', '.join(kinds)} has {min_size} queries inside and outside: lower min_size")
+    drawn = samples or min(max(FEWEST, math.ceil(2 / smallest_needed(total, level, method=control))), MOST_SAMPLES)
+    tests = [
+        _tested(pair, groups, drawn, seed, _after(progress, before, total))
+        for (pair, groups), before in zip(grouped, _starts(grouped), strict=True)
+        if groups
+    ]
+    made = _made([entry for found in tests for entry in found], level, control)
+    notes = _notes(total, drawn, level, control)
+    return Slices(
+        report.system, "" if against is None else against.system, report.collection, made, level, control, min_size,
+        notes,
+    )  # fmt: skip
+
+
+def _starts(grouped: Sequence[tuple[Any, Sequence[QueryGroup]]]) -> list[int]:
+    return [0, *np.cumsum([len(groups) for _, groups in grouped]).tolist()[:-1]]
+
+
+def _after(progress: Callable[[int, int], None] | None, before: int, total: int) -> Callable[[int, int], None] | None:
+    """Progress of one part of the slices as progress of all."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
+
+
+def _chosen(report: Report, measure: str | Measure | None, view: str | None) -> list[Result]:
+    """One result of each direction: the measure that was named, or the headline."""
+    results = [r for r in report.results if r.direction in ("i2t", "t2i") and view in (None, r.view)]
+    if measure is not None:
+        wanted = written(measure, report.results)
+        results = [r for r in results if str(r.measure) == wanted]
+    if not results:
+        there = "; ".join(" ".join(r.key) for r in report.results)
+        raise LimnerError(f"no result of images and texts matches {measure or 'any measure'}, {view or 'any view'}; "
+                          f"there are: {there}")  # fmt: skip
+    first = {d: [r for r in results if r.direction == d] for d in dict.fromkeys(r.direction for r in results)}
+    chosen = [main_result([r for r in found if r.view == found[0].view]) for found in first.values()]
+    for result in chosen:
+        _refuse_unsliced(result)
+    return chosen
+
+
+def _refuse_unsliced(result: Result) -> None:
+    if result.statistic != "mean" or result.folds is not None or not comparable(result, result):
+        raise LimnerError(
+            f"{' '.join(result.key)}: slices need a mean of one finite value per query, not in folds; name another "
+            "measure or view, such as R@1"
+        )
+
+
+def _other(result: Result, against: Report | None) -> Result | None:
+    if against is None:
+        return None
+    found = [other for other in against.results if other.key == result.key]
+    if not found:
+        raise LimnerError(f"{against.system!r} has no {' '.join(result.key)}: evaluate both with the same measures")
+    return paired(result, found[0])
+
+
+_Tested = tuple[Result, Result | None, QueryGroup, GroupTest]
+
+
+def _tested(
+    pair: tuple[Result, Result | None],
+    groups: Sequence[QueryGroup],
+    samples: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+) -> list[_Tested]:
+    result, other = pair
+    values = result.values if other is None else result.values - other.values
+    members = np.array([group.members for group in groups])
+    tests = group_tests(
+        values, members, clusters=result.clusters, samples=samples, seed=seed, progress=progress
+    )  # fmt: skip
+    return [(result, other, group, test) for group, test in zip(groups, tests, strict=True)]
+
+
+def _made(tested: Sequence[_Tested], level: float, control: str) -> tuple[Slice, ...]:
+    adjusted = false_discovery([test.p_value for *_, test in tested], method=control)
+    made = [_slice(*each, float(p), level) for each, p in zip(tested, adjusted, strict=True)]
+    return tuple(sorted(made, key=lambda s: (not s.found, s.difference * s.measure.kind.better)))
+
+
+def _slice(
+    result: Result, other: Result | None, group: QueryGroup, test: GroupTest, p_adjusted: float, level: float
+) -> Slice:
+    inside, outside = (_interval(result, other, rows) for rows in (group.members, ~group.members))
+    return Slice(
+        group.by, group.value, result.view, result.direction, result.measure, test.size, test.mean, inside, test.rest,
+        _apart(inside, outside, test), test, p_adjusted, level,
+    )  # fmt: skip
+
+
+def _interval(result: Result, other: Result | None, members: Any) -> Interval | None:
+    rows = np.flatnonzero(members)
+    some = result.restricted(rows)
+    return some.interval if other is None else some.difference(other.restricted(rows))
+
+
+def _apart(inside: Interval | None, outside: Interval | None, test: GroupTest) -> Interval | None:
+    """Interval of a difference from those of its parts (Zou & Donner 2008), which may be correlated."""
+    if inside is None or outside is None:
+        return None
+
+    def reach(one: float, other: float) -> float:
+        return math.sqrt(max(one**2 + other**2 - 2 * test.correlation * one * other, 0.0))
+
+    low = test.difference - reach(test.mean - inside.low, outside.high - test.rest)
+    high = test.difference + reach(inside.high - test.mean, test.rest - outside.low)
+    return Interval(test.difference, low, high, inside.level, 0, "MOVER", inside.unit, inside.n + outside.n)
+
+
+def _notes(total: int, samples: int, level: float, control: str) -> tuple[str, ...]:
+    needed = smallest_needed(total, level, method=control)
+    if 1 / (samples + 1) <= needed:
+        return ()
+    return (
+        f"one slice alone among {total} needs p <= {needed:.1g}, and {samples:,} permutations give no less than "
+        f"{1 / (samples + 1):.1g}: name fewer fields, or raise samples",
+    )
+
+
+def of_direction(found: Slices) -> Iterator[tuple[str, str, str, list[Slice]]]:
+    """(view, direction, measure, slices), in order: the tables."""
+    for key in dict.fromkeys((s.view, s.direction, str(s.measure)) for s in found.slices):
+        yield *key, [s for s in found.slices if (s.view, s.direction, str(s.measure)) == key]

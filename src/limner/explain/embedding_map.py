@@ -1,0 +1,306 @@
+"""A map of images and texts: their embeddings in two dimensions, coloured by what goes wrong.
+
+Distances on a map are not distances in the embedding: two dimensions cannot keep them. Its trustworthiness (Venna &
+Kaski 2001) says how far neighbours on the map are neighbours in the embedding: 1 if all are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import Array, FloatArray, IntArray
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.files import write_text
+from limner.evaluation.hubs import Hubs
+from limner.explain.map_projection import METHODS, MapProjection, project
+from limner.scores import Scores, VectorScores
+
+LIMIT = 5000
+"""Points that are drawn; a random choice where there are more."""
+NEAREST = 10
+"""Nearest candidates that hubness counts."""
+CHUNK = 1000
+"""Points in a line of the stream."""
+MOST_VALUES = 10
+"""Values of a field up to which points are coloured by it."""
+GRID = 65_535
+"""Positions along a side, as whole numbers."""
+RIGHT, WRONG = "right", "wrong, no class"
+ENDINGS = (".html", ".json")
+Classes = Mapping[str, Mapping[str, str]]
+"""The class of each query that fails: by direction, then by its id."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapColour:
+    """One way to colour the points.
+
+    Args:
+        name: Its name.
+        codes: A number for each point; -1 where nothing is known.
+        values: What the codes stand for; empty if the codes are quantities.
+    """
+
+    name: str
+    codes: IntArray
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[str | None]) -> MapColour:
+        """A colour for each value; the most frequent first."""
+        known = [value for value in values if value is not None]
+        order = sorted(set(known), key=lambda value: (-known.count(value), value))
+        at = {value: code for code, value in enumerate(order)}
+        return cls(name, np.array([-1 if v is None else at[v] for v in values], dtype=np.int64), tuple(order))
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingMap:
+    """Images and texts as points.
+
+    Args:
+        name: The collection.
+        ids: Ids of images and texts.
+        is_text: Which of them are texts.
+        points: (points, 2) positions between 0 and 1.
+        labels: A caption for each point.
+        colours: Ways to colour them.
+        projection: How the positions were made, and how far they can be trusted.
+        total: Images and texts in all; more than the points where some were drawn at random.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    is_text: Array
+    points: FloatArray
+    labels: tuple[str, ...]
+    colours: tuple[MapColour, ...]
+    projection: MapProjection
+    total: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __str__(self) -> str:
+        """What it is, and how far it can be trusted."""
+        shown = f"{len(self):,} points" if len(self) == self.total else f"{len(self):,} of {self.total:,} points"
+        return f"{shown} of {self.name} by {self.projection}"
+
+    def head(self) -> dict[str, Any]:
+        """The first line of the stream."""
+        return {
+            "name": self.name,
+            "points": len(self),
+            "total": self.total,
+            "about": str(self),
+            "method": self.projection.method,
+            "trustworthiness": self.projection.trustworthiness,
+            "neighbours": self.projection.neighbours,
+            "measured_on": self.projection.measured_on,
+            "colours": [{"name": each.name, "values": list(each.values)} for each in self.colours],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The map as lines of JSON: its head, then points, a thousand at a time."""
+        yield json.dumps(self.head(), ensure_ascii=False) + "\n"
+        places = np.rint(self.points * GRID).astype(np.int64)
+        for low in range(0, len(self), CHUNK):
+            held = slice(low, low + CHUNK)
+            part = {
+                "ids": self.ids[held],
+                "texts": self.is_text[held].astype(int).tolist(),
+                "x": places[held, 0].tolist(),
+                "y": places[held, 1].tolist(),
+                "labels": self.labels[held],
+                "colours": [each.codes[held].tolist() for each in self.colours],
+            }
+            yield json.dumps(part, ensure_ascii=False) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        named = {each.name: _named(each) for each in self.colours}
+        return {
+            **self.head(),
+            "items": [
+                {
+                    "id": key,
+                    "kind": "text" if self.is_text[row] else "image",
+                    "x": float(self.points[row, 0]),
+                    "y": float(self.points[row, 1]),
+                    "label": self.labels[row],
+                    **{name: values[row] for name, values in named.items()},
+                }
+                for row, key in enumerate(self.ids)
+            ],
+        }
+
+    def html(self) -> str:
+        """One page with the map inside; it needs no server."""
+        from jinja2 import Environment
+
+        held = {name: files("limner.explain").joinpath(name).read_text(encoding="utf-8") for name in _PARTS}
+        page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(held["map.html"])
+        data = "".join(self.lines()).replace("<", "\\u003c")
+        return page.render(name=self.name, script=held["map.js"], style=held["map.css"], data=data)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes .html or .json, atomically."""
+        target = Path(path)
+        ending = target.suffix.lower()
+        if ending not in ENDINGS:
+            raise LimnerError(f"{target} ends in {ending!r}: a map is written as {', '.join(ENDINGS)}")
+        plain = json.dumps(self.as_dict(), ensure_ascii=False, indent=1) + "\n" if ending == ".json" else ""
+        write_text(target, plain or self.html())
+        return target
+
+
+_PARTS = ("map.html", "map.js", "map.css")
+
+
+def _named(colour: MapColour) -> list[Any]:
+    if not colour.values:
+        return [int(code) if code >= 0 else None for code in colour.codes]
+    return [colour.values[int(code)] if code >= 0 else None for code in colour.codes]
+
+
+def embedding_map(
+    scores: Scores,
+    collection: Collection,
+    *,
+    classes: Classes | None = None,
+    method: Any = "tsne",
+    limit: int = LIMIT,
+    seed: int = 0,
+) -> EmbeddingMap:
+    """Draws a map of the images and texts of a collection.
+
+    Args:
+        scores: Images by texts, from embeddings.
+        collection: The same images and texts.
+        classes: The class of failure of each query that fails, as `failure_classes` finds them; without it, points are
+            not coloured by failure.
+        method: "tsne", "pca", or an object with `fit_transform` such as `umap.UMAP()`.
+        limit: Points at most; a random choice where there are more.
+        seed: Seed of the choice and of the projection.
+
+    >>> vectors = np.random.default_rng(0).standard_normal((2, 40, 8))
+    >>> pairs = Collection.in_order(range(40), range(40))
+    >>> found = embedding_map(Scores.from_embeddings(*vectors), pairs, method="pca")
+    >>> len(found), found.points.min() >= 0, found.points.max() <= 1, [each.name for each in found.colours]
+    (80, True, True, ['kind', 'hubness', 'fold'])
+    """
+    if isinstance(method, str) and method not in METHODS:
+        raise UnknownName("projection", method, METHODS)
+    if limit < 3:
+        raise LimnerError(f"a map of at most {limit} points: expected 3 or more")
+    if not isinstance(scores, VectorScores):
+        raise LimnerError("a map needs embeddings of images and texts: a matrix of similarities or a run has none")
+    images, texts = scores.query_vectors, scores.candidate_vectors
+    total = len(images) + len(texts)
+    rows = np.arange(total)
+    if total > limit:
+        rows = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False))
+    vectors = np.concatenate([images.normalised().matrix, texts.normalised().matrix])[rows]
+    projection = project(vectors, method, seed=seed)
+    ids, is_text = [*images.ids, *texts.ids], np.arange(total) >= len(images)
+    colours = _colours(scores, collection, ids, is_text, classes)
+    shown = _labels(collection)
+    return EmbeddingMap(
+        collection.name,
+        tuple(ids[row] for row in rows),
+        is_text[rows],
+        projection.points,
+        tuple(shown.get((bool(is_text[row]), ids[row]), "") for row in rows),
+        tuple(MapColour(each.name, each.codes[rows], each.values) for each in colours),
+        projection,
+        total,
+    )
+
+
+def _labels(collection: Collection) -> dict[tuple[bool, str], str]:
+    """A caption for each text and image: of an image, its first."""
+    from limner.search.item_texts import with_captions
+
+    found = {(True, key): str(text) for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)}
+    images = with_captions(collection)
+    for key, captions in zip(images.ids, images.fields.get("captions", [()] * len(images)), strict=True):
+        found[False, key] = captions[0] if captions else ""
+    return found
+
+
+def _colours(
+    scores: VectorScores, collection: Collection, ids: Sequence[str], is_text: Array, classes: Classes | None
+) -> list[MapColour]:
+    """By kind, failure, hubness, and every field with a few values."""
+    found = [MapColour.of("kind", ["text" if text else "image" for text in is_text])]
+    if classes is not None:
+        both = [classes["t2i"] if text else classes["i2t"] for text in is_text]
+        found.append(MapColour.of("failure", [held.get(key, RIGHT) for key, held in zip(ids, both, strict=True)]))
+    k = min(NEAREST, *scores.shape)
+    images = Hubs.of(scores.T.top(k), k=k).counts
+    texts = Hubs.of(scores.top(k), k=k).counts
+    found.append(MapColour("hubness", np.concatenate([images, texts])))
+    return [*found, *_fields(collection, ids, is_text)]
+
+
+def _fields(collection: Collection, ids: Sequence[str], is_text: Array) -> Iterator[MapColour]:
+    """Fields of images or texts with a few values each, splits among them."""
+    from limner.search.item_texts import ItemTexts, with_captions
+
+    held = {}
+    for text, side in ((False, "images"), (True, "texts")):
+        items = with_captions(collection, side)
+        known = ItemTexts.of_items(items)
+        rows = dict(zip(items.ids, known.fields, strict=True))
+        names = [name for name, values in known.choices.items() if len(values) <= MOST_VALUES]
+        held[text] = {name: {key: fields.get(name) for key, fields in rows.items()} for name in names}
+    for name in sorted({*held[False], *held[True]}):
+        values = [held[bool(text)].get(name, {}).get(key) for key, text in zip(ids, is_text, strict=True)]
+        yield MapColour.of(name, [_one(value) for value in values])
+
+
+def _one(value: Any) -> str | None:
+    if isinstance(value, list):
+        return ", ".join(value) or None
+    return None if value is None else str(value)
+
+
+def failure_classes(scores: Scores, collection: Collection, whole: Collection | None = None) -> Classes:
+    """The class of every query, text ("t2i") or image ("i2t"), whose first answer is wrong.
+
+    Args:
+        scores: Images by texts.
+        collection: What is searched.
+        whole: The collection that words for settings are learned from; the same by default.
+    """
+    both = {"t2i": scores.T, "i2t": scores}
+    return {name: _classes(towards, collection, whole or collection, name) for name, towards in both.items()}
+
+
+def _classes(scores: Scores, collection: Collection, whole: Collection, direction: str) -> dict[str, str]:
+    from limner.explain.failures import explain, failures
+    from limner.explain.labels import ClaimReader, label_all, setting_words
+    from limner.language.wordnet import WordNet
+
+    wrong = failures(scores, collection, direction=direction, judgements=collection.judgements.name)
+    labels: Mapping[str, frozenset[str]] = {}
+    if "objects" in collection.images.fields and wrong:
+        wordnet = WordNet.load()
+        done = explain(wrong, collection, wordnet=wordnet)
+        labels = label_all(done.failures, done.concepts, ClaimReader(wordnet, setting_words(whole, wordnet)))
+    return {each.query: class_of(labels.get(each.query)) for each in wrong}
+
+
+def class_of(labels: frozenset[str] | None) -> str:
+    """One class of a failure for a colour: the first in the order of `CLASSES`."""
+    from limner.explain.labels import CLASSES
+
+    return next((name for name in CLASSES if name in (labels or ())), WRONG)

@@ -1,0 +1,143 @@
+"""Projections of embeddings onto two dimensions, kept between runs, with a figure of how far they can be trusted."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from limner.core.arrays import FloatArray
+from limner.core.cache_dir import vectors_folder
+from limner.core.errors import LimnerError
+from limner.core.files import replacing
+
+METHODS = ("tsne", "pca")
+NEIGHBOURS = 10
+"""Neighbours that trustworthiness compares."""
+MEASURED = 2000
+"""Points that trustworthiness is measured on; a random choice where there are more."""
+REDUCED = 50
+"""Dimensions that t-SNE begins with; principal components where there are more."""
+FEW = 10
+"""Points below which t-SNE has no neighbourhoods to keep, and principal components are drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapProjection:
+    """Points in two dimensions.
+
+    Args:
+        points: Positions between 0 and 1, with the same scale along both axes.
+        method: "tsne", "pca", or the name of another method's class.
+        trustworthiness: 0 to 1; None with too few points.
+        neighbours: How many neighbours it compares.
+        measured_on: How many points it was measured on.
+    """
+
+    points: FloatArray
+    method: str
+    trustworthiness: float | None
+    neighbours: int
+    measured_on: int
+
+    def __str__(self) -> str:
+        """The method and its trustworthiness."""
+        name = {"tsne": "t-SNE", "pca": "PCA"}.get(self.method, self.method)
+        if self.trustworthiness is None:
+            return f"{name}; too few points to measure its trustworthiness"
+        return (
+            f"{name}; trustworthiness {self.trustworthiness:.2f} (of {self.neighbours} neighbours, on "
+            f"{self.measured_on:,} points)"
+        )
+
+
+def project(vectors: Any, method: Any = "tsne", *, seed: int = 0) -> MapProjection:
+    """Projects rows of vectors; of the named methods the positions are kept, and found again in the next run.
+
+    Args:
+        vectors: One row per point.
+        method: "tsne", "pca", or an object with `fit_transform`.
+        seed: Seed of random numbers.
+
+    >>> rows = np.random.default_rng(0).standard_normal((50, 8))
+    >>> print(project(rows, "pca"))
+    PCA; trustworthiness 0.7... (of 10 neighbours, on 50 points)
+    """
+    rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    if len(rows) < 3:
+        raise LimnerError(f"{len(rows)} points: a map needs 3 or more")
+    if isinstance(method, str):
+        points = _kept(f"{method} {seed}", rows, lambda: _reduced(rows, method, seed))
+        name = method
+    else:
+        points, name = np.asarray(method.fit_transform(rows), dtype=np.float64), type(method).__name__
+    if points.shape != (len(rows), 2) or not np.isfinite(points).all():
+        raise LimnerError(f"{name} gave points of shape {points.shape}: expected ({len(rows)}, 2), finite numbers")
+    return MapProjection(_fitted(points), name, *_trust(rows, points, seed))
+
+
+def _reduced(rows: Any, method: str, seed: int) -> FloatArray:
+    from sklearn.decomposition import PCA
+
+    if method == "pca" or len(rows) < FEW:
+        found = PCA(2, random_state=seed).fit_transform(rows) if rows.shape[1] > 1 else np.c_[rows, 0 * rows]
+        return np.asarray(found, dtype=np.float64)
+    from sklearn.manifold import TSNE
+
+    if rows.shape[1] > REDUCED:
+        rows = PCA(min(REDUCED, len(rows)), random_state=seed).fit_transform(rows)
+    perplexity = min(30.0, (len(rows) - 1) / 3)
+    made = TSNE(2, init="pca" if rows.shape[1] > 1 else "random", perplexity=perplexity, random_state=seed)
+    return np.asarray(made.fit_transform(rows), dtype=np.float64)
+
+
+def _fitted(points: FloatArray) -> FloatArray:
+    """The points in a square from 0 to 1, centred."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    side = float((high - low).max()) or 1.0
+    placed: FloatArray = np.clip((points - (low + high) / 2) / side + 0.5, 0.0, 1.0)
+    return placed
+
+
+def _trust(rows: Any, points: FloatArray, seed: int) -> tuple[float | None, int, int]:
+    """Trustworthiness, of how many neighbours, on how many points."""
+    from sklearn.manifold import trustworthiness
+
+    chosen = np.arange(len(rows))
+    if len(rows) > MEASURED:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(rows), MEASURED, replace=False))
+    neighbours = min(NEIGHBOURS, (len(chosen) - 1) // 2)
+    if neighbours < 1:
+        return None, 0, len(chosen)
+    value = trustworthiness(rows[chosen], points[chosen], n_neighbors=neighbours, metric="cosine")
+    return float(value), neighbours, len(chosen)
+
+
+def _kept(how: str, rows: Any, make: Callable[[], FloatArray]) -> FloatArray:
+    """Positions from the cache, or made and written to it; a file that cannot be read is made again."""
+    import sklearn
+
+    folder = vectors_folder()
+    if folder is None:
+        return make()
+    about = f"{how} scikit-learn {sklearn.__version__} {rows.shape}".encode()
+    file = folder.parent / "maps" / f"{hashlib.sha256(about + rows.tobytes()).hexdigest()[:40]}.npz"
+    try:
+        with np.load(file) as held:
+            points: FloatArray = np.asarray(held["points"], dtype=np.float64)
+            if points.shape == (len(rows), 2):
+                return points
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        pass
+    points = make()
+    try:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        with replacing(file) as draft, draft.open("wb") as out:
+            np.savez(out, points=points)
+    except (OSError, LimnerError):  # the map is drawn all the same
+        pass
+    return points

@@ -1,0 +1,228 @@
+"""Search by words and vectors together, with minus terms and filters by field.
+
+Vectors find what means the same, words find what is written the same. Both lists are fused by reciprocal rank, which
+needs no common scale. A minus term removes the items whose own texts have it; where an index knows no texts, the
+direction of the term is removed from the query vector instead (Widdows 2003), which lowers such items and removes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.arrays import Array
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
+from limner.core.ranking import Ranking
+from limner.scores import Progress
+from limner.search.hits import Hits, Match
+from limner.search.item_texts import ItemTexts
+from limner.search.queries import Queries, as_vectors
+from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
+
+if TYPE_CHECKING:
+    from limner.search.index import Index
+
+WAYS = ("vectors", "words", "hybrid")
+DEPTH = 1000
+"""The best of each list that are fused."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """Items in order.
+
+    Args:
+        places: Their places, best first.
+        scores: Of the vectors, of BM25, or the sum of reciprocal ranks.
+        by_words: Rank of each in the list by words; 0 if it is not in it.
+        by_vectors: Likewise by vectors.
+    """
+
+    places: Array
+    scores: Array
+    by_words: Array
+    by_vectors: Array
+
+    def match(self, number: int, texts: ItemTexts, terms: Terms) -> Match:
+        """Why an item is in the list."""
+        place = int(self.places[number])
+        words = texts.bm25.matched(terms.words, place)
+        return Match(words, int(self.by_words[number]), int(self.by_vectors[number]), texts.telling(terms, place))
+
+
+def search_words(
+    index: Index,
+    queries: Queries,
+    k: int = 10,
+    *,
+    by: str = "hybrid",
+    where: Iterable[str | FieldFilter] = (),
+    literal: bool = False,
+    texts: ItemTexts | None = None,
+    progress: Progress | None = None,
+) -> Hits:
+    """The best items of an index for queries as people type them: `dog -beach split:test`.
+
+    Args:
+        index: An index of images with captions, or of texts; and a system that encodes texts, unless `by` is "words".
+        queries: Texts, which `read_terms` reads; images and vectors can be filtered too.
+        k: Number of hits per query.
+        by: "vectors", "words" (BM25), or "hybrid" for both, fused by reciprocal rank.
+        where: Filters for all queries: "split=test", or as `read_filters` gives them.
+        literal: Whether hyphens and colons in the queries are only text.
+        texts: What the index knows of its items, if it is already read.
+        progress: Called with (queries done, queries in all).
+    """
+    if by not in WAYS:
+        raise UnknownName("way to rank", by, WAYS)
+    if k < 1:
+        raise LimnerError(f"search for the {k} best: expected at least 1")
+    known = ItemTexts.of_index(index) if texts is None else texts
+    filters = [
+        each for given in where for each in ([given] if isinstance(given, FieldFilter) else read_filters([given]))
+    ]
+    asked, read, vectors = _read(index, queries, known, by, literal)
+    found, notes = [], []
+    for number, terms in enumerate(each.with_filters(filters) for each in read):
+        vector = None if vectors is None else Embeddings(vectors.ids[[number]], vectors.matrix[[number]])
+        found.append((terms, _ordered(index, terms, known, by, max(k, DEPTH), vector)))
+        notes.append(about(terms, known))
+        if progress is not None:
+            progress(number + 1, len(read))
+    return replace(_hits(index, asked, found, known, k), by=by, notes=tuple(dict.fromkeys(filter(None, notes))))
+
+
+def _read(
+    index: Index, queries: Queries, known: ItemTexts, by: str, literal: bool
+) -> tuple[Items, list[Terms], Embeddings | None]:
+    """The queries, the terms of each, and the vectors of those that are no texts."""
+    asked = None if as_vectors(queries) is not None else Items.of(queries)
+    if asked is not None and asked.kind == "text":
+        return asked, [Terms(text) if literal else read_terms(text, known.names) for text in asked.values], None
+    if by != "vectors":
+        raise LimnerError(f"queries that are no texts have no words to rank by: leave out by={by!r} (--by {by})")
+    shown, vectors = index.asked(queries)
+    return shown, [Terms("")] * len(vectors), vectors
+
+
+def _ordered(
+    index: Index, terms: Terms, texts: ItemTexts, by: str, depth: int, vector: Embeddings | None = None
+) -> Ordered:
+    """The best items of one query."""
+    if vector is None and not terms.words.strip():
+        raise LimnerError("a query without words: say what to look for, not only what to leave out or to filter by")
+    allowed = texts.allowed(replace(terms, without=()) if texts.is_empty else terms)
+    near = None
+    if by != "words":
+        asked = query_vector(index, terms, texts) if vector is None else vector
+        places, scores = index.nearest(asked, depth, among=allowed)
+        near = places[0], scores[0]
+    return fused(terms, texts, near, allowed, by, depth)
+
+
+def query_vector(index: Index, terms: Terms, texts: ItemTexts) -> Embeddings:
+    """The vector of the words; where the index knows no texts, without the directions of the minus terms."""
+    asked = index.asked(Items(Ids(["query"]), [terms.words], kind="text"))[1]
+    if not terms.without or not texts.is_empty:
+        return asked
+    minus = index.asked(Items(Ids(range(len(terms.without))), list(terms.without), kind="text"))[1]
+    basis = np.linalg.qr(minus.matrix.T.astype(np.float64))[0]
+    left = asked.matrix - (asked.matrix @ basis) @ basis.T
+    return index.asked(Embeddings(asked.ids, left.astype(np.float32)))[1]
+
+
+def fused(
+    terms: Terms, texts: ItemTexts, nearest: tuple[Array, Array] | None, allowed: Array | None, by: str, depth: int
+) -> Ordered:
+    """One order from words, vectors, or both.
+
+    Args:
+        terms: The query.
+        texts: What is known of the items.
+        nearest: Places and scores by vectors, best first, of allowed items; None if only words count.
+        allowed: Which items may be shown; None for all.
+        by: A key of `WAYS`.
+        depth: How many of each list count.
+    """
+    nothing = np.empty(0, np.int64), np.empty(0)
+    near = nothing if nearest is None or by == "words" else (nearest[0][:depth], nearest[1][:depth])
+    if by == "vectors":
+        ranks = np.arange(1, len(near[0]) + 1)
+        return Ordered(near[0], near[1], np.zeros(len(ranks), np.int64), ranks)
+    if texts.is_empty:
+        raise LimnerError(
+            f"nothing is known of these {texts.kind}s in words: make the index from a collection with captions, or "
+            "with a field 'captions' (limner.search.with_captions); or search by vectors"
+        )
+    word = _by_words(terms, texts, allowed, depth)
+    if by == "words":
+        ranks = np.arange(1, len(word[0]) + 1)
+        return Ordered(word[0], word[1], ranks, np.zeros(len(ranks), np.int64))
+    return _both(word, near)
+
+
+def _by_words(terms: Terms, texts: ItemTexts, allowed: Array | None, depth: int) -> tuple[Array, Array]:
+    """Places and BM25 of the items that share a word with the query, best first."""
+    scores = texts.bm25.scores(terms.words)
+    if allowed is not None:
+        scores = np.where(allowed, scores, 0.0)
+    places = np.flatnonzero(scores)
+    order = places[np.argsort(-scores[places], kind="stable")][:depth]
+    return order, scores[order]
+
+
+def _both(word: tuple[Array, Array], near: tuple[Array, Array]) -> Ordered:
+    """Two lists fused by reciprocal rank; equal sums keep the order of the items."""
+    from limner.match.fusion import reciprocal_rank
+
+    union = np.union1d(word[0], near[0]).astype(np.int64)
+    if not len(union):
+        return Ordered(union, np.empty(0), union, union)
+    ids, at = Ids(union.tolist(), what="candidate"), [np.searchsorted(union, each[0]) for each in (word, near)]
+    lists = [
+        Ranking(Ids(["query"]), ids, places[None, :], np.asarray(scores, dtype=np.float64)[None, :], len(union))
+        for places, (_, scores) in zip(at, (word, near), strict=True)
+    ]
+    ranking: Any = reciprocal_rank([each for each in lists if each.depth])
+    chosen = ranking.indices[0][ranking.indices[0] >= 0]
+    ranks = np.zeros((2, len(union)), dtype=np.int64)
+    for row, places in enumerate(at):
+        ranks[row, places] = np.arange(1, len(places) + 1)
+    return Ordered(union[chosen], np.asarray(ranking.scores)[0, : len(chosen)], ranks[0][chosen], ranks[1][chosen])
+
+
+def about(terms: Terms, texts: ItemTexts) -> str:
+    """What minus terms and filters did, in words."""
+    kind, said = texts.kind, []
+    if terms.without:
+        named = " and ".join(f"“{word}”" for word in terms.without)
+        said.append(
+            f"without {named}: its direction is removed from the query vector; {kind}s that show it can still be found"
+            if texts.is_empty
+            else f"without {named}: {kind}s whose own {'captions' if kind == 'image' else 'words'} have it are removed"
+        )
+    if terms.where:
+        said.append("only " + ", ".join(map(str, terms.where)))
+    return "; ".join(said)
+
+
+def _hits(index: Index, asked: Items, found: list[tuple[Terms, Ordered]], texts: ItemTexts, k: int) -> Hits:
+    """The hits of all queries; short lists are padded."""
+    width = max((min(k, len(each.places)) for _, each in found), default=0)
+    places = np.full((len(found), width), -1, dtype=np.int64)
+    scores = np.full(places.shape, -np.inf)
+    matches: dict[tuple[str, str], Match] = {}
+    for number, (_, each) in enumerate(found):
+        held = min(width, len(each.places))
+        places[number, :held], scores[number, :held] = each.places[:held], each.scores[:held]
+    hits = index.hits_at(asked, places, scores)
+    for number, (terms, each) in enumerate(found):
+        for place, hit in enumerate(hits[asked.ids[number]]):
+            matches[asked.ids[number], hit.id] = each.match(place, texts, terms)
+    return replace(hits, matches=matches)

@@ -1,0 +1,171 @@
+"""The texts and fields of what is searched: captions of images or the texts themselves, for words and filters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.arrays import Array
+from limner.core.collection import Collection, Items
+from limner.core.errors import LimnerError, UnknownName
+from limner.language.bm25 import BM25
+from limner.search.items import CAPTIONS
+from limner.search.terms import FieldFilter, Terms
+
+if TYPE_CHECKING:
+    from limner.search.index import Index
+
+SPLIT = "split"
+MOST_CHOICES = 30
+"""Values of a field up to which a form lists them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemTexts:
+    """Texts and fields of items, in the order of the items.
+
+    Args:
+        kind: "image" or "text".
+        texts: For each item what is said of it: the captions of an image, or the text itself.
+        fields: For each item its fields by name.
+    """
+
+    kind: str
+    texts: Sequence[Sequence[str]]
+    fields: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of_index(cls, index: Index) -> ItemTexts:
+        """What an index keeps."""
+        is_text, store = index.about.kind == "text", index.store
+        columns = ["value" if is_text else CAPTIONS, "fields"] if store.describes else ["value"]
+        texts: list[Sequence[str]] = []
+        fields: list[Mapping[str, Any]] = []
+        for batch in store.scan(columns):
+            held = batch[columns[0]].to_pylist() if is_text or store.describes else [None] * len(batch)
+            texts += [([each] if is_text else each) if each else () for each in held]
+            written = batch["fields"].to_pylist() if store.describes else [None] * len(batch)
+            fields += [_read(each, store.path) if each else {} for each in written]
+        return cls(index.about.kind, texts, fields)
+
+    @classmethod
+    def of_items(cls, items: Items) -> ItemTexts:
+        """Of images with a field "captions" (see `with_captions`), or of texts."""
+        from limner.search.items import kept_fields
+
+        nothing: Sequence[Sequence[str]] = [()] * len(items)
+        texts = [[text] for text in items.values] if items.kind == "text" else items.fields.get(CAPTIONS, nothing)
+        return cls(items.kind, texts, [kept_fields(items, row) for row in range(len(items))])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is said of any item."""
+        return not any(self.texts)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The fields that any item has."""
+        return sorted({name for each in self.fields for name in each})
+
+    @cached_property
+    def bm25(self) -> BM25:
+        """The words of the texts."""
+        return BM25.of(self.texts)
+
+    @cached_property
+    def choices(self) -> dict[str, list[str]]:
+        """The values of every field that has few, by name, for a form."""
+        found = {name: sorted({value for each in self.fields for value in _values(each, name)}) for name in self.names}
+        return {name: values for name, values in found.items() if 1 < len(values) <= MOST_CHOICES}
+
+    def allowed(self, terms: Terms) -> Array | None:
+        """Which items the filters and the minus terms leave; None if there are neither.
+
+        An item is removed by a minus term if its texts together hold all words of it.
+        """
+        if terms.plain:
+            return None
+        found = np.ones(len(self.texts), dtype=bool)
+        for (name, excluded), group in groupby(sorted(terms.where, key=_condition), key=_condition):
+            found &= self._having(name, {each.value.lower() for each in group}) != excluded
+        for words in terms.without:
+            found &= ~self.bm25.having(words)
+        return found
+
+    def _having(self, name: str, values: set[str]) -> Array:
+        if name not in self.names:
+            raise UnknownName(f"field of the {self.kind}s", name[:80], self.names)
+        return np.array([any(value.lower() in values for value in _values(each, name)) for each in self.fields])
+
+    def telling(self, terms: Terms, row: int) -> str:
+        """The text of an item that has most words of a query; "" if no text has any."""
+        scored = [(len(BM25.of([[text]]).matched(terms.words, 0)), -n, text) for n, text in enumerate(self.texts[row])]
+        best = max(scored, default=(0, 0, ""))
+        return best[2] if best[0] else ""
+
+
+def _read(written: str, path: str) -> Mapping[str, Any]:
+    """The fields of an item, as an index keeps them."""
+    try:
+        return dict(json.loads(written))
+    except (ValueError, TypeError, RecursionError):
+        raise LimnerError(f"the index {path} is damaged: {written[:40]!r} are no fields; index again") from None
+
+
+def _condition(each: FieldFilter) -> tuple[str, bool]:
+    return each.field, each.excluded
+
+
+def _values(fields: Mapping[str, Any], name: str) -> list[str]:
+    """The values of an item's field, as they are typed.
+
+    >>> _values({"year": 2019, "tags": ["a", "b"], "new": True}, "year"), _values({"new": True}, "new")
+    (['2019'], ['true'])
+    """
+    held = fields.get(name)
+    listed = held if isinstance(held, list) else [] if held is None else [held]
+    return [str(each).lower() if isinstance(each, bool) else str(each) for each in listed]
+
+
+def with_captions(collection: Collection, side: str = "images") -> Items:
+    """The images with their captions and splits as fields, or the texts with their splits, for an index.
+
+    Args:
+        collection: The collection; captions of an image are the texts that its judgements call relevant.
+        side: "images" or "texts".
+    """
+    if side not in ("images", "texts"):
+        raise LimnerError(f"side {side!r}: expected images or texts")
+    pairs = collection.judged(collection.judgements.name, "i2t").relevant
+    splits: dict[str, list[str]] = {}
+    for name, ids in collection.splits.items():
+        for key in ids:
+            splits.setdefault(key, []).append(name)
+    if side == "texts":
+        return _with_split(collection.texts, {t: splits.get(i, []) for i, t in _pairs(pairs)})
+    written: dict[str, list[str]] = {key: [] for key in collection.images.ids}
+    values = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    for image, text in _pairs(pairs):
+        if image in written and values.get(text):
+            written[image].append(values[text])
+    images = collection.images
+    if CAPTIONS not in images.fields and any(written.values()):
+        images = images.with_fields(captions=list(written.values()))
+    return _with_split(images, splits)
+
+
+def _pairs(pairs: Any) -> list[tuple[str, str]]:
+    rows = zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)
+    return [(pairs.queries[row], pairs.candidates[column]) for row, column in rows]
+
+
+def _with_split(items: Items, splits: Mapping[str, list[str]]) -> Items:
+    if SPLIT in items.fields or not any(splits.values()):
+        return items
+    return items.with_fields(split=[splits.get(key, []) for key in items.ids])

@@ -1,0 +1,108 @@
+"""Queries as people type them: words, minus terms and filters by field, such as `dog -beach split:test`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from limner.core.errors import LimnerError
+
+_PART = re.compile(
+    r"""(?<!\S)(?P<minus>-?)(?:(?P<field>[^\s:"'-][^\s:"]*):)?(?:"(?P<phrase>[^"]+)"|(?P<word>[^\s"]+))"""
+)
+
+
+@dataclass(frozen=True)
+class FieldFilter:
+    """A condition on a field: the value it must have, or must not have; upper and lower case count the same."""
+
+    field: str
+    value: str
+    excluded: bool = False
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        quoted = f'"{self.value}"' if " " in self.value else self.value
+        return f"{'-' if self.excluded else ''}{self.field}:{quoted}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a query asks for.
+
+    Args:
+        words: What to look for.
+        without: Words or phrases that results must not have.
+        where: Conditions on fields; several values of one field are alternatives.
+    """
+
+    words: str
+    without: tuple[str, ...] = ()
+    where: tuple[FieldFilter, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether it has neither minus terms nor filters."""
+        return not self.without and not self.where
+
+    def with_filters(self, filters: Iterable[FieldFilter]) -> Terms:
+        """The same with further filters."""
+        return replace(self, where=tuple(dict.fromkeys([*self.where, *filters])))
+
+
+def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
+    """Reads a query.
+
+    `-word` and `-"two words"` are minus terms. `field:value` and `field:"two words"` are filters where the field is
+    known, and `-field:value` excludes; everything else is words. A hyphen within a word or by itself means nothing.
+
+    Args:
+        text: The query.
+        fields: The fields that are known.
+
+    >>> found = read_terms("dog -beach background:grass at 12:30", ["background"])
+    >>> found.words, found.without, str(found.where[0])
+    ('dog at 12:30', ('beach',), 'background:grass')
+    >>> read_terms("a black-and-white cat - asleep").words
+    'a black-and-white cat - asleep'
+    """
+    without, where, rest, last = [], [], [], 0
+    known = {name.lower(): name for name in fields}
+    for part in _PART.finditer(text):
+        value = part["phrase"] or part["word"]
+        name = known.get((part["field"] or "").lower())
+        if name is not None:
+            where.append(FieldFilter(name, value, bool(part["minus"])))
+        elif part["minus"] and any(map(str.isalnum, value)):
+            without.append(f"{part['field']}:{value}" if part["field"] else value)
+        else:
+            continue
+        rest.append(text[last : part.start()])
+        last = part.end()
+    words = " ".join("".join([*rest, text[last:]]).split()) if last else text
+    return Terms(words, tuple(without), tuple(where))
+
+
+def has_terms(text: str) -> bool:
+    """Whether a query may hold minus terms or filters.
+
+    >>> has_terms("dog -beach"), has_terms("split:test"), has_terms("a black-and-white cat")
+    (True, True, False)
+    """
+    return any(part["minus"] or part["field"] for part in _PART.finditer(text))
+
+
+def read_filters(written: Iterable[str]) -> tuple[FieldFilter, ...]:
+    """Filters from `field=value` or `field:value`, with a hyphen before it to exclude.
+
+    >>> [str(each) for each in read_filters(["split=test", "-colour:dark red"])]
+    ['split:test', '-colour:"dark red"']
+    """
+    found = []
+    for text in written:
+        match = re.fullmatch(r"(-?)([^\s:=]+)[:=](.+)", text.strip(), flags=re.DOTALL)
+        if match is None:
+            raise LimnerError(f"filter {text[:80]!r}: expected FIELD=VALUE, such as split=test")
+        found.append(FieldFilter(match[2], match[3].strip().strip('"'), bool(match[1])))
+    return tuple(found)

@@ -1,0 +1,232 @@
+"""Fine-tuning of pretrained two-tower models: `limner.train(collection, "finetune", encoder="clip(model=DIR)")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.registry import takes
+from limner.core.renamed import translated
+from limner.core.torch_kernels import device_named
+from limner.scores import Scores
+from limner.systems.towers import cards, randomness
+from limner.systems.towers.collapse import NEARLY, mean_cosine, warn_if_collapsed
+from limner.systems.towers.data import PairIndex
+from limner.systems.towers.distributed import Group, joined
+from limner.systems.towers.encoding import as_array
+from limner.systems.towers.finetuned_model import KIND, FinetunedModel, place_on
+from limner.systems.towers.fit import Fitted, fit
+from limner.systems.towers.models import Compared
+from limner.systems.towers.settings import OLD_NAMES, Training, split
+from limner.systems.towers.shape import Margin
+from limner.systems.towers.sources import Encoded, source
+from limner.systems.towers.training import plain, recalls
+from limner.systems.towers.tuned import LEARNING_RATES, TunedTowers, Tuning, tunable
+from limner.systems.towers.tuning_inputs import PixelRows, RowBatches, TokenRows, VectorRows
+from limner.systems.trained_on import TrainedOn
+
+if TYPE_CHECKING:
+    from limner.scores import Progress
+
+DEFAULTS: dict[str, Any] = {"epochs": 10, "schedule": "cosine"}
+"""Settings of `Training` that differ here; the learning rate depends on the mode."""
+_AT_ONCE = 64  # items of the dev collection that are encoded together
+
+
+@takes(Tuning, Margin, Training)
+def finetune(
+    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+) -> FinetunedModel:
+    """Trains a pretrained model with one space for images and texts further.
+
+    Args:
+        collection: The training collection.
+        dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
+        progress: Called with (steps done, steps in total).
+        options: Options of `Tuning`, `Margin` and `Training`.
+    """
+    given = translated(options, OLD_NAMES)
+    start = _start(given.get("init_from"))
+    given = given if start is None else _as_started(start, given)
+    defaults = DEFAULTS | {"learning_rate": LEARNING_RATES.get(str(given.get("mode", "lora")), 1e-3)}
+    tuning, margin, training = split(given, Tuning, Margin, Training, what="finetune", defaults=defaults)
+    plan = TuningPlan(_base(tuning, start), tuning, margin, training, start)
+    device = device_named(training.device)
+    group = joined(device)
+    task = FinetuneTask(plan, collection, dev, device=device, group=group)
+    alike = _alike(task)
+    model = _model(task, fit(task, training, group=group, progress=progress))
+    if group.main and not alike:
+        warn_if_collapsed(*_first(task), loss=margin.loss)
+    if group.main and tuning.export_dir is not None:
+        model.export(tuning.export_dir)
+    return model
+
+
+def _first(task: FinetuneTask) -> tuple[Tensor, Tensor]:
+    """Vectors of the first batch, as the module makes them now."""
+    task.module.eval()
+    with torch.inference_mode():
+        images, texts = task.sides(next(task.batches(0, 0)))
+    return images[0], texts[0]
+
+
+def _alike(task: FinetuneTask) -> bool:
+    """Whether the embeddings are nearly equal before training; then they have not become so."""
+    return min(map(mean_cosine, _first(task))) >= NEARLY
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """All settings of a run, and the pretrained encoder."""
+
+    base: Encoded
+    tuning: Tuning
+    margin: Margin
+    training: Training
+    start: FinetunedModel | None = None
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Plain values by group, as a saved model keeps them."""
+        margin, training = (
+            {name: plain(value) for name, value in asdict(each).items()} for each in (self.margin, self.training)
+        )
+        return {"tuning": self.tuning.structure(), "margin": margin, "training": training}
+
+
+class TuningBatch(NamedTuple):
+    """This process's share of a batch, and the positives of the whole batch."""
+
+    images: Any
+    texts: Any
+    positives: Tensor
+
+
+class FinetuneTask:
+    """What the trainer needs to fine-tune: batches, their loss, and the measures of the dev collection."""
+
+    module: nn.Module
+    decoupled = True
+
+    def __init__(
+        self, plan: TuningPlan, collection: Collection, dev: Collection | None, *, device: torch.device, group: Group
+    ) -> None:
+        self.plan, self.collection, self.dev, self.group = plan, collection, dev, group
+        with randomness.seeded(plan.training.seed):
+            self.towers = TunedTowers(tunable(plan.base.encoder), plan.tuning, plan.margin.function())
+        if plan.start is not None:
+            self.towers.load_state_dict(plan.start.module.state_dict())
+        self.module = place_on(self.towers, device)
+        self.pairs = PairIndex(collection, device=device)
+        self._sides = self._read(collection.images), self._read(collection.texts)
+        self._held = None if dev is None else (self._read(dev.images), self._read(dev.texts))
+        self.size = min(plan.training.batch_size, len(self.pairs) - len(self.pairs) % group.size)
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch; an incomplete last batch is dropped."""
+        return len(self.pairs) // self.size
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed: the pretrained model, what is trained, the loss, the pairs."""
+        groups = self.plan.groups()
+        start = None if self.plan.start is None else self.plan.start.fingerprint
+        told = {"system": KIND, **groups["tuning"], **groups["margin"], "init_from": start}
+        return {**told, "encoder": self.towers.encoder.identity, "pairs": len(self.pairs)}
+
+    def batches(self, epoch: int, start: int) -> Iterator[TuningBatch]:
+        """The batches of an epoch from a number on; their order depends on seed and epoch only."""
+        order = randomness.order(len(self.pairs), seed=self.plan.training.seed, epoch=epoch)
+        whole = order[: self.steps * self.size].reshape(self.steps, self.size)[start:]
+        share = self.group.share(self.size)
+        sides = [self.pairs.image_of[whole], self.pairs.text_of[whole]]
+        read = (side.batches(list(rows[:, share])) for side, rows in zip(self._sides, sides, strict=True))
+        for rows, columns, images, texts in zip(*sides, *read, strict=True):
+            both = (torch.from_numpy(each).to(self.pairs.device) for each in (rows, columns))
+            yield TuningBatch(images, texts, self.pairs.positives(*both))
+
+    def loss(self, batch: TuningBatch) -> Tensor:
+        """The loss of the whole batch; this process encodes its share."""
+        images, texts = (tuple(self.group.gather(tensor) for tensor in side) for side in self.sides(batch))
+        return self.towers.objective(images, texts, batch.positives)
+
+    def sides(self, batch: TuningBatch) -> tuple[Compared, Compared]:
+        """This process's share of the images and the texts of a batch, encoded."""
+        return self.towers.image_vectors(batch.images), self.towers.text_vectors(batch.texts)
+
+    def measure(self) -> dict[str, float]:
+        """Recall and rsum on the dev collection, by limner's own evaluation."""
+        if self.dev is None or self._held is None:
+            return {}
+        encode = self.towers.image_vectors, self.towers.text_vectors
+        items = self.dev.images, self.dev.texts
+        found = [_encoded(*each) for each in zip(self._held, encode, items, strict=True)]
+        return recalls(Scores.from_embeddings(*found), self.dev)
+
+    def _read(self, items: Items) -> RowBatches:
+        """Items as the module reads them."""
+        encoder, device = self.towers.encoder, self.pairs.device
+        if self.towers.mode == "frozen":
+            return VectorRows(self.plan.base.vectors(items), device)
+        if items.kind == "image":
+            return PixelRows(encoder, items, device)
+        return TokenRows(encoder, items.values, device)
+
+
+def _encoded(side: RowBatches, encode: Any, items: Items) -> Embeddings:
+    rows = np.split(np.arange(len(items)), range(_AT_ONCE, len(items), _AT_ONCE))
+    with torch.inference_mode():
+        parts = [as_array(encode(batch)[0]) for batch in side.batches(rows)]
+    return Embeddings(items.ids, np.concatenate(parts))
+
+
+def _start(given: Any) -> FinetunedModel | None:
+    """The fine-tuned model to begin with, if one is named."""
+    if given is None or isinstance(given, FinetunedModel):
+        return given
+    return FinetunedModel.load(given)
+
+
+def _as_started(start: FinetunedModel, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the mode and sizes of the initial model; refuses different ones."""
+    fixed = start.settings["tuning"]
+    for name, value in fixed.items():
+        if options.get(name, value) != value:
+            raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
+    if options.get("encoder") is not None:
+        raise LimnerError("encoder= with init_from=: that model brings its own; leave one of the two out")
+    return {**fixed, **options}
+
+
+def _base(tuning: Tuning, start: FinetunedModel | None) -> Encoded:
+    """The pretrained encoder."""
+    if start is not None:
+        return start.base
+    if tuning.encoder is None:
+        raise LimnerError("'finetune' needs a pretrained model: give encoder='clip(model=DIR)' or init_from=")
+    found = source(tuning.encoder, what="encoder")
+    if not isinstance(found, Encoded):
+        raise LimnerError(f"encoder={tuning.encoder!r} is a file of vectors: expected a pretrained model")
+    tunable(found.encoder)
+    return found
+
+
+def _model(task: FinetuneTask, fitted: Fitted) -> FinetunedModel:
+    plan, collection = task.plan, task.collection
+    best = fitted.history[fitted.best_epoch - 1]
+    measures = [name for name in best if name == "rsum" or "R@" in name]
+    about = {**cards.summary(collection, task.dev, fitted, measures), "pairs": len(task.pairs)}
+    record = TrainedOn.of(collection)
+    if plan.start is not None:
+        about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}
+        record = record.joined(plan.start.trained_on)
+    return FinetunedModel(plan.tuning.name or "finetune", task.towers, plan.base, plan.groups(), about, record)

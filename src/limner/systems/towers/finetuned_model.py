@@ -1,0 +1,170 @@
+"""A fine-tuned two-tower model: scores and vectors; saved as trained weights and the name of the pretrained model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from limner.core import model_store
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.files import write_text
+from limner.core.paths import damage_told
+from limner.core.registry import built_in
+from limner.core.torch_kernels import device_named
+from limner.scores import Progress, Scores
+from limner.systems.towers import cards, checkpoints, randomness, tuned
+from limner.systems.towers.encoding import as_array, device_of
+from limner.systems.towers.settings import current_settings, settings
+from limner.systems.towers.shape import Margin
+from limner.systems.towers.sources import Encoded, load_source
+from limner.systems.towers.tuned import TunedTowers, Tuning, tunable
+from limner.systems.trained_on import TrainedOn, kept
+
+KIND = "finetuned"
+ABOUT = "A pretrained model with one space for images and texts, fine-tuned (mode {!r}); compared by the cosine."
+
+
+@built_in("kind of model", "finetuned")
+@dataclass(frozen=True, eq=False)
+class FinetunedModel:
+    """A pretrained two-tower model, such as CLIP, and what was trained of it.
+
+    Args:
+        name: Name in reports.
+        module: The weights.
+        base: The pretrained encoder as it was given.
+        settings: Settings of the training, by group.
+        trained: Training record and results.
+        trained_on: The training items; None if unknown.
+    """
+
+    name: str
+    module: TunedTowers
+    base: Encoded
+    settings: Mapping[str, Mapping[str, Any]]
+    trained: Mapping[str, Any]
+    trained_on: TrainedOn | None = None
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.module.encoder.dim
+
+    def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
+        """Cosines of every image and every text of a collection, computed when they are read."""
+        images = self.encode_images(collection.images, progress=progress)
+        return Scores.from_embeddings(images, self.encode_texts(collection.texts))
+
+    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space."""
+        return self._encoded(items, self.module.image_map, progress)
+
+    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Texts in the joint space."""
+        return self._encoded(items, self.module.text_map, progress)
+
+    def _encoded(self, items: Items, mapped: torch.nn.Module, progress: Progress | None) -> Embeddings:
+        self.module.eval()
+        rows = torch.from_numpy(np.array(self.module.encoder.encode(items, progress=progress)))
+        with torch.inference_mode():
+            found = torch.nn.functional.normalize(mapped(rows.to(device_of(self.module))), dim=-1)
+        return Embeddings(items.ids, as_array(found))
+
+    def to(self, device: str) -> FinetunedModel:
+        """The same model, moved to another device."""
+        place_on(self.module, device_named(device))
+        return self
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies the model by the pretrained model and the trained weights."""
+        about = str(self.module.encoder.identity)
+        return f"finetuned {self.module.mode} {checkpoints.short_fingerprint(self.module, about)}"
+
+    def export(self, path: str | Path) -> Path:
+        """Writes a folder of transformers with all weights, which 'clip(model=FOLDER)' and other tools open."""
+        return tuned.export(self.module, path)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a folder: the trained weights, config.json with the name of the pretrained model, and a model card."""
+        about = {name: _resolved(value) for name, value in self.base.about().items()}
+        config = {
+            "name": self.name,
+            "encoder": about,
+            "pretrained": self.module.encoder.identity,
+            "settings": {group: dict(values) for group, values in self.settings.items()},
+            "trained": dict(self.trained),
+        }
+        content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.module)
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+
+    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+        told = cards.card(config, about=ABOUT.format(self.module.mode), learned=self.module.trained_count)
+        write_text(folder / cards.CARD, told)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> FinetunedModel:
+        """Reads a model that was saved; refuses a damaged folder, and a pretrained model that is not the same.
+
+        Args:
+            path: The folder.
+            device: Where the weights go.
+            trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
+        """
+        saved = model_store.read(path, KIND)
+        config = saved.content
+        with damage_told(path, what="saved model", mend="save it again"):
+            groups = current_settings(config["settings"])
+            tuning = settings(Tuning, groups["tuning"], what=KIND)
+            saved.refuse_larger({"rank": tuning.rank})
+            base = load_source(config["encoder"], what="encoder", trust=trust)
+            if not isinstance(base, Encoded):
+                raise LimnerError(
+                    f"{path} was tuned from an encoder object that only its maker has: train from a named one, such "
+                    "as encoder='clip(model=DIR)', to open it again"
+                )
+            module = rebuilt(base, tuning, groups, trust=trust)
+            _refuse_other(path, module, config["pretrained"])
+        checkpoints.fill(module, saved)
+        place_on(module, device_named(device)).eval()
+        record = TrainedOn.from_content(config.get("trained_on"))
+        return cls(config["name"], module, base, groups, config["trained"], record)
+
+
+def rebuilt(base: Encoded, tuning: Tuning, groups: Mapping[str, Any], *, trust: bool) -> TunedTowers:
+    """The module for settings by group, with the weights of the pretrained model."""
+    from limner.systems.towers import losses
+
+    losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses the name of a loss that is not limner's own
+    with randomness.seeded(0):
+        return TunedTowers(tunable(base.encoder), tuning, settings(Margin, groups["margin"], what=KIND).function())
+
+
+def place_on(module: TunedTowers, device: torch.device) -> TunedTowers:
+    """The module on a device; its encoder sends batches there too."""
+    module.to(device)
+    module.encoder.device = device
+    return module
+
+
+def _refuse_other(path: str | Path, module: TunedTowers, expected: str) -> None:
+    if module.encoder.identity != expected:
+        raise LimnerError(
+            f"{path} was tuned from another pretrained model ({expected}) than the one that is there now "
+            f"({module.encoder.identity}): put that one back"
+        )
+
+
+def _resolved(value: Any) -> Any:
+    """An option of the encoder as config.json keeps it: paths are absolute, so that they hold anywhere."""
+    if isinstance(value, (str, Path)) and Path(value).exists():
+        return str(Path(value).resolve())
+    return str(value) if isinstance(value, Path) else value

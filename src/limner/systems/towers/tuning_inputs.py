@@ -1,0 +1,99 @@
+"""What fine-tuning reads: vectors, preprocessed images or tokens, in batches of given rows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from limner.core.arrays import Float32, IntArray
+from limner.core.collection import Items
+from limner.encoders.batching import padded
+from limner.encoders.running import JointEncoder, on_device, stacked
+from limner.scores import usable_cores
+
+PIXEL_MEMORY = 2 << 30
+"""Bytes of preprocessed images that are kept in memory; the others are decoded again in every epoch."""
+_AHEAD = 3  # batches that are decoded before the model asks for them
+
+
+class RowBatches(Protocol):
+    """One side of a collection."""
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[Any]:
+        """A batch for each of these groups of rows, on the device."""
+
+
+class VectorRows:
+    """Vectors of a frozen encoder."""
+
+    def __init__(self, vectors: Float32, device: torch.device) -> None:
+        self.vectors = torch.from_numpy(vectors.copy()).to(device)
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[Tensor]:
+        """The vectors of each group."""
+        for each in rows:
+            yield self.vectors[torch.from_numpy(each).to(self.vectors.device)]
+
+
+class TokenRows:
+    """Texts as tokens, padded to the longest of a batch."""
+
+    def __init__(self, encoder: JointEncoder, texts: Sequence[str], device: torch.device) -> None:
+        self.tokens, self.fill, self.device = encoder.tokens(list(texts)), encoder.fill, device
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Tokens and mask of each group."""
+        for each in rows:
+            matrix, filled = padded([self.tokens[row] for row in each], fill=self.fill)
+            yield torch.from_numpy(matrix).to(self.device), torch.from_numpy(filled).to(self.device)
+
+
+class PixelRows:
+    """Preprocessed images, decoded on threads while the model processes earlier ones.
+
+    Args:
+        encoder: Has the preprocessing.
+        items: The images.
+        device: Where batches go.
+        memory: Bytes that are kept for the next epoch.
+    """
+
+    def __init__(
+        self, encoder: JointEncoder, items: Items, device: torch.device, *, memory: int = PIXEL_MEMORY
+    ) -> None:
+        self.encoder, self.items, self.device, self.left = encoder, items, device, memory
+        self.kept: dict[int, Any] = {}
+
+    def batches(self, rows: Iterable[IntArray]) -> Iterator[Any]:
+        """The pixels of each group."""
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            waiting: deque[list[tuple[int, Future[Any] | None]]] = deque()
+            for each in rows:
+                asked = [(row, None if row in self.kept else pool.submit(self._read, row)) for row in each.tolist()]
+                waiting.append(asked)
+                if len(waiting) >= _AHEAD:
+                    yield self._batch(waiting.popleft())
+            while waiting:
+                yield self._batch(waiting.popleft())
+
+    def _batch(self, asked: list[tuple[int, Future[Any] | None]]) -> Any:
+        return on_device(stacked([self._kept(row, future) for row, future in asked]), self.device)
+
+    def _kept(self, row: int, future: Future[Any] | None) -> Any:
+        if future is None:
+            return self.kept[row]
+        made = future.result()
+        size = sum(part.nbytes for part in (made.values() if isinstance(made, dict) else (made,)))
+        if row not in self.kept and size <= self.left:
+            self.kept[row] = made
+            self.left -= size
+        return made
+
+    def _read(self, row: int) -> Any:
+        with self.items.opened(row, shortest=self.encoder.shortest) as image:
+            return self.encoder.pixels(image)

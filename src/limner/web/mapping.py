@@ -1,0 +1,126 @@
+"""The map on the page: projected once per system, streamed, and a selected region sent to labelling."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.web.admin import begin, spec_of
+from limner.web.failures import DIRECTIONS, failures_of
+from limner.web.jobs import Job
+from limner.web.judging import judged_collection, whole
+from limner.web.library import Library
+from limner.web.site import Ask, page, query
+
+if TYPE_CHECKING:
+    from limner.core.ranking import Ranking
+    from limner.explain.embedding_map import EmbeddingMap
+
+PARTS = {"map.js": "text/javascript", "map.css": "text/css"}
+MOST_SENT = 500
+"""Items of a region that are sent to labelling."""
+
+
+def map_page(ask: Ask) -> Response:
+    """The frame of the map; its points come by themselves."""
+    library = ask.site.library
+    collection, system = library.known(ask.get("c")), library.known_system(ask.get("s") or library.names[0])
+    found = map_of(library, collection, system)
+    may = ask.visitor.may("admin") and judged_collection(ask) == collection
+    return page(
+        ask, "map.html", found=found, collection=collection, system=system, collections=library.collections,
+        systems=library.names, points=f"/map/points?{query(c=collection, s=system)}", may=may,
+        item=f"/item?{query(c=collection, s=system)}", image=f"/image?{query(c=collection, size='thumb')}&id=",
+    )  # fmt: skip
+
+
+def map_points(ask: Ask) -> Response:
+    """The points as lines of JSON, a thousand at a time."""
+    library = ask.site.library
+    found = map_of(library, library.known(ask.get("c")), library.known_system(ask.get("s") or library.names[0]))
+    return StreamingResponse(found.lines(), media_type="application/x-ndjson")
+
+
+def map_part(ask: Ask) -> Response:
+    """The script and the style of the map, which files of `limner map` have inside."""
+    name = ask.request.path_params["part"]
+    if name not in PARTS:
+        raise UnknownName("part of the map", name[:40], PARTS)
+    text = files("limner.explain").joinpath(name).read_text(encoding="utf-8")
+    return Response(text, media_type=PARTS[name], headers={"Cache-Control": "no-cache"})
+
+
+def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
+    """The map of a system on what is searched; made once.
+
+    Raises:
+        limner.web.jobs.Pending: While it is being made.
+    """
+    ready = library.system(collection, system)
+    failed = {each: failures_of(library, collection, system, each) for each in DIRECTIONS}
+
+    def work(job: Job) -> EmbeddingMap:
+        from limner.explain.embedding_map import class_of, embedding_map
+
+        classes = {
+            name: {each.query: class_of(found.labels.get(each.query)) for each in found.found}
+            for name, found in failed.items()
+        }
+        return embedding_map(ready.scores, ready.collection, classes=classes)
+
+    made: EmbeddingMap = library.jobs.value(
+        ("map", collection, system), f"projecting the vectors of {system} onto two dimensions", work, patience=3.0
+    )
+    return made
+
+
+def label_region(ask: Ask) -> Response:
+    """Makes tasks of what a system answers to the images and texts of a region."""
+    name, system = judged_collection(ask), ask.site.library.known_system(ask.field("s"))
+    chosen = list(dict.fromkeys(ask.field("items").replace("\r", "").split("\n")))
+    if not all(each[:1] in ("i", "t") and each[1:] for each in chosen):
+        raise LimnerError("nothing is selected: drag over a region of the map first")
+    if len(chosen) > MOST_SENT:
+        raise LimnerError(f"{len(chosen):,} images and texts: at most {MOST_SENT} are sent to labelling at once")
+    depth = whole(ask.field("depth") or "3", "depth", high=25)
+    people = whole(ask.field("people") or "2", "people", high=20)
+    what = f"making tasks of {len(chosen):,} images and texts of {name}"
+    return begin(ask, what, lambda job: _tasks(ask, job, name, system, chosen, depth, people))
+
+
+def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth: int, people: int) -> str:
+    """Pools the first answers to these queries, and makes tasks of the pairs that have none."""
+    from limner.annotate.pool import fill, merged, proposed, waiting
+    from limner.annotate.store.contents import add_collection, proposals
+    from limner.annotate.store.tasks import add_tasks
+    from limner.annotate.tasks import make_tasks
+
+    site, store = ask.site, ask.site.store
+    loaded = site.library.loaded(name, patience=None)
+    lists = _lists(site.library, name, system, chosen)
+    add_collection(store, loaded.held, spec=spec_of(ask, name), progress=job.told)
+    fill(store, {system: lists}, depth=depth)
+    wanted = merged(proposed({system: lists}, depth=depth), depth=depth)
+    pairs = [pair for pair in waiting(store) if pair in wanted]
+    near = {(p.image, p.caption) for p in proposals(store)}
+    made = add_tasks(store, make_tasks(pairs, loaded.held.judgements, near=near), replication=people)
+    return f"{len(wanted):,} pairs of the region, {len(pairs):,} without a task; {len(made):,} tasks made"
+
+
+def _lists(library: Library, name: str, system: str, chosen: list[str]) -> dict[str, Ranking]:
+    """What the system answers to the images and texts of a region, by direction."""
+    from limner.annotate.store.contents import DEPTH
+
+    scores = library.system(name, system, patience=None).scores
+    found = {}
+    for mark, direction, towards in (("i", "i2t", scores), ("t", "t2i", scores.T)):
+        ids = [each[1:] for each in chosen if each[0] == mark]
+        unknown = [key for key in ids if key not in towards.queries]
+        if unknown:
+            raise LimnerError(f"{unknown[0][:80]!r} is not on the map of {name}: open the map again")
+        if ids:
+            found[direction] = towards.restrict(queries=ids).top(min(DEPTH, len(towards.candidates)))
+    return found

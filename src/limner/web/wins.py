@@ -1,0 +1,179 @@
+"""A wins, B loses: the queries that one system answers better than another, filtered and sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.web.failures import DIRECTIONS, Place, failures_of, placed
+from limner.web.library import Library
+from limner.web.site import Ask, page, query
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+
+STEP = 24
+"""Queries on a page."""
+WINS = {
+    "first": "A right at rank 1, B not",
+    "better": "A ranks the truth higher",
+}
+ORDERS = {
+    "difference": "largest difference of ranks",
+    "close": "smallest difference of ranks",
+    "query": "order of the queries",
+}
+
+
+@dataclass(frozen=True)
+class WinFilter:
+    """Which queries to show.
+
+    Args:
+        words: Captions that contain all of these words.
+        by: A field, or "length", "words" or "objects".
+        value: The group of that field; all of them without one.
+        failure: The class of the wrong answer of the losing system; all without one.
+    """
+
+    words: str = ""
+    by: str = ""
+    value: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Win:
+    """A query that A answers better than B: the rank of the right answer for both, and the first results."""
+
+    text: str
+    image: str
+    a: Place
+    b: Place
+    firsts: tuple[str, str]
+
+    @property
+    def difference(self) -> int:
+        """How many ranks lower B has the right answer."""
+        return self.b.rank - self.a.rank
+
+
+def wins_page(ask: Ask) -> Response:
+    """The queries where A wins and B loses, with images."""
+    library = ask.site.library
+    collection, names = library.known(ask.get("c")), library.names
+    if len(names) < 2:
+        raise LimnerError("one system is served: to compare queries, serve two")
+    a, b = library.known_system(ask.get("a") or names[0]), library.known_system(ask.get("b") or names[1])
+    direction, kind, order = ask.get("d") or "t2i", ask.get("kind") or "first", ask.get("order") or "difference"
+    for what, value, known in (("direction", direction, DIRECTIONS), ("kind", kind, WINS), ("order", order, ORDERS)):
+        if value not in known:
+            raise UnknownName(what, value[:20], known)
+    start = ask.number("start", 0)
+    chosen = WinFilter(ask.get("q")[:200], ask.get("by")[:80], ask.get("value")[:80], ask.get("class")[:20])
+    found = wins(library, collection, a, b, direction, kind=kind, order=order, chosen=chosen)
+    kept = {"c": collection, "a": a, "b": b, "d": direction, "kind": kind, "order": order, "q": chosen.words,
+            "by": chosen.by, "value": chosen.value, "class": chosen.failure}  # fmt: skip
+    held = library.loaded(collection).held
+    return page(
+        ask, "wins.html", listed=found[start : start + STEP], total=len(found), start=start, step=STEP, kept=kept,
+        link=lambda **more: query(**{**kept, **more}), collections=library.collections, systems=names, kinds=WINS,
+        orders=ORDERS, choices=choices_of(held), classes=_classes(held), by_text=direction == "t2i",
+        queries=len(held.texts if direction == "t2i" else held.images),
+    )  # fmt: skip
+
+
+def wins(
+    library: Library, collection: str, a: str, b: str, direction: str, *, kind: str, order: str, chosen: WinFilter
+) -> list[Win]:
+    """Queries where A ranks the right answer higher than B.
+
+    Args:
+        library: What is served.
+        collection: Its name.
+        a: The system that wins.
+        b: The system that loses.
+        direction: "t2i" or "i2t".
+        kind: "first" (A right at rank 1, B not) or "better".
+        order: "difference" (largest first), "close" (smallest first) or "query".
+        chosen: Which of them to show.
+    """
+    held = library.loaded(collection).held
+    sides = [_places(library, collection, name, direction) for name in (a, b)]
+    texts = dict(zip(held.texts.ids, map(str, held.texts.values), strict=True))
+    allowed = _allowed(library, collection, b, direction, [place.query for place in sides[0]], chosen)
+    wanted, found = chosen.words.lower().split(), []
+    for one, other in zip(*sides, strict=True):
+        if one.rank >= other.rank or (kind == "first" and one.rank > 1) or one.query not in allowed:
+            continue
+        win = _win(held, texts, direction, one, other)
+        if all(word in win.text.lower() for word in wanted):
+            found.append(win)
+    if order == "query":
+        return found
+    return sorted(found, key=lambda win: -win.difference if order == "difference" else win.difference)
+
+
+def choices_of(held: Collection) -> list[str]:
+    """What queries can be grouped by here."""
+    from limner.evaluation.query_groups import known_kinds
+
+    return known_kinds(held)
+
+
+def _classes(held: Collection) -> list[str]:
+    """Classes of failure, where objects are annotated."""
+    if "objects" not in held.images.fields:
+        return []
+    from limner.explain.labels import CLASSES
+
+    return list(CLASSES)
+
+
+def _allowed(
+    library: Library, collection: str, loser: str, direction: str, queries: Sequence[str], chosen: WinFilter
+) -> set[str]:
+    """The queries of a group, and those whose wrong answer of the losing system is of a class."""
+    from limner.core.ids import Ids
+    from limner.evaluation.query_groups import query_groups, refuse_unknown
+
+    allowed, held = set(queries), library.loaded(collection).held
+    if chosen.by and chosen.value:
+        refuse_unknown(held, [chosen.by])
+        groups = query_groups(held, direction, Ids(queries), [chosen.by], min_size=1)
+        found = [group for group in groups if group.value.lower() == chosen.value.lower()]
+        if not found:
+            raise UnknownName(f"value of {chosen.by}", chosen.value, [group.value for group in groups])
+        allowed &= {key for key, inside in zip(queries, found[0].members, strict=True) if inside}
+    if chosen.failure:
+        failed = failures_of(library, collection, loser, direction)
+        allowed &= {failed.found[n].query for n in failed.of_class(chosen.failure)}
+    return allowed
+
+
+def _win(held: Collection, texts: dict[str, str], direction: str, one: Place, other: Place) -> Win:
+    if direction == "t2i":
+        pairs = held.judged(held.judgements.name, "t2i").relevant
+        truth = pairs.candidates[int(pairs.columns[pairs.indptr[pairs.queries.index(one.query)]])]
+        return Win(texts[one.query], truth, one, other, (one.first, other.first))
+    firsts = (texts[one.first], texts[other.first])
+    return Win(" / ".join(firsts), one.query, one, other, firsts)
+
+
+def _places(library: Library, collection: str, system: str, direction: str) -> list[Place]:
+    """The rank of the right answer of every query, once for each system."""
+    ready, held = library.system(collection, system), library.loaded(collection).held
+    scores = ready.scores.T if direction == "t2i" else ready.scores
+    pairs = held.judged(held.judgements.name, direction).relevant
+    asked = [key for row, key in enumerate(pairs.queries) if pairs.indptr[row + 1] > pairs.indptr[row]]
+    found: list[Place] = library.jobs.value(
+        ("places", collection, system, direction),
+        f"ranking with {system}",
+        lambda job: placed(scores, held, direction, asked, job),
+        patience=5.0,
+    )
+    return found

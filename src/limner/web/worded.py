@@ -1,0 +1,157 @@
+"""Words, minus terms and filters by field on the page: what is said of images and texts, read once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from limner.core.errors import LimnerError
+from limner.web.jobs import Job, Pending
+from limner.web.search_request import SearchRequest
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.search import ItemTexts, Match, Terms
+    from limner.search.hybrid import Ordered
+    from limner.systems.opening import OpenSystem
+    from limner.web.library import Library
+
+Pieces = Sequence[tuple[str, bool]]
+"""A text in pieces, and whether each is a word of the query."""
+AT_START = 200_000
+"""Items of an index up to which a form of its fields is shown before a search has read them."""
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, eq=False)
+class WordedSearch:
+    """A request with words, minus terms or filters, on one part of a collection.
+
+    Args:
+        asked: The request; its words are only what to look for.
+        texts: What is said of the items.
+        terms: What is asked.
+    """
+
+    asked: SearchRequest
+    texts: ItemTexts
+    terms: Terms
+
+    @classmethod
+    def of(cls, library: Library, asked: SearchRequest, ready: OpenSystem) -> WordedSearch | None:
+        """None for a plain search by vectors."""
+        if not asked.has_terms:
+            return None
+        texts = texts_of(library, asked, ready.collection, ready.name)
+        terms = terms_of(asked, texts)
+        if not terms.words.strip() and not asked.by_image:
+            raise LimnerError("the query has no words: say what to look for, not only what to leave out")
+        if asked.by_image and asked.by != "vectors":
+            raise LimnerError("an image has no words to rank by: rank by vectors")
+        return cls(replace(asked, words=terms.words), texts, terms)
+
+    @property
+    def note(self) -> str:
+        """What minus terms and filters did."""
+        from limner.search.hybrid import about
+
+        return about(self.terms, self.texts)
+
+    def ordered(self, row: Any, order: Any) -> Ordered:
+        """The allowed items in order.
+
+        Args:
+            row: Scores by vectors, one per item.
+            order: Places of all items, best first.
+        """
+        from limner.search.hybrid import DEPTH, fused
+
+        chosen = self.only(order)
+        depth = len(order) if self.asked.by == "vectors" else DEPTH
+        return fused(self.terms, self.texts, (chosen, row[chosen]), self._allowed, self.asked.by, depth)
+
+    def only(self, order: Any) -> Any:
+        """The allowed places, in the same order."""
+        return order if self._allowed is None else order[self._allowed[order]]
+
+    @property
+    def _allowed(self) -> Any:
+        return self.texts.allowed(self.terms)
+
+    def matches(self, found: Ordered, most: int) -> dict[int, Match]:
+        """Why the first items were found, by place."""
+        return {
+            int(found.places[n]): found.match(n, self.texts, self.terms) for n in range(min(most, len(found.places)))
+        }
+
+
+def terms_of(asked: SearchRequest, texts: ItemTexts) -> Terms:
+    """The words, minus terms and filters of a request."""
+    from limner.search import read_filters, read_terms
+
+    return read_terms(asked.words, texts.names).with_filters(read_filters(asked.where))
+
+
+def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: str = "") -> ItemTexts:
+    """What is said of the part of a collection that a system searches, read once."""
+    from limner.search import ItemTexts, with_captions
+
+    side = "images" if asked.finds_images else "texts"
+
+    def work(job: Job) -> ItemTexts:
+        found = ItemTexts.of_items(with_captions(pool, side))
+        _ = found.bm25
+        return found
+
+    key = ("words", asked.collection, asked.split, side, system)
+    texts: ItemTexts = library.jobs.value(key, f"reading the captions of {asked.collection}", work, patience=5.0)
+    return texts
+
+
+def texts_of_index(library: Library, name: str) -> ItemTexts:
+    """What an index keeps of its items, read once per version."""
+    from limner.search import ItemTexts
+
+    index = library.indexes[name].index
+    texts: ItemTexts = library.jobs.value(
+        ("words", name, index.version), f"reading the captions of {name}", lambda job: ItemTexts.of_index(index),
+        patience=5.0,
+    )  # fmt: skip
+    return texts
+
+
+def choices_of(library: Library, asked: SearchRequest) -> dict[str, list[str]]:
+    """The values to filter by, by field; nothing while they are not read."""
+    try:
+        if asked.collection in library.indexes:
+            small = len(library.indexes[asked.collection].index) <= AT_START
+            return texts_of_index(library, asked.collection).choices if small or asked.has_terms else {}
+        return texts_of(library, asked, library.part(asked.collection, asked.split)).choices
+    except (Pending, LimnerError):
+        return {}
+
+
+def plain_words(library: Library, asked: SearchRequest) -> str:
+    """The words of a request to look for, without its minus terms and filters."""
+    if not asked.has_terms:
+        return asked.words.strip()
+    texts = texts_of(library, asked, library.part(asked.collection, asked.split))
+    return terms_of(asked, texts).words.strip()
+
+
+def marked(text: str, words: str) -> Pieces:
+    """A text in pieces, so that a page can mark the words of a query.
+
+    >>> marked("Two dogs, running.", "a dog")
+    [('Two ', False), ('dogs', True), (', running.', False)]
+    """
+    from limner.language.bm25 import query_words
+
+    wanted, pieces, last = query_words(words), [], 0
+    for word in _WORD.finditer(text):
+        if query_words(word[0]).keys() & wanted.keys():
+            pieces += [(text[last : word.start()], False), (word[0], True)]
+            last = word.end()
+    return [piece for piece in [*pieces, (text[last:], False)] if piece[0]]

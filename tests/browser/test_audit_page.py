@@ -1,0 +1,33 @@
+"""The page of an audit in a real browser: from disk, with thumbnails, on a phone too."""
+
+from __future__ import annotations
+
+import limner
+from limner.explain.audit import audit
+
+
+def test_the_page_shows_thumbnails_and_asks_for_nothing(browser, tmp_path):
+    world = limner.load("scenes", images=12)
+    values = [world.images.open(row if row != 7 else 3) for row in range(12)]
+    texts = [*world.texts.values[:5], world.texts.values[0], *world.texts.values[6:]]
+    made = limner.Collection(
+        "photos",
+        limner.Items(world.images.ids, values),
+        limner.Items(world.texts.ids, texts, kind="text"),
+        world.judgements,
+    )
+    path = audit(made).save(tmp_path / "audit.html", collection=made)
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    asked, said = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(path.as_uri())
+    thumbs = page.locator("#duplicate-image svg.thumb")
+    assert thumbs.count() == 2 and thumbs.first.bounding_box()["width"] > 40
+    assert page.locator("#repeated-caption q").count() >= 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert said == [] and [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    page.set_viewport_size({"width": 1100, "height": 1400})
+    page.screenshot(path=tmp_path / "audit.png")
+    context.close()

@@ -1,0 +1,87 @@
+"""Ctrl-C during long calls of compiled code, and progress that moves from the start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import limner
+from limner.core.interrupts import interruptible
+
+ROOT = Path(__file__).parents[2]
+LONG = 300  # seconds that the work would take; the test waits a tenth of it
+
+KCCA = f"""
+import ctypes, numpy as np, limner
+real = np.linalg.eigh
+
+def slow(matrix):
+    "A decomposition that is busy in compiled code, which releases the interpreter lock as numpy's does."
+    print("decomposing", flush=True)
+    for _ in range({LONG}):
+        ctypes.CDLL(None).sleep(1)
+    return real(matrix)
+
+np.linalg.eigh = slow
+images = [f"i{{n}}" for n in range(30)]
+features = limner.Embeddings(images, np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32))
+pairs = limner.Collection(
+    "made", limner.Items(images, [None] * 30),
+    limner.Items(images, [f"word{{n % 7}} dog" for n in range(30)], kind="text"),
+    limner.core.judgements.Judgements.from_pairs([(i, i) for i in images], queries=images, candidates=images),
+)
+try:
+    limner.train(pairs, "kcca", images="linear", features=features)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    raise SystemExit(130)
+"""
+
+
+def test_kcca_hears_an_interrupt_while_a_kernel_is_decomposed():
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    child = subprocess.Popen(
+        [sys.executable, "-c", KCCA], stdout=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    try:
+        assert child.stdout.readline() == "decomposing\n"
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=LONG / 10)
+    finally:
+        child.kill()
+    assert (out, child.returncode) == ("interrupted\n", 130)
+
+
+def test_results_and_errors_come_back_as_they_are():
+    assert interruptible(lambda: threading.current_thread().name) == "limner work"
+
+    def failing():
+        raise ValueError("as it is")
+
+    with pytest.raises(ValueError, match="as it is"):
+        interruptible(failing)
+    found = []
+    here = partial(interruptible, lambda: threading.current_thread().name)
+    other = threading.Thread(target=lambda: found.append(here()), name="x")
+    other.start()
+    other.join()
+    assert found == ["x"]  # only the main thread hears signals; elsewhere nothing is gained
+
+
+def test_progress_of_kcca_on_features_is_known_from_the_start():
+    world = limner.load("scenes", images=60)
+    rng, told = np.random.default_rng(0), []
+    features = limner.Embeddings(world.images.ids, rng.normal(size=(60, 6)).astype(np.float32))
+    limner.train(world, "kcca", images="linear", features=features, progress=lambda done, of: told.append((done, of)))
+    assert told[0][0] == 0 and len({of for _, of in told}) == 1
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] == told[-1][1] and len(told) > 10

@@ -1,0 +1,219 @@
+"""Composed queries: forms of files, the world where all answers are known, and measures against slow oracles."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import limner
+from limner.cli import app
+from limner.core.collection import Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.datasets.composed import ComposedQueries, ComposedQuery, read_composed
+from limner.datasets.scenes.composed import CHANGES, Content, scenes_composed
+from limner.evaluation.composed import COMPOSITIONS, _expected_hit, composed, evaluate_composed
+
+CIRR = [
+    {"pairid": 7, "reference": "dev-1", "target_hard": "dev-2", "target_soft": {"dev-2": 1.0}, "caption": "two dogs",
+     "img_set": {"id": 1, "members": ["dev-1", "dev-2", "dev-3", "dev-4"], "reference_rank": 0, "target_rank": 1}},
+    {"pairid": 8, "reference": "dev-3", "target_hard": "dev-4", "target_soft": {}, "caption": "on grass",
+     "img_set": {"id": 1, "members": ["dev-1", "dev-2", "dev-3", "dev-4"], "reference_rank": 2, "target_rank": 3}},
+]  # fmt: skip
+CIRCO = [
+    {"id": 0, "reference_img_id": 11, "target_img_id": 12, "gt_img_ids": [12, 13], "relative_caption": "is red"},
+    {"id": 1, "reference_img_id": 13, "target_img_id": 11, "gt_img_ids": [11], "relative_caption": "has a hat"},
+]
+FASHION = [{"candidate": "B1", "target": "B2", "captions": ["is blue ", "has sleeves"]}]
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_cirr_with_its_split_file_and_subset(tmp_path):
+    (tmp_path / "captions").mkdir()
+    (tmp_path / "image_splits").mkdir()
+    file = tmp_path / "captions" / "cap.rc2.val.json"
+    file.write_text(json.dumps(CIRR))
+    pool = {f"dev-{n}": f"./dev/dev-{n}.png" for n in range(1, 7)}
+    (tmp_path / "image_splits" / "split.rc2.val.json").write_text(json.dumps(pool))
+    made = read_composed(file, images=tmp_path)
+    assert made.queries[0] == ComposedQuery("7", "dev-1", "two dogs", ("dev-2",), ("dev-2", "dev-3", "dev-4"))
+    assert list(made.images.ids) == list(pool) and not made.warnings
+    assert made.images.values[0] == str(tmp_path / "dev" / "dev-1.png")
+
+
+def test_circo_has_several_answers_and_fashion_iq_two_captions(tmp_path):
+    (tmp_path / "val.json").write_text(json.dumps(CIRCO))
+    info = {"images": [{"id": n, "file_name": f"{n:012d}.jpg"} for n in range(10, 20)]}
+    (tmp_path / "info.json").write_text(json.dumps(info))
+    made = read_composed(tmp_path / "val.json", pool=tmp_path / "info.json", images=tmp_path)
+    assert made.queries[0].answers == ("12", "13") and len(made.images) == 10
+    assert str(made.images.values[1]).endswith("000000000011.jpg")
+    (tmp_path / "cap.dress.val.json").write_text(json.dumps(FASHION))
+    (tmp_path / "split.dress.val.json").write_text(json.dumps(["B1", "B2", "B3"]))
+    dress = read_composed(tmp_path / "cap.dress.val.json")
+    assert dress.queries[0].text == "is blue and has sleeves" and len(dress.images) == 3
+
+
+def test_json_lines_without_a_pool_say_so(tmp_path):
+    rows = [{"reference": "a", "text": "red", "answers": ["b", "c"]}, {"reference": "b", "text": "x", "answers": ["b"]}]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = read_composed(file)
+    assert len(made.queries) == 1 and list(made.images.ids) == ["a", "b", "c"]
+    assert any("reference image is among the answers" in note for note in made.warnings)
+    assert any("no list of candidates" in note for note in made.warnings)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"a": 1}, "expected a list of queries"),
+        ([1], "expected an object for each query"),
+        ([{"pairid": 1, "reference": "a", "caption": "x"}], "expected the keys of CIRR"),
+        ([{"candidate": "a", "target": "", "captions": ["x"]}], "lacks an image"),
+        ([{"reference": "a", "text": "x", "answers": []}], "lacks an image, its text or its answers"),
+        ([{"reference": "a", "text": "x", "answers": "b"}], "are lists of images"),
+        ([CIRR[0], CIRR[0]], "is there twice"),
+        ([], "has no queries"),
+        ([{"candidate": "a", "target": "b", "captions": 3}], "not a valid"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(tmp_path, content, said):
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(LimnerError, match=said):
+        read_composed(file)
+    done = run("composed", file, "--system", "clip(model=DIR)")
+    assert done.exit_code == 3 and "Traceback" not in done.output
+
+
+def test_in_scenes_all_answers_are_known_and_no_others_are_right():
+    made = scenes_composed(60, seed=3)
+    contents = [Content.of(scene) for scene in made.images.field("scene")]
+    place = {name: row for row, name in enumerate(made.images.ids)}
+    assert {query.subset for query in made.queries} == set(CHANGES) and made.complete
+    for query in made.queries:
+        before = contents[place[query.reference]]
+        after = {contents[place[answer]] for answer in query.answers}
+        assert len(after) == 1 and query.reference not in query.answers
+        (wanted,) = after
+        assert query.answers == tuple(name for name, row in place.items() if contents[row] == wanted)
+        changed = (before.background != wanted.background) + len(before.things - wanted.things)
+        assert changed == 1, query.text
+    assert made.images.open(0).size[0] > 0
+
+
+def toy(count=6, dim=4, *, seed=0, queries=5):
+    rng = np.random.default_rng(seed)
+    names = [f"i{n}" for n in range(count)]
+    asked = []
+    for n in range(queries):
+        reference, *others = rng.permutation(names)
+        asked.append(ComposedQuery(f"q{n}", reference, "x", tuple(others[:2]), tuple(others[:4]), subset="ab"[n % 2]))
+    made = ComposedQueries("toy", tuple(asked), Items(names, [None] * count))
+    images = Embeddings(names, rng.standard_normal((count, dim)).astype(np.float32))
+    return made, images, Embeddings(made.texts.ids, rng.standard_normal((queries, dim)).astype(np.float32))
+
+
+def slow(made, images, vectors, measure, cut, *, within=False):
+    """Plain loops over plain lists."""
+    found = []
+    for row, query in enumerate(made.queries):
+        pool = [name for name in (query.group if within else images.ids) if name != query.reference]
+        cosine = {}
+        for name in pool:
+            one, two = vectors.matrix[row], images.matrix[images.ids.index(name)]
+            cosine[name] = float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
+        ranked = sorted(pool, key=lambda name: -cosine[name])
+        right = [name in query.answers for name in ranked]
+        if measure == "R":
+            found.append(float(any(right[:cut])))
+        else:
+            total = sum(sum(right[: n + 1]) / (n + 1) for n in range(min(cut, len(right))) if right[n])
+            found.append(total / min(cut, len(query.answers)))
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_measure_equals_a_slow_loop(seed):
+    made, images, texts = toy(9, seed=seed, queries=8)
+    report = evaluate_composed(made, (images, texts), measures="R@1 R@3 MAP@1(capped) MAP@3(capped)", weight=0.3)
+    for how in COMPOSITIONS:
+        vectors = composed(made, images, texts, how=how, weight=0.3)
+        for cut in (1, 3):
+            assert report.value(how, f"R@{cut}").estimate == pytest.approx(slow(made, images, vectors, "R", cut))
+            expected = slow(made, images, vectors, "MAP", cut)
+            assert report.value(how, f"MAP@{cut}(capped)").estimate == pytest.approx(expected)
+            expected = slow(made, images, vectors, "R", cut, within=True)
+            assert report.value(how, f"subset R@{cut}").estimate == pytest.approx(expected)
+
+
+def test_the_reference_is_never_found_however_alike_it_is():
+    made, images, texts = toy()
+    report = evaluate_composed(made, (images, texts), measures="R@5")
+    assert report.value("image", "R@5").estimate == 1.0  # five other images: each list holds all of them
+    scores = limner.Scores.from_matrix(np.full((5, 6), 0.5), made.texts.ids, made.images.ids)
+    own = evaluate_composed(made, scores, name="flat", measures="R@1")
+    assert own.value("flat", "R@1").estimate == pytest.approx(2 / 5)  # ties among the five others
+
+
+@pytest.mark.parametrize(("scores", "right"), [([1, 1, 0], 1), ([1, 1, 1, 2], 2), ([0, 0, 0, 0, 3], 3), ([2, 1, 1], 2)])
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_ties_within_a_subset_count_as_their_expectation(scores, right, cut):
+    orders = [sorted(order, key=lambda n: -scores[n]) for order in permutations(range(len(scores)))]
+    expected = np.mean([any(n < right for n in order[:cut]) for order in orders])
+    assert _expected_hit(np.array(scores, dtype=float), right, cut) == pytest.approx(expected)
+
+
+def test_a_system_that_knows_the_answer_scores_one_and_the_single_sides_do_not():
+    """Vectors that hold the content: the words move the reference to exactly what is asked for."""
+    made = scenes_composed(30)
+    contents = [Content.of(scene) for scene in made.images.field("scene")]
+    number = {content: n for n, content in enumerate(dict.fromkeys(contents))}
+    place = {name: row for row, name in enumerate(made.images.ids)}
+    images = Embeddings(made.images.ids, np.eye(len(number), dtype=np.float32)[[number[c] for c in contents]])
+    wanted = [number[contents[place[query.answers[0]]]] for query in made.queries]
+    texts = Embeddings(made.texts.ids, np.eye(len(number), dtype=np.float32)[wanted])
+    report = evaluate_composed(made, (images, texts), weight=0.9)
+    assert report.value("sum", "R@1").estimate == 1.0 and report.value("sum", "MAP@10(capped)").estimate == 1.0
+    assert report.value("image", "R@1").estimate < 0.1
+    assert {line.subset for line in report.lines} == {"all", *CHANGES}
+
+
+def test_from_the_shell(tmp_path):
+    made, images, texts = toy()
+    lines = [{"id": q.id, "reference": q.reference, "text": q.text, "answers": q.answers} for q in made.queries]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    images.save(tmp_path / "i.npz")
+    texts.save(tmp_path / "t.npz")
+    words = ("composed", tmp_path / "q.jsonl", "--images", tmp_path / "i.npz", "--texts", tmp_path / "t.npz")
+    done = run(*words, "--json", "--save", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert {row["system"] for row in told["lines"]} == set(COMPOSITIONS)
+    assert (tmp_path / "out.csv").read_text().startswith("system,subset,measure")
+    np.save(tmp_path / "s.npy", np.zeros((5, 6), dtype=np.float32))
+    assert run("composed", tmp_path / "q.jsonl", "--scores", tmp_path / "s.npy").exit_code == 0
+    assert run("composed", tmp_path / "q.jsonl").exit_code == 2
+    assert run(*words[:4]).exit_code == 2
+    assert run("composed", "scenes", "--pool", tmp_path / "q.jsonl", "--system", "x").exit_code == 2
+    assert run("composed", tmp_path / "q.jsonl", "--system", "clip(model=DIR)").exit_code == 2
+
+
+def test_what_does_not_fit_is_refused():
+    made, images, texts = toy()
+    with pytest.raises(LimnerError, match="composition 'product'"):
+        composed(made, images, texts, how="product")
+    with pytest.raises(LimnerError, match="weight=2"):
+        composed(made, images, texts, weight=2)
+    with pytest.raises(LimnerError, match="not in the pool"):
+        ComposedQueries("x", (ComposedQuery("q", "z", "t", ("i0",)),), made.images)
+    with pytest.raises(LimnerError, match="at least one"):
+        scenes_composed(0)
