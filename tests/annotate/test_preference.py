@@ -221,7 +221,7 @@ GOOD = {"query": "q0", "left": "A", "right": "B", "choice": "left", "annotator":
         ([{**GOOD, "query": "q9"}], "does not compare 'A' with 'B' for query 'q9'"),
         ([{**GOOD, "annotator": ""}], "no annotator"),
         ([GOOD, {**GOOD, "choice": "right"}], "voted differently"),
-        ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes, 1 are asked for"),
+        ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes instead of 1"),
         ([{**GOOD, "choice": "tie"}], "does not allow ties"),
         ([{"query": "q0"}], "no left"),
     ],

@@ -537,7 +537,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
         (["search", "I", "a", "--system", "nothing"], 3, "no saved model or file, 'nothing'"),
-        (["search", "I", "a", "--system", "json:loads"], 3, "encodes nothing"),
+        (["search", "I", "a", "--system", "json:loads"], 3, "cannot encode"),
         (["search", "I", "a", "--approximate"], 3, "there is no approximate index"),
         (["search", "I", "--image", "nothing.png"], 3, "no file"),
         (["index", "I", "--system", "histograms"], 2, "nothing to add"),
