@@ -297,7 +297,7 @@ CASES = [
          ["no system to evaluate", "--scores"], Status.USAGE),
     Case("two things to evaluate", nothing, [*MATRIX, "--system", "colours"],
          ["matrix and system", "one of"], Status.USAGE),
-    Case("one side alone", nothing, EMBEDDINGS[:4], ["--images and --texts go together"], Status.USAGE),
+    Case("one side alone", nothing, EMBEDDINGS[:4], ["--images and --texts belong together"], Status.USAGE),
     Case("neither collection nor order", nothing, ["evaluate", *EMBEDDINGS[2:]],
          ["COLLECTION", "--per-image"], Status.USAGE),
     Case("one report alone", nothing, ["compare", "a.json"], ["got one report"], Status.USAGE),

@@ -192,7 +192,7 @@ def test_embeddings_in_order_have_the_five_folds_of_coco(here, monkeypatch, tmp_
 
 def test_rows_without_ids_are_noted(here):
     found = data("evaluate", *WORLD, "--images", "I.npy", "--texts", "all-T.safetensors", "--measures", "R@1")
-    assert found["notes"] == ["I.npy holds no ids: its rows are taken in the order of the collection"]
+    assert found["notes"] == ["I.npy has no ids: its rows are used in the order of the collection"]
 
 
 def test_a_folder_without_splits_is_split_with_a_fixed_seed(here):

@@ -75,7 +75,7 @@ def test_a_run_with_shared_ids_needs_a_word(expected):
     [
         (["--run", "i2t.run", "--direction", "i2i"], "unknown direction 'i2i'"),
         (["--run", "i2t.run", "--direction", "i2t", "--direction", "t2i"], "2 directions for 1 run"),
-        (["--scores", "S.npy", "--direction", "i2t"], "--direction says what the queries of a --run are"),
+        (["--scores", "S.npy", "--direction", "i2t"], "--direction is only for a --run"),
     ],
 )
 def test_a_direction_goes_with_a_run(folder, words, message):

@@ -71,7 +71,7 @@ def test_several_encoders_become_a_comparison(models, tmp_path, monkeypatch):
         (("--encoder", "histograms-x"), 3, "histograms-x"),
         (("--encoder", "colours"), 3, "--system"),
         (("--encoder", "clip(model=a)", "--system", "colours"), 2, "one of"),
-        (("--system", "colours", "--cache", "vectors"), 2, "--cache is for --encoder"),
+        (("--system", "colours", "--cache", "vectors"), 2, "--cache is only for --encoder"),
         (("--encoder", "clip(model=a)", "--encoder", "clip(model=b)", "--name", "x"), 2, "--name"),
     ],
 )

@@ -115,7 +115,7 @@ def test_an_index_of_new_images_by_their_features(folder, model, tmp_path):
 def test_features_beside_what_needs_none_are_refused(folder, model, tmp_path):
     pytest.importorskip("lancedb", reason="lancedb is not installed")
     vectors = ("--embeddings", folder / "new.npz", "--features", folder / "new.npz")
-    assert "give one of them" in run("index", tmp_path / "i", folder / "new", *vectors, status=Status.USAGE).output
+    assert "give only one of them" in run("index", tmp_path / "i", folder / "new", *vectors, status=Status.USAGE).output
     run("train", "colours", folder / "old", "-o", tmp_path / "colours.npz")
     words = ("--system", tmp_path / "colours.npz", "--features", folder / "new.npz")
     assert "leave them out" in run("index", tmp_path / "i", folder / "new", *words, status=Status.INPUT).stderr
@@ -139,7 +139,7 @@ def test_served_models_take_the_features_of_the_images(folder, model):
 
 def test_features_for_what_takes_none_are_refused(folder):
     words = ("evaluate", folder / "new", "--features", folder / "new.npz")
-    assert "is for --system" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr
+    assert "is only for a --system" in run(*words, "--scores", folder / "new.npz", status=Status.USAGE).stderr
     done = run(*words, "--system", "colours", status=Status.INPUT)
     assert "features" in done.stderr
 

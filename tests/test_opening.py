@@ -84,7 +84,7 @@ def test_a_saved_model_is_never_measured_on_what_it_was_trained_on(own, half):
 
 def test_a_model_that_saw_everything_is_refused(own, tmp_path):
     limner.train(own, "colours", dimensions=4).save(tmp_path / "m")
-    with pytest.raises(LimnerError, match=r"was trained on all 30 images .* hold some images out"):
+    with pytest.raises(LimnerError, match=r"was trained on all 30 images .* hold out some images"):
         open_system(tmp_path / "m", own)
 
 

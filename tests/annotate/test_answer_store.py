@@ -175,7 +175,7 @@ def test_a_store_of_a_later_limner_is_refused(tmp_path):
     open_store(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(LimnerError, match="later limner"):
+    with pytest.raises(LimnerError, match="newer version of limner"):
         open_store(path)
 
 
@@ -341,7 +341,7 @@ def test_proposals_keep_rank_score_and_direction(store):
     assert (first.rank, first.score, first.turn) == (1, 3.0, 1)
     assert [p.rank for p in proposals(store, depth=1)] == [1] * 6
     assert add_pool(store, [Listed("eyes", "i2t", scores.top(1))]) == (0, 0)
-    with pytest.raises(LimnerError, match="proposed other i2t pairs in turn 1"):
+    with pytest.raises(LimnerError, match="proposed other i2t pairs in round 1"):
         add_pool(store, [Listed("eyes", "i2t", scores.restrict(candidates=toy.texts.ids[1:]).top(2))])
     assert add_pairs(store, [("i0", "i0t0"), ("i0", "i1t0"), ("i0", "i0t0")]) == 2
     assert add_pairs(store, [("i0", "i0t0")]) == 0

@@ -73,7 +73,7 @@ def test_a_further_system_joins(store, systems, world):
 def test_other_lists_under_the_same_name_are_refused_and_leave_nothing(store, systems, world):
     fill(store, systems, depth=2, keep=4)
     before = pooled(store)
-    with pytest.raises(LimnerError, match="'two' proposed other .* in turn 1"):
+    with pytest.raises(LimnerError, match="'two' proposed other .* in round 1"):
         fill(store, {"new": noise(world, 5), "two": noise(world, 6)}, depth=2, keep=4)
     assert pooled(store) == before and counts(store)["systems"] == 2
 

@@ -201,7 +201,7 @@ def test_a_binary_study_takes_no_ties_and_a_name_is_used_once(tmp_path):
         add_study(store, study_of_rankings(judged([6]), queries=1))
         who = add_annotator(store, "ada").id
         shown = next_comparison(store, who)
-        with pytest.raises(LimnerError, match="no ties"):
+        with pytest.raises(LimnerError, match="does not allow ties"):
             cast_vote(store, who, shown.id, key="k", choice="tie")
         assert cast_vote(store, who, shown.id, key="k", choice="left")
         for name in ("preference", ""):
@@ -222,8 +222,8 @@ GOOD = {"query": "q0", "left": "A", "right": "B", "choice": "left", "annotator":
         ([{**GOOD, "query": "q9"}], "does not compare 'A' with 'B' for query 'q9'"),
         ([{**GOOD, "annotator": ""}], "no annotator"),
         ([GOOD, {**GOOD, "choice": "right"}], "voted differently"),
-        ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes, 1 are asked for"),
-        ([{**GOOD, "choice": "tie"}], "has no ties"),
+        ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes instead of 1"),
+        ([{**GOOD, "choice": "tie"}], "does not allow ties"),
         ([{"query": "q0"}], "no left"),
     ],
 )

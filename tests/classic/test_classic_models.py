@@ -252,7 +252,7 @@ def test_images_without_texts_are_named():
 
 
 def test_a_search_needs_dev_rows(world):
-    with pytest.raises(LimnerError, match="dev rows"):
+    with pytest.raises(LimnerError, match="kernels between dev and training items"):
         training.search(training.Rows(np.eye(5), np.eye(5)), Dev.of(world.dev), training.KccaGrid())
 
 

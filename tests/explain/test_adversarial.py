@@ -388,5 +388,5 @@ def test_text_only_refuses_what_cannot_be(world):
         text_only(world, encode, corpus="summary")
     with pytest.raises(LimnerError, match="needs two or more"):
         text_only(world, encode, query=5)
-    with pytest.raises(LimnerError, match="expected a row each"):
+    with pytest.raises(LimnerError, match="expected one row per text"):
         text_only(world, lambda texts: np.zeros((1, 3)))

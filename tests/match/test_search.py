@@ -485,7 +485,7 @@ def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
     np.save(tmp_path / "v.npy", some(300).matrix)
     given = ("--items", tmp_path / "t.csv", "--embeddings", tmp_path / "v.npy", "--json")
     done = run("index", tmp_path / "i", *given)
-    assert "holds no ids: its rows are taken in the order of the texts" in done.stderr
+    assert "has no ids: its rows are used in the order of the texts" in done.stderr
     assert json.loads(done.stdout)["added"] == 300
     assert "in the index already" in run("index", tmp_path / "i", *given, status=3).stderr
     assert json.loads(run("index", tmp_path / "i", *given, "--resume").stdout)["added"] == 0
@@ -530,18 +530,18 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
     ("words", "status", "message"),
     [
         (["search", "nowhere", "a"], 3, "no index at"),
-        (["search", "I"], 2, "no query:"),
-        (["search", "I", "a", "--queries", "q.txt"], 2, "one of them"),
+        (["search", "I"], 2, "give exactly one of TEXT"),
+        (["search", "I", "a", "--queries", "q.txt"], 2, "give exactly one of TEXT"),
         (["search", "I", "a", "--save", "x.pdf"], 3, "a list of hits is written as"),
         (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
         (["search", "I", "a", "--system", "nothing"], 3, "no saved model or file, 'nothing'"),
-        (["search", "I", "a", "--system", "json:loads"], 3, "encodes nothing"),
+        (["search", "I", "a", "--system", "json:loads"], 3, "cannot encode"),
         (["search", "I", "a", "--approximate"], 3, "there is no approximate index"),
         (["search", "I", "--image", "nothing.png"], 3, "no file"),
         (["index", "I", "--system", "histograms"], 2, "nothing to add"),
-        (["index", "I", *WORLD, "--replace", "--resume"], 2, "give one of them"),
+        (["index", "I", *WORLD, "--replace", "--resume"], 2, "give only one of them"),
         (["index", "I", *WORLD, "--side", "sounds"], 2, "expected images or texts"),
         (["index", "I", *WORLD, "--side", "texts", "--replace"], 3, "text items for an index of images"),
         (["index", "I", "--delete", "nobody"], 3, "not in the index"),

@@ -53,7 +53,7 @@ def test_two_labels_give_the_odds_of_the_second(tmp_path, texts):
         logits = model(**tokens).logits[0]
     found = CrossEncoderScorer(folder, device="cpu").score_pairs(texts[0][:1], texts[1][:1])
     np.testing.assert_allclose(found, [float(logits[1] - logits[0])], atol=2e-6)
-    with pytest.raises(LimnerError, match="has 3 labels: expected 1, or 2"):
+    with pytest.raises(LimnerError, match="has 3 labels: expected 1 or 2"):
         CrossEncoderScorer(tiny.backbone(tmp_path / "three", labels=3))
 
 

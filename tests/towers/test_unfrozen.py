@@ -134,7 +134,7 @@ def test_refusals(world, second):
         limner.train(world.train, "towers", features=vectors, unfreeze=True, **stage(epochs=1))
     with pytest.raises(LimnerError, match="leave out features="):
         second.scores(world.test, features=vectors)
-    with pytest.raises(LimnerError, match="has an image encoder of its own; leave it out"):
+    with pytest.raises(LimnerError, match="has its own image encoder; leave it out"):
         limner.train(world.train, "towers", init_from=second, unfreeze=False, **stage(epochs=1))
 
 

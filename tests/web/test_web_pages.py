@@ -473,7 +473,7 @@ def test_what_a_person_may_be_told_of_a_lost_lease(tmp_path):
     asked.cookies.set("limner_name", "slow")
     reply = asked.post("/api/answers", json={"item": item, "key": "too-late-1", "grade": 1})
     assert reply.status_code == 409
-    assert "somebody else" in reply.json()["error"]
+    assert "someone else" in reply.json()["error"]
 
 
 def test_without_scripts_back_and_next_cross_the_tasks_of_a_person(tmp_path):

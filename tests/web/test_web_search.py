@@ -97,7 +97,7 @@ def test_a_model_that_cannot_read_a_new_image_says_so_without_a_path(site, monke
     monkeypatch.setattr(HistogramModel, "encode_images", refused)
     there = site.post("/search", files={"file": ("x.png", websites.picture(), "image/png")}).headers["location"]
     page = words(patient(site, there))
-    assert "colours cannot read a new image" in page and "/srv" not in page
+    assert "colours cannot encode a new image" in page and "/srv" not in page
 
 
 def test_a_saved_model_is_loaded_and_not_called_training(tmp_path, model, monkeypatch):

@@ -45,7 +45,7 @@ def test_the_comparison_sees_a_lost_and_a_doubled_answer(tmp_path):
         (["--host", "0.0.0.0"], "add --team"),
         (["nosuch.csv"], "no file or folder nosuch.csv"),
         (["--scores", "mine=nosuch.npy"], "no similarity matrix"),
-        (["--certificate", "cert.pem"], "belong together"),
+        (["--certificate", "cert.pem"], "https needs a certificate and its key"),
         (["scenes", "scenes"], "two collections are called 'scenes'"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",

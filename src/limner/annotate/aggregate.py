@@ -1,4 +1,4 @@
-"""One label per pair from several answers: by majority, or by the model of Dawid and Skene."""
+"""Aggregates several answers to one label per pair: by majority, or by the model of Dawid and Skene."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def by_majority(given: Sequence[Answer]) -> list[Label]:
 
 
 def by_dawid_skene(given: Sequence[Answer]) -> list[Label]:
-    """Dawid and Skene's most probable grade; controls are used to estimate error rates, and get no label."""
+    """Dawid and Skene's most probable grade; controls are used to estimate error rates, but get no label."""
     if not given:
         return []
     names = {name: row for row, name in enumerate(dict.fromkeys(a.annotator for a in given))}

@@ -28,8 +28,8 @@ class Bias:
     Args:
         systems: The systems that pooled.
         overall: `B_T`, over all systems.
-        own: Over the systems that pooled.
-        others: Over the rest; NaN if all pooled.
+        own: The same over the systems that pooled.
+        others: The same over the other systems; NaN if all systems pooled.
     """
 
     systems: tuple[str, ...]
@@ -39,7 +39,7 @@ class Bias:
 
 
 def bias_of(pooled: Mapping[str, float], full: Mapping[str, float], systems: Sequence[str]) -> Bias:
-    """`B_T = mean over systems of |s_T - s_all|`, and its parts for the systems in T and outside.
+    """`B_T = mean over systems of |s_T - s_all|`, and its parts for the systems inside and outside T.
 
     Source: Chun et al. 2022, equation E.5.
 
@@ -101,7 +101,7 @@ def graded_r_precision(ranking: Ranking, judgements: Judgements) -> float:
 
 
 def _refuse_short(ranking: Ranking, matches: IntArray) -> None:
-    """Refuses a list that is shorter than R, unless the pool ends there."""
+    """Refuses a list that is shorter than R, unless it contains the whole pool."""
     pool = np.inf if ranking.n_candidates is None else ranking.n_candidates
     short = np.flatnonzero(ranking.lengths < np.minimum(matches, pool))
     if len(short):
@@ -175,7 +175,7 @@ def _scored(lists: Mapping[str, Ranking], judgements: Judgements, measure: Measu
 
 
 def by_size(found: Iterable[Bias]) -> dict[int, Bias]:
-    """The mean over all subsets of each size: figure E.2 of the paper."""
+    """The mean bias over all subsets of each size: figure E.2 of the paper."""
     groups: dict[int, list[Bias]] = {}
     for each in found:
         groups.setdefault(len(each.systems), []).append(each)

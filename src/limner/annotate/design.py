@@ -117,7 +117,7 @@ def plan(
     """Plans a study, samples the pairs to label, and writes the tasks; called again, it adds a further draw.
 
     Args:
-        store: The store; it must hold the collection (`add_collection`).
+        store: The store; it must contain the collection (`add_collection`).
         collection: Its pairs are the given positives, which count as true.
         systems: By name: scores, or rankings by direction.
         measures: R@k, S@k, MRR@k and P@k; with any that needs all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP)

@@ -45,12 +45,12 @@ _SIDE = 512
 
 
 class NoAnswer(LimnerError):
-    """The endpoint did not give a number for a pair."""
+    """The endpoint did not return a number for a pair."""
 
 
 @dataclass
 class Spent:
-    """The cost so far: requests, tokens, seconds (waits for the rate included), and pairs without an answer."""
+    """The cost so far: requests, tokens, seconds (including waits for the rate limit), and pairs without an answer."""
 
     requests: int = 0
     tokens: int = 0
@@ -63,7 +63,7 @@ class EndpointJudge:
     """Asks a vision-language model, one pair at a time.
 
     Args:
-        url: Such as "http://localhost:8000/v1"; "/chat/completions" is added.
+        url: URL of the endpoint, such as "http://localhost:8000/v1"; "/chat/completions" is added.
         model: The model's name at the endpoint.
         collection: Source of the images and captions.
         key_from: The environment variable with the key; no key is sent if it is not set.
@@ -196,7 +196,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Does not follow redirects."""
 
     def redirect_request(self, *_: object) -> None:
-        """None: the status becomes an error."""
+        """Returns None, so that the redirect becomes an error."""
 
 
 def _seconds(text: str | None) -> float:
@@ -217,12 +217,12 @@ def ask_all(
 ) -> dict[str, Any]:
     """Asks a judge for all unanswered pairs, and saves the answers as they arrive.
 
-    An interrupted run can be resumed; what was answered before an error or Ctrl-C is kept. A pair
+    An interrupted run can be resumed; answers given before an error or Ctrl-C are kept. A pair
     without an answer is retried the next time; many of them in a row end the run.
 
     Args:
         store: The store; answers are kept separate from human answers.
-        judge: With `name`, and `ask(pair)` or `probabilities(pairs)`.
+        judge: An object with `name`, and `ask(pair)` or `probabilities(pairs)`.
         pairs: (image, caption).
         batch: Answers saved at a time.
         progress: Called with the number of pairs done.

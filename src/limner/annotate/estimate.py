@@ -56,7 +56,7 @@ class Sample:
 
     @property
     def labels(self) -> int:
-        """How many pairs people judged."""
+        """The number of judged pairs."""
         return len({pair for n in self.units for pair in self.design.units[n].pairs(self.design.direction)})
 
 
@@ -94,7 +94,7 @@ def estimates(
     """Estimates of every measure of the store's designs, in every direction of the sources.
 
     Args:
-        store: With designs (`limner.annotate.plan`) and answers.
+        store: A store with designs (`limner.annotate.plan`) and answers.
         sources: Scores or rankings by direction.
         collection: Its pairs are the given positives.
         measures: The measures to estimate; all measures of the design by default.
@@ -135,12 +135,12 @@ def difference(
     mode: str = "fixed",
     level: float = 0.95,
 ) -> Estimate:
-    """The difference of two systems under complete judgements; only pairs on which they differ matter.
+    """The difference between two systems under complete judgements; only pairs on which they differ matter.
 
     Args:
-        store: With a design for both systems and answers.
-        one: Scores or a ranking in this direction.
-        other: Likewise.
+        store: A store with a design for both systems, and answers.
+        one: Scores or a ranking of one system in this direction.
+        other: Scores or a ranking of the other system.
         collection: Its pairs are the given positives.
         measure: One of the design's measures.
         direction: "i2t" or "t2i".
@@ -199,7 +199,7 @@ def read_sample(
 
 
 def _barred(pairs: Sequence[Key], images: set[str], captions: set[str]) -> bool:
-    """Whether a unit was excluded with its image or caption."""
+    """Whether a unit is excluded because its image or caption is."""
     return any(image in images or caption in captions for image, caption in pairs)
 
 
@@ -302,9 +302,9 @@ def _pair_value(sample: Sample, pair: Key) -> float:
 def _query_difference(
     sample: Sample, one: Ranking, other: Ranking | None, measure: Measure, units: Any, outside: float
 ) -> _Sought:
-    """Differences of whole queries: known if neither system has an unjudged rank."""
+    """Differences over whole queries; a query's difference is known if neither system has an unjudged rank."""
     if other is None:
-        raise LimnerError("a difference of one system: expected two")
+        raise LimnerError("a difference needs two systems, got one")
     rows = [{query: row for row, query in enumerate(each.queries)} for each in (one, other)]
     now = [values(each, sample.truth, measure) for each in (one, other)]
     given = [values(each, sample.known, measure) for each in (one, other)]

@@ -172,7 +172,7 @@ def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozense
 
 
 def _of_text(failure: Failure, texts: dict[str, list[str]]) -> list[Key]:
-    """The pair of the query image and the returned caption, found by its text."""
+    """The pair of the query image and the returned caption, looked up by its text."""
     return [(failure.query, key) for key in texts.get(failure.text, ())]
 
 

@@ -109,7 +109,7 @@ class FailureStudy:
         mean_rating: Their mean.
         rating_interval: Its 95% interval, with failures treated as independent.
         numbers: How many failures have 0, 1, 2, ... classes that disagree (figure 10).
-        rules: If one class disagrees, then another.
+        rules: Rules of the form: if one class disagrees, so does another.
         answers: How many answers there are.
         asked: Number of requested answers.
     """

@@ -26,7 +26,7 @@ from limner.stats import Estimate, stratified, sum_of_means
 
 @dataclass(frozen=True)
 class LabelQuality:
-    """The given labels under the complete truth.
+    """The quality of the given labels, compared with complete judgements.
 
     Args:
         precision: Share of the given pairs that are true; None if no known positive was judged.

@@ -46,7 +46,7 @@ class Guideline:
     """One version of the guideline.
 
     Args:
-        version: "2" for the one that comes with limner, then "2.1", "2.2", ...
+        version: "2" for the built-in version, then "2.1", "2.2", ...
         text: One rule in each line.
         examples: Pairs with their grades.
     """
@@ -72,7 +72,7 @@ def guidelines(store: Store) -> list[Guideline]:
 
 
 def newest(store: Store) -> Guideline:
-    """The version that annotators read now."""
+    """The newest version, which annotators read now."""
     return guidelines(store)[-1]
 
 

@@ -123,7 +123,7 @@ def _last(made: Design) -> int:
 
 
 def with_positives(known: Judgements) -> Judgements:
-    """The given positives of the queries that have one; a design of levels is over these queries."""
+    """The given positives of the queries that have one; a design of levels covers only these queries."""
     held = np.unique(known.rows[known.grades > 0])
     if not len(held):
         raise LimnerError(f"{shown(known.queries)}: no query has a given positive, so no measure can be computed")
@@ -175,7 +175,7 @@ def changes(
 
 
 def matches_found(made: Design, units: Sequence[int], said: Mapping[Key, bool]) -> list[float]:
-    """For each labelled unit, the number of new matches beyond the level above it."""
+    """For each labelled unit, the number of new matches compared with the level above."""
     many = len(made.units) // (_last(made) + 1)
     found = []
     for n in units:

@@ -1,4 +1,4 @@
-"""From labels to judgements, and what they change (Chun et al. 2022, section 3.3).
+"""Merges labels into judgements, and reports the changes (Chun et al. 2022, section 3.3).
 
 Yes and weak yes become positives with grades 1 and 0.5; rejected pairs are kept as judged pairs with grade 0. Excluded
 captions and images are removed. Original pairs stay unless people rejected them; other judgements are merged.
@@ -30,7 +30,7 @@ class Counted:
         verified: Positives that people found.
         merged: Positives of the union.
         precision: Share of judged original positives that people confirm, mean over queries.
-        recall: Share of the positives that people found which were in the original, mean over queries.
+        recall: Share of the positives that people found that are in the original judgements, mean over queries.
     """
 
     direction: str
@@ -43,12 +43,12 @@ class Counted:
 
     @property
     def verified_factor(self) -> float:
-        """Found positives over the original ones."""
+        """Ratio of the positives that people found to the original ones."""
         return self.verified / self.original if self.original else float("nan")
 
     @property
     def factor(self) -> float:
-        """Positives of the union over the original ones."""
+        """Ratio of the positives of the union to the original ones."""
         return self.merged / self.original if self.original else float("nan")
 
 
@@ -146,7 +146,7 @@ def _quality(judged: Judgements, verified: Judgements) -> dict[str, tuple[float,
 
 
 def _unless_refuted(original: Judgements, verified: Judgements) -> tuple[Judgements, int]:
-    """The union, without original pairs that people rejected."""
+    """The union without the original pairs that people rejected."""
     width = max(len(original.candidates), 1)
     said_no = verified.grades == 0
     refused = (verified.rows * width + verified.columns)[said_no]
@@ -165,11 +165,11 @@ def _counted(direction: str, original: Judgements, verified: Judgements, joined:
 
 
 def precision_recall(original: Judgements, judged: Judgements) -> tuple[float, float]:
-    """Precision and recall of the original positives against what people found.
+    """Precision and recall of the original positives, compared with the pairs that people found.
 
     With t_i the positives that people found for query i, h_i all pairs they judged and r_i the original ones,
     `r'_i = r_i & h_i`: `precision = mean |r'_i & t_i| / |r'_i|` and `recall = mean (1 - |t_i - r'_i| / |t_i|)`, each
-    over the queries where it is defined. Source: Chun et al. 2022, section 3.3.
+    over the queries for which it is defined. Source: Chun et al. 2022, section 3.3.
 
     Args:
         original: Positives of the data set under test, query -> candidate.

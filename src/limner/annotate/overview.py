@@ -1,4 +1,4 @@
-"""An overview for the lead while people judge: disagreements, pace, and the remaining work."""
+"""An overview for the study lead while people judge: disagreements, pace, and remaining work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Disagreement:
 
 
 def disagreements(given: Sequence[Answer]) -> list[Disagreement]:
-    """Pairs with different grades, the widest first; controls are left out."""
+    """Pairs with different grades, the largest difference first; controls are left out."""
     by_pair: dict[int, list[Answer]] = {}
     for answer in given:
         if answer.role == "real":

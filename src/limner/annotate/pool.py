@@ -100,7 +100,7 @@ def fill(
     filtered: Callable[[Sequence[Key]], Sequence[Key]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    """Writes the systems' proposals and the pooled pairs into a store that holds their collection, in one transaction.
+    """Writes the systems' proposals and the pooled pairs to a store that contains their collection, in one transaction.
 
     It can be repeated: after an interruption, with a larger depth, or with more systems; existing pairs stay.
 
@@ -108,10 +108,10 @@ def fill(
         store: The store.
         systems: By name.
         depth: Number of ranks of each list that are pooled.
-        keep: Ranks of each list to store, so that known negatives can be chosen outside all lists; of a small
-            pool at most half.
+        keep: Ranks of each list to store, so that known negatives can be chosen outside all lists; at most half of a
+            small pool.
         turn: The annotation round.
-        filtered: Takes the pooled pairs and returns those to keep, e.g. by `alike`.
+        filtered: Takes the pooled pairs and returns those to keep, such as `alike`.
         progress: Called with (systems done, systems in total).
 
     Returns:
@@ -175,7 +175,7 @@ def subsampled(
         sides = [lists[direction] for lists in found.values() if direction in lists]
         known = sorted({query for ranking in sides for query in ranking.queries})
         if len(known) < number:
-            raise LimnerError(f"{len(known):,} queries of {direction}, {number:,} are wanted: ask for fewer")
+            raise LimnerError(f"{len(known):,} queries of {direction}, {number:,} were requested: ask for fewer")
         drawn = set(random.Random(f"{seed} {direction}").sample(known, number))
         for lists in found.values():
             if direction in lists:

@@ -4,10 +4,10 @@ The study of Chun et al. (2022, appendix D.1): 40 captions with five to eight ma
 with known errors, every pair of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
 
 The paper's counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89,
-70.85, 13.15 and 0.44, which are the values of the paper's text under other names (A 70.85, B 13.15, C 10.66, D 4.89, E
-0.44). The totals tell which row is ranking C: with five right answers C counts as E, so every pair with C lacks 24
-votes of 320, every other pair with E has 24 more, and 24 are E against E. That is row D, with 13.15. So by the counts
-people prefer C (13.15) to B, and not B to C as the text has it.
+70.85, 13.15 and 0.44, which are the values of the paper's text with different labels (A 70.85, B 13.15, C 10.66, D
+4.89, E 0.44). The totals show which row is ranking C: with five right answers C counts as E, so every pair with C lacks
+24 votes of 320, every other pair with E has 24 more, and 24 are E against E. That is row D, with 13.15. So according to
+the counts people prefer C (13.15) to B, contrary to the text.
 """
 
 from __future__ import annotations
@@ -215,12 +215,12 @@ def study_of_systems(
         seed: Seed of the random queries.
     """
     if len(lists) < 2:
-        raise LimnerError(f"{len(lists)} systems: a study needs two or more to compare")
+        raise LimnerError(f"{len(lists)} systems: a study needs at least two")
     if length < 1 or queries < 1:
         raise LimnerError(f"{queries} queries, {length} places: expected 1 or more of both")
     common = [q for q in next(iter(lists.values())).queries if all(q in r for r in lists.values())]
     if not common:
-        raise LimnerError("the systems share no query: expected lists of the same queries")
+        raise LimnerError("the systems have no query in common: expected lists of the same queries")
     drawn = random.Random(seed).sample(common, min(queries, len(common)))
     shown = {name: {q: tuple(ranking[q][:length]) for q in drawn} for name, ranking in lists.items()}
     rivals = tuple(

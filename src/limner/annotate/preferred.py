@@ -123,7 +123,7 @@ def _lists(asked: Iterable[Rivals]) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def same_lists(shown: Mapping[tuple[str, str], tuple[str, ...]]) -> dict[tuple[str, str], str]:
-    """(query, ranking) -> the last ranking by name that shows the same list: C counts as E where five are right.
+    """(query, ranking) -> the last ranking by name with the same list: C counts as E if there are five right answers.
 
     >>> same_lists({("C", "q"): ("x",), ("E", "q"): ("x",), ("A", "q"): ("y",)})
     {('q', 'C'): 'E'}

@@ -54,7 +54,7 @@ class Agreement:
         level: Level of measurement: "ordinal" or "nominal".
         annotators: How many people.
         pairs: Number of pairs judged by at least two people.
-        kappas: Cohen's kappa for each two people, weighted by the distance of grades, with the number of pairs both
+        kappas: Cohen's kappa for each pair of people, weighted by the distance of grades, with the number of pairs both
             judged; NaN if undefined.
         note: Remarks, e.g. why a number is NaN.
     """
@@ -78,7 +78,7 @@ def agreement(
     seed: int = 0,
     controls: bool = False,
 ) -> Agreement:
-    """Krippendorff's alpha with an interval, and Cohen's kappa of every two annotators.
+    """Krippendorff's alpha with an interval, and Cohen's kappa of each pair of annotators.
 
     Both come from `limner.stats`. The table has annotators as rows and pairs as columns; it is built here from named
     answers, because a transposed table would silently give a value near 0.
@@ -193,7 +193,7 @@ def _usual(times: Mapping[str, Sequence[int]], name: str) -> float:
 
 
 class _Sums:
-    """Sums of grades, by pair and by pair and person, for fast lookup."""
+    """Sums of grades per pair, and per pair and person, for fast lookup."""
 
     def __init__(self) -> None:
         self.number: Counter[Any] = Counter()
@@ -256,7 +256,7 @@ def set_aside(
 
 @dataclass(frozen=True)
 class Doubtful:
-    """A finished task with a wrong answer to a control: the annotator, and the wrong controls."""
+    """A finished task with wrong answers to controls: the annotator and these controls."""
 
     assignment: int
     task: int

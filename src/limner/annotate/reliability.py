@@ -18,7 +18,7 @@ SAMPLES = 200
 
 @dataclass(frozen=True)
 class Proportion:
-    """`yes` of `of`, with the 95% interval of the share (Wilson's)."""
+    """A proportion, `yes` out of `of`, with Wilson's 95% interval."""
 
     yes: int
     of: int
@@ -91,7 +91,7 @@ def people_agree(given: Sequence[Answer]) -> Agreement:
 
 
 def agreement_words(found: Agreement) -> str:
-    """One line for a report."""
+    """The agreement as one line for a report."""
     if found.pairs == 0:
         return "people's agreement is unknown: no pair was judged by two people"
     return f"people's agreement: alpha {found.alpha:.2f} [{found.low:.2f}, {found.high:.2f}] on {found.pairs:,} pairs"

@@ -51,7 +51,7 @@ def check_grade(grade: object) -> int:
 
 
 def check_reasons(reasons: Iterable[str], grade: int) -> tuple[str, ...]:
-    """The reasons in the order of `REASONS`, each once; only the two middle grades have any.
+    """The reasons in the order of `REASONS`, without duplicates; only the two middle grades may have reasons.
 
     >>> check_reasons(["wrong-colour", "not-in-image"], 3)
     ('not-in-image', 'wrong-colour')

@@ -6,7 +6,7 @@
 | B.2 | share of each answer by system and rank | `by_rank` |
 | B.3a | shortcomings of doubtful pairs by system | `shortcomings` |
 | B.3b | how the caption is wrong, by system | `wrong_ways` |
-| C.1 | original pairs that somebody called "100% no" | `refuted_originals` |
+| C.1 | original pairs that someone called "100% no" | `refuted_originals` |
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Workload:
 
     @property
     def ratio(self) -> float:
-        """Share of the tasks that were approved."""
+        """Share of approved tasks."""
         return self.approved / self.submitted if self.submitted else float("nan")
 
 
@@ -133,7 +133,7 @@ def shortcomings(given: Iterable[Answer], proposals: Iterable[Proposal], *, dept
 
 
 def wrong_ways(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
-    """Table B.3b: how captions describe wrongly (quantity, colour, ...), by the system that proposed the pair."""
+    """Table B.3b: how captions are wrong (quantity, colour, ...), by the system that proposed the pair."""
     return _reasons(given, proposals, depth, WRONG, lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS})
 
 
@@ -158,7 +158,7 @@ def _reasons(
 
 @dataclass(frozen=True)
 class Refuted:
-    """An original pair that somebody called "100% no": a candidate for an invalid caption (C.1).
+    """An original pair that someone called "100% no": a candidate for an invalid caption (C.1).
 
     Args:
         image: Its id.

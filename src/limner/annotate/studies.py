@@ -36,7 +36,7 @@ def keep_original(store: Store, pairs: Judgements) -> None:
 
 
 def original(store: Store) -> Judgements:
-    """The given pairs, over all images and captions of the store."""
+    """The given pairs over all images and captions of the store."""
     rows = store.setting(ORIGINAL)
     if rows is None:
         raise LimnerError("the store has no original pairs: create it with 'limner annotate pool' or 'plan'")

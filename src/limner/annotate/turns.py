@@ -75,7 +75,7 @@ class Candidates:
         return there, back
 
     def _alike(self, accepted: Sequence[Key], side: int) -> tuple[FloatArray, FloatArray]:
-        """Each pair's best similarity to an accepted one with the same image (0) or caption (1), and if there is one.
+        """Each pair's best similarity to an accepted pair of the same image (0) or caption (1), and whether one exists.
 
         A pair is never compared with itself, so that asked and unasked pairs are treated in the same way.
         """
@@ -141,7 +141,7 @@ def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidate
 
 
 def _filled(said: FloatArray) -> FloatArray:
-    """Scores standardised; a pair outside a system's lists gets the system's lowest score and no rank."""
+    """Standardised scores; a pair outside a system's lists gets the system's lowest score and no rank."""
     said = said.copy()
     said[:, :, 1:] = np.nan_to_num(said[:, :, 1:])
     for number in range(said.shape[1]):
@@ -156,7 +156,8 @@ def _filled(said: FloatArray) -> FloatArray:
 def probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
     """The probability of a match for every candidate, from the answers to some of them.
 
-    Logistic regression of yes and no on `Candidates.features`. With only one kind of answer, their share.
+    Uses logistic regression on `Candidates.features` with yes and no as the target. If all answers are the same, the
+    probability is the share of yes.
     """
     return _fit(found.features(known), _known(found, known))
 
@@ -242,13 +243,13 @@ def in_turns(
     seed: int = 0,
     retrain: Callable[[Mapping[Key, bool]], Candidates] | None = None,
 ) -> tuple[dict[Key, bool], list[Turn]]:
-    """Asks in several rounds and returns all answers and the gain of each round.
+    """Runs several annotation rounds; returns all answers and the gain of each round.
 
     Args:
         found: All candidates.
         ask: A function from pairs to yes or no for each: people, or an oracle in a simulation.
         budget: Total number of answers.
-        turns: Number of rounds; 1 asks the pool in random order.
+        turns: Number of rounds; with 1, the pool is asked in random order.
         strategy: Strategy of the later rounds, see `choose`.
         first: Number of answers in the first round; an equal share by default.
         start_depth: The first round asks pairs in the top `start_depth` of any system's list.

@@ -1,4 +1,4 @@
-"""What an index keeps of queries: cut-offs from judged ones, and the statistics of a bank for a correction."""
+"""What an index stores about queries: cut-offs from judged queries, and the bank statistics of a correction."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _unseen(whole: Collection, system: Any, kind: str) -> Collection:
 
 
 def reached(known: Any, precision: float) -> str:
-    """The share of queries that get an answer under a guarantee, as text."""
+    """The share of queries that get an answer for a given precision, as text."""
     try:
         return f"{known.cut_off(precision).threshold.answered:.0%} answered"
     except LimnerError:

@@ -42,7 +42,7 @@ def shown(text: str) -> str:
 
 
 def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
-    """Prints the result as text, within the width of a terminal, or as JSON."""
+    """Prints the result as JSON, or as text wrapped to the width of the terminal."""
     put(as_text(data) if as_json else _within_terminal(shown(text)))
 
 
@@ -93,7 +93,7 @@ def put(text: str) -> None:
 
 
 def as_text(data: Mapping[str, object]) -> str:
-    """Data as JSON; control characters are escaped there too."""
+    """Data as JSON, with control characters escaped."""
     text = json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False)
     return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -114,11 +114,11 @@ def warn(warnings: Sequence[str]) -> None:
 
 @contextmanager
 def progress(what: str, unit: str = "") -> Iterator[Progress]:
-    """Shows progress on a terminal, with the rate and the time left; elsewhere as a line every few seconds, for logs.
+    """Shows progress on a terminal, with rate and time left; otherwise prints a line every few seconds, for logs.
 
     Args:
-        what: The work in progress.
-        unit: What is counted, for the rate.
+        what: Description of the work.
+        unit: The unit that is counted, for the rate.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -170,11 +170,11 @@ def _time_left(seconds: float) -> str:
 
 
 class Lines:
-    """Progress without a terminal: a line on stderr every few seconds, none for short work.
+    """Progress without a terminal: a line on stderr every few seconds, and nothing for short tasks.
 
     Args:
-        what: The work in progress.
-        unit: What is counted, to show a rate.
+        what: Description of the work.
+        unit: The unit that is counted, to show a rate.
         every: Seconds between two lines.
     """
 
@@ -237,7 +237,7 @@ class _Told:
 
 
 def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:
-    """Plain columns, as wide as needed.
+    """Formats rows as plain columns, as wide as needed.
 
     >>> print(table([("name", "images"), ("scenes", 2000)]))
     name    images

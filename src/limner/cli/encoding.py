@@ -111,7 +111,7 @@ def _copy(model: Path, target: Path) -> None:
 
 
 def folder_of(path: str) -> Path | None:
-    """The folder of an index; None for one in object storage."""
+    """The local folder of an index; None if it is in object storage."""
     local = path.removeprefix("file://")
     return None if "://" in local else Path(local)
 

@@ -46,7 +46,7 @@ STATUSES = {
 
 
 class Shell(TyperGroup):
-    """The top-level command: runs a subcommand and turns any error into a line and a status."""
+    """The top-level command: runs a subcommand and turns any error into one line and an exit status."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -61,7 +61,7 @@ class Shell(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Parses and runs; in standalone mode ends the process with a `Status`."""
+        """Parses the arguments and runs the command; in standalone mode exits with a `Status`."""
         rest = (prog_name, complete_var, False, windows_expand_args)
         args = with_new_names(self, sys.argv[1:] if args is None else args)
         if not standalone_mode:
@@ -133,7 +133,7 @@ class Shell(TyperGroup):
 
 
 def _abandon_stdout() -> None:
-    """Leaves nothing to flush at exit."""
+    """Discards buffered output, so that nothing is flushed at exit."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

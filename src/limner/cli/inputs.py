@@ -50,7 +50,7 @@ class Way:
     def kind(self) -> str:
         """The kind of input, one of five; missing, multiple and incomplete inputs are refused."""
         if (self.images is None) != (self.texts is None):
-            raise typer.BadParameter("--images and --texts go together: give the embeddings of both sides")
+            raise typer.BadParameter("--images and --texts belong together: give the embeddings of both")
         given = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
         given["encoder"] = self.encoder
         named = [kind for kind, value in given.items() if value]
@@ -60,21 +60,21 @@ class Way:
                 "--run, --system, --encoder"
             )
         if self.features is not None and named[0] != "system":
-            raise typer.BadParameter("--features is for --system: a model that was trained on a file of features")
+            raise typer.BadParameter("--features is only for a --system that was trained on a file of features")
         if self.cache is not None and named[0] != "encoder":
-            raise typer.BadParameter("--cache is for --encoder: other systems are not encoded")
+            raise typer.BadParameter("--cache is only for --encoder: other inputs are not encoded")
         if named[0] in ("runs", "system", "encoder") and (self.image_ids or self.text_ids):
             raise typer.BadParameter("--image-ids and --text-ids are for --images with --texts, and for --scores")
         return named[0]
 
     @cached_property
     def vectors(self) -> tuple[Vectors, Vectors]:
-        """The embeddings of both sides, read and checked once."""
+        """The embeddings of images and texts, read and validated once."""
         return _vectors(self.images, self.image_ids), _vectors(self.texts, self.text_ids)
 
 
 def _vectors(file: Path | None, ids: Path | None) -> Vectors:
-    """Embeddings, and their ids if the file or an ids file has any."""
+    """Embeddings, with their ids if they are in the file or in a file of ids."""
     from limner.core.embeddings import Embeddings
 
     read = Embeddings.load(str(file), ids=ids)
@@ -94,7 +94,7 @@ def opened(
         directions: The direction of each run, if given.
     """
     if directions and way.kind != "runs":
-        raise typer.BadParameter("--direction says what the queries of a --run are: scores here are images by texts")
+        raise typer.BadParameter("--direction is only for a --run: scores are always images by texts here")
     _refuse_incidental(way, part)
     if way.kind == "embeddings":
         return _from_embeddings(way, whole, part)
@@ -107,12 +107,12 @@ def opened(
 
 
 def _refuse_incidental(way: Way, part: Collection) -> None:
-    """Refuses rows without ids if the collection's order is arbitrary: a file of judgements."""
+    """Refuses rows without ids if the collection is a file of judgements, whose order is arbitrary."""
     files = [] if part.ordered else unnamed_files(way)
     if files:
         raise LimnerError(
-            f"{' and '.join(map(str, files))} without ids for {part.name!r}, a file of judgements, whose order means "
-            "nothing: evaluate the COLLECTION that the rows are of, with --judgements FILE; or name rows and "
+            f"{' and '.join(map(str, files))} without ids for {part.name!r}, a file of judgements, whose order "
+            f"is arbitrary: evaluate the COLLECTION of these rows, with --judgements FILE; or name rows and "
             "columns with --image-ids and --text-ids"
         )
 

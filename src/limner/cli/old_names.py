@@ -45,7 +45,7 @@ def _new_name(word: str, names: dict[str, str]) -> str:
 
 @contextmanager
 def warnings_told() -> Iterator[None]:
-    """Shows each warning of limner as a line on stderr."""
+    """Shows each of limner's warnings as one line on stderr."""
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, (RenamedOption, LimnerWarning)):

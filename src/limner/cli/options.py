@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
-    """An option with a value, shown with a metavar."""
+    """An option with a value, shown with a metavar in the help."""
     return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
@@ -94,7 +94,7 @@ def part(collection: Collection, split: str | None) -> Collection:
 
 
 def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
-    """Checks a file ending and its folder before the work starts."""
+    """Checks the ending and the folder of an output file before the work starts."""
     for file in files or []:
         place_for(file)
         if file.suffix.lower() not in known:

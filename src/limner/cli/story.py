@@ -35,7 +35,7 @@ _LABELS = {"pairs": "the usual labels", "complete": "every true pair"}
 
 @dataclass(frozen=True)
 class Chapter:
-    """One section of the demo: text, and the same as plain values."""
+    """One section of the demo, as text and as plain values."""
 
     title: str
     text: str

@@ -113,7 +113,7 @@ def pictures(store: str, collection: str | None, options: dict[str, Any], *, tru
         kept = (db.setting("collection") or {}).get("spec"), (db.setting("loading") or {}).get("options") or {}
     spec, chosen = collection or kept[0], options or kept[1]
     if spec is None:
-        raise typer.BadParameter("the store does not know where its images are: give the COLLECTION")
+        raise typer.BadParameter("the location of the images is not stored: give the COLLECTION")
     if not trust and (spec != collection or chosen != options):
         refuse_foreign(spec, chosen)
     return spec, chosen

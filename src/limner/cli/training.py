@@ -37,7 +37,7 @@ def trained(
     """Opens a system on the items it may be evaluated on.
 
     Returns:
-        The scores, the part they are for, and notes.
+        The scores, the evaluated part, and notes.
     """
     found = opened_on(name, whole, split, features=features, trust=trust)
     return found.scores, found.collection, list(found.notes)
@@ -49,7 +49,7 @@ def encoded_by(
     """Scores of an encoder with cached vectors, so that the next run does not encode the same items again.
 
     Args:
-        name: An encoder of one space for images and texts, such as 'clip(model=DIR)', or a saved model.
+        name: An encoder with a joint space for images and texts, such as 'clip(model=DIR)', or a saved model.
         whole: The collection.
         split: The split to evaluate.
         cache: The cache folder for vectors; by default the one shared by all commands.
@@ -121,7 +121,7 @@ def opened_together(
     """Opens several systems on items that none of them was trained on.
 
     Returns:
-        The systems, the part they are for, and notes.
+        The systems, the evaluated part, and notes.
     """
     from limner.systems.held_out import hold_out
     from limner.systems.opening import features_of, find_system

@@ -64,7 +64,7 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
 
 
 def _ray() -> Any:
-    """The ray module, if installed, without usage reports."""
+    """The ray module, with usage reports turned off; an error if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray

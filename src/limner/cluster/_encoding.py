@@ -28,7 +28,7 @@ class Encoding:
         self.batch = batch
 
     def __call__(self, starts: Batch) -> Batch:
-        """Encodes the batches that begin at these positions."""
+        """Encodes the batches that start at these positions."""
         parts = [self._encoded(int(start)) for start in starts["start"]]
         rows = [np.arange(start, start + len(part)) for start, part in zip(starts["start"], parts, strict=True)]
         return {"row": np.concatenate(rows), "vector": np.concatenate(parts)}

@@ -99,7 +99,7 @@ class Cluster:
             return ray.get(whole)  # type: ignore[no-any-return]
 
     def _shards(self, scores: Scores, consume: object) -> _sharding.Shards | None:
-        """How to shard the candidates for this pass, if needed and supported."""
+        """The shards of the candidates for this pass, if needed and supported."""
         if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible) or scores.may_overflow:
             return None
         width = self.shard or self._widest(scores)
@@ -124,7 +124,7 @@ class Cluster:
 def _in_order(
     tasks: Iterable[object], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
 ) -> Iterator[Any]:
-    """References in order, each as soon as it is done, with limited tasks in flight; the rest is cancelled."""
+    """References in order, each as soon as it is done, with a bounded number of tasks; the rest is cancelled."""
     import ray
 
     spans = list(spans)
@@ -145,7 +145,7 @@ def _in_order(
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Explains a cluster failure; an error of a task is re-raised as it was."""
+    """Explains a cluster failure; an error raised by a task is re-raised unchanged."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -195,7 +195,7 @@ class _Tasks:
 
 @cache
 def _tasks() -> _Tasks:
-    """The functions above as tasks; a task whose worker dies is run again."""
+    """The functions above as Ray tasks; a task is retried if its worker dies."""
     import ray
 
     spread = ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")

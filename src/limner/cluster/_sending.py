@@ -34,7 +34,7 @@ class Unnamed:
 
 @dataclass(frozen=True)
 class Mapped:
-    """An array in a file that every node sees."""
+    """An array in a file on shared storage."""
 
     path: str
     dtype: str
@@ -49,7 +49,7 @@ class Mapped:
 
 @dataclass
 class Post:
-    """Sends arrays once per connection, however many passes use them."""
+    """Sends arrays once per connection, even if several passes use them."""
 
     shared: Path | None = None
     _sent: dict[tuple[int, int, int], tuple[weakref.ref[Array], Any]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Post:
         return Mapped(str(Path(array.filename).resolve()), array.dtype.str, offset, array.shape, order)
 
     def pack(self, thing: Any) -> Packed:
-        """Pickles an object, with its large arrays separate."""
+        """Pickles an object, with its large arrays stored separately."""
         from ray.cloudpickle import CloudPickler
 
         post, arrays, buffer = self, list[Any](), io.BytesIO()
@@ -131,7 +131,7 @@ _OPENED: dict[str, object] = {}
 
 
 def opened(array: Array | Mapped) -> Array:
-    """An array that is an argument of a task."""
+    """The array behind a task argument."""
     return array.open() if isinstance(array, Mapped) else array
 
 

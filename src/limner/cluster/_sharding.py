@@ -54,7 +54,7 @@ class Shards:
 def _score_pairs(
     queries: Array, shards: list[tuple[int, Any]], width: int, rows: IntArray, columns: IntArray
 ) -> Float32:
-    """Scores of single pairs, found in the shards that hold the candidates."""
+    """Scores of single pairs, computed in the shards that contain the candidates."""
     import ray
 
     scores = np.empty(len(rows), dtype=np.float32)
@@ -75,7 +75,7 @@ def _score_pairs(
 def pair_scores(queries: Array, candidates: Array, rows: IntArray, columns: IntArray) -> Float32:
     """Scores of single pairs, from whole tiles, since only these give exactly the same numbers as blocks.
 
-    The queries of one tile of candidates are grouped: a score does not depend on its position in the tile.
+    Queries that share a tile of candidates are grouped; a score does not depend on its position in the tile.
     """
     scores = np.empty(len(rows), dtype=np.float32)
     order = np.argsort(columns // TILE_COLUMNS, kind="stable")
@@ -113,7 +113,7 @@ class _Tasks:
 
 @cache
 def _tasks() -> _Tasks:
-    """Tasks run where their shard already is, so that a shard rarely moves."""
+    """Ray tasks that run on the node of their shard, so that shards are rarely transferred."""
     import ray
 
     task = ray.remote(num_cpus=1, max_retries=RETRIES)

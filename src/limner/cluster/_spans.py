@@ -1,4 +1,4 @@
-"""The unit of work on a cluster: a span of whole blocks, at a multiple of its size."""
+"""The unit of work on a cluster: a span of whole blocks that starts at a multiple of its size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RETRIES = 10
 
 @dataclass(frozen=True)
 class Spans:
-    """Rows split into spans of 2**level blocks, at multiples of their size."""
+    """Rows split into spans of 2**level blocks, which start at multiples of their size."""
 
     rows: int
     level: int
@@ -38,14 +38,14 @@ class Spans:
 
     @property
     def size(self) -> int:
-        """Rows of a full span."""
+        """Number of rows in a full span."""
         return self.step << self.level
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return ((low, min(low + self.size, self.rows)) for low in range(0, self.rows, self.size))
 
     def level_of(self, start: int) -> int:
-        """The level of the span that starts here; a last one that is not full is merged after all others."""
+        """The level of the span that starts here; an incomplete last span is merged after all others."""
         return self.level if start + self.size <= self.rows else -1
 
 
@@ -59,7 +59,7 @@ def blocks(scores: Scores, start: int, stop: int) -> Iterator[tuple[int, Block]]
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """A task has one core, so the matrix library must not take more."""
+    """Limits the linear algebra library to one thread, since a task has one core."""
     with _libraries().limit(limits=1, user_api="blas"):
         yield
 

@@ -100,7 +100,7 @@ def _antonym(tokens: list[Token], at: int, context: Context) -> str | None:
 
 
 def _antonym_wordnet(tokens: list[Token], at: int, context: Context) -> str | None:
-    """Like the paper: every adjective is replaced by WordNet's antonym of any of its meanings."""
+    """As in the paper: an adjective is replaced by a WordNet antonym of any of its senses."""
     word = tokens[at].low
     found = () if word in FUNCTION else context.wordnet.antonyms(word, "a")
     return context.choose(found).replace("_", " ") if found else None
@@ -126,7 +126,7 @@ def _colour_in(tokens: list[Token], at: int, context: Context) -> str | None:
 
 
 def _is_colour_here(tokens: list[Token], at: int, wordnet: WordNet) -> bool:
-    """Orange, chocolate and salmon are also things: such a word is a colour only before a noun."""
+    """Whether a word is a colour here: "orange", "chocolate" and "salmon" are colours only before a noun."""
     word = tokens[at].low
     if word in ("chocolate", "salmon", "tomato", "snow", "wheat", "orchid", "plum", "peru", "linen", "orange"):
         return (
@@ -145,7 +145,7 @@ def _size(tokens: list[Token], at: int, context: Context) -> str | None:
 
 
 def _number(tokens: list[Token], at: int, context: Context) -> str | None:
-    """Two becomes three: never one, so that nouns and verbs need no change."""
+    """Replaces a number by another, but never by one, so that nouns and verbs need no change."""
     word = tokens[at].low
     if word not in NUMBERS or word == "one":
         return None
@@ -177,7 +177,7 @@ def _form(word: str, base: str) -> str | None:
 
 
 def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
-    """The rarest single word of the usual meaning, for a noun with a clearly dominant meaning."""
+    """The rarest one-word synonym of a noun's usual sense, if one sense is clearly dominant."""
     word = tokens[at].low
     if word in FUNCTION or word in css_colours() or (at and tokens[at - 1].low not in ("a", "an", "the", "one")):
         return None

@@ -4,14 +4,14 @@ After Lymperaiou et al. (2022). V(.) is the set of concepts in an image, g the r
 
 - CA, concept agreement: |V(g) & V(r)| / |V(g)|; higher is better; undefined if V(g) is empty.
 - NCS, similarity of the other concepts: mean path similarity of the best matching of V(g) - V(r) with V(r) - V(g);
-  higher is better; undefined where either is empty.
+  higher is better; undefined if either is empty.
 - CE, enumeration: summed difference in counts of the common concepts; lower is better; undefined without any.
 - SD, size disagreement: share of matched boxes whose areas differ by T or more, and the mean difference; lower is
   better; undefined if there are no boxes to match.
 - AA, attributes: share of the attributes of common concepts in g that r has too; higher is better.
 - RA, relations: share of the relations in g that hold in r too; higher is better.
 
-The difference of two areas is relative to the smaller one, |a - b| / min(a, b), so that twice as large and half as
+The difference between two areas is relative to the smaller one, |a - b| / min(a, b), so that twice as large and half as
 large are the same; boxes of a concept are matched so that the sum of differences is minimal. Undefined values are NaN.
 """
 
@@ -67,7 +67,7 @@ def similarities(concepts: Iterable[Concepts], wordnet: WordNet) -> Similarities
 def agreement(
     truth: Concepts, returned: Concepts, similar: Similarities, *, threshold: float = THRESHOLD
 ) -> ConceptAgreement:
-    """Compares what two images show.
+    """Compares the contents of two images.
 
     >>> from limner.explain.concepts import Thing
     >>> dog, ball, park, frisbee = (Thing(f"{word}.n.01") for word in ("dog", "ball", "park", "frisbee"))
@@ -108,7 +108,7 @@ def match(missing: Iterable[str], added: Iterable[str], similar: Similarities) -
 
 
 def size_gaps(truth: Concepts, returned: Concepts, name: str) -> list[float]:
-    """Relative differences of the boxes of one concept, matched so that their sum is minimal."""
+    """Relative size differences of the boxes of one concept, matched so that their sum is minimal."""
     from scipy.optimize import linear_sum_assignment
 
     sides = [

@@ -33,8 +33,8 @@ class Attack:
 
     Args:
         kind: The kind.
-        edits: The edits that were made.
-        queries: How many queries there were in all.
+        edits: The edits.
+        queries: Total number of queries.
         before: Rank of the relevant image for each edited query, before the edit (may be fractional for tied scores).
         after: The same, after the edit.
         moved: Change in the score of the relevant image, for each.
@@ -57,7 +57,7 @@ class Attack:
 
     @property
     def blindness(self) -> float:
-        """Share of changed queries with the relevant image first that still have it first; NaN if none."""
+        """Share of queries with the relevant image first that still have it first after the change; NaN without any."""
         return _share(self.after[self.before == 1] == 1)
 
     @property
@@ -106,7 +106,7 @@ def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.ND
         edits: One per query; None if nothing could be changed.
         before: Scores of the queries as they were, queries by candidates.
         truth: The column of the relevant image of each query.
-        ask: Scores of texts against the same candidates, texts by candidates.
+        ask: A function from texts to their scores with the same candidates, texts by candidates.
     """
     changed = np.array([at for at, edit in enumerate(edits) if edit is not None], dtype=np.int64)
     made = tuple(edit for edit in edits if edit is not None)
@@ -134,8 +134,8 @@ def ranks(scores: Array, truth: npt.NDArray[np.int64]) -> FloatArray:
 def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
     """How often a language model alone, without the image, can tell the original query from the changed one.
 
-    A bigram model of the texts (which must not contain the queries themselves). Near 0.5, an attack needs the image;
-    near 1, it can be detected from the text alone, and a good result on it means little.
+    Uses a bigram model of the texts (which must not contain the queries themselves). If the value is near 0.5,
+    detecting the change requires the image; if it is near 1, the text alone is enough, and a good result means little.
     """
     one: Counter[str] = Counter()
     two: Counter[tuple[str, str]] = Counter()

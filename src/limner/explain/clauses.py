@@ -110,7 +110,7 @@ def _same(token: Token) -> str:
 
 
 def _modifier(tokens: list[Token], phrase: Phrase, of_kind: Container[str]) -> int | None:
-    """The colour or size directly before a noun, unless it is one of several ("black and white dogs")."""
+    """Position of the colour or size before a noun, unless it is one of several ("black and white dogs")."""
     for place in range(phrase.start - 1, max(phrase.start - 3, -1), -1):
         if tokens[place].low in of_kind:
             return None if place and tokens[place - 1].low == "and" else place
@@ -134,7 +134,7 @@ def _can_exchange(text: str, tokens: list[Token], one: Phrase, other: Phrase, wo
 
 
 def _class(phrase: Phrase, wordnet: WordNet) -> str:
-    """Person or animal by the first sense, artifact by one of the first two ("table" first means one of data)."""
+    """Person or animal by the first sense, artifact by one of the first two, as for "table"."""
     found = [c for c in CLASSES if wordnet.is_a(phrase.senses[0], c)]
     found += [c for c in CLASSES[2:] if any(wordnet.is_a(sense, c) for sense in phrase.senses[:2])]
     return found[0] if found else ""
@@ -149,7 +149,7 @@ def _agree(tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) ->
 
 
 def _led(before: list[Token]) -> bool:
-    """Whether an article or a number leads a noun, with at most two words between."""
+    """Whether an article or a number precedes a noun, with at most two words in between."""
     words = [t.low for t in before[-3:]][::-1]
     first = next((word for word in words if word in FUNCTION or word in NUMBERS), "")
     return first in ("a", "an", "the") or first in NUMBERS

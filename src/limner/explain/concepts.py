@@ -47,7 +47,7 @@ class Thing:
     area: float | None = None
 
     def value(self, what: str) -> str | None:
-        """The value of one attribute, where it is known."""
+        """The value of one attribute, if known."""
         return next((value for name, value in self.attributes if name == what), None)
 
 
@@ -58,7 +58,7 @@ class Concepts:
     Args:
         things: Its objects.
         relations: (concept, relation, concept).
-        setting: The background, where known.
+        setting: The background, if known.
     """
 
     things: tuple[Thing, ...] = ()
@@ -141,7 +141,7 @@ def _named_in(text: str, wordnet: WordNet) -> dict[str, list[dict[str, Any]]]:
 
 
 def own_words(images: Items, wordnet: WordNet, *, objects: str = "objects") -> dict[str, str]:
-    """Concept -> the most frequent name among the objects: "boy", where WordNet says "male child" first."""
+    """Concept -> its most frequent name among the objects, such as "boy" instead of WordNet's "male child"."""
     named: dict[str, Counter[str]] = {}
     for entry in (entry for listed in images.field(objects) for entry in listed or ()):
         if entry.get("name"):

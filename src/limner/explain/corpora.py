@@ -55,7 +55,7 @@ class Extractive:
 
 
 def _cosine(one: Counter[str], other: Counter[str]) -> float:
-    """Cosine of two bags of words; 0 where one is empty.
+    """Cosine similarity of two bags of words; 0 if one is empty.
 
     >>> round(_cosine(Counter("aab"), Counter("abb")), 3)
     0.8
@@ -74,7 +74,7 @@ def summariser(name: str, *, trusted: bool = True, **options: Any) -> Summarise:
     """A summariser by name: "extractive", or "transformers" with `model=` a folder or name of T5, Pegasus or BART.
 
     Args:
-        name: One of `SUMMARISERS`, or "module:thing" for one of your own.
+        name: One of `SUMMARISERS`, or "module:thing" for a custom one.
         trusted: Whether "module:thing" may be imported.
         options: Options of the summariser.
 

@@ -54,7 +54,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Context:
-    """Resources for an edit: WordNet, randomness, the colours of the data."""
+    """Resources for an edit: WordNet, a random generator, the colours in the data."""
 
     wordnet: WordNet
     dice: np.random.Generator
@@ -87,12 +87,12 @@ def edited(text: str, kind: str, changes: Sequence[Change], word: str) -> Edit:
 
 
 def cased(old: str, new: str) -> str:
-    """The new word with a capital where the old one has one."""
+    """The new word, capitalised if the old one is."""
     return new[:1].upper() + new[1:] if old[:1].isupper() else new
 
 
 def agreeing_article(tokens: list[Token], at: int, new: str) -> list[Change]:
-    """The article before a changed word, where it must change too."""
+    """The change of the article before a changed word, if needed."""
     if at == 0 or tokens[at - 1].low not in ("a", "an"):
         return []
     right = article(new)

@@ -62,7 +62,7 @@ def failures(
 
     Args:
         system: Scores or a ranking, from texts to images or from images to texts.
-        collection: Images, texts, and which belong together.
+        collection: Images, texts and their pairs.
         direction: "t2i" for text queries, "i2t" for image queries; needed only if they share ids.
         judgements: The relevance judgements.
         fuller: Judgements with more relevant pairs, to find acceptable alternatives.
@@ -101,7 +101,7 @@ class Explanations:
 
     Args:
         failures: The failures.
-        agreements: One for each.
+        agreements: The comparison of images for each failure.
         concepts: The content of every image.
         informed: Whether only concepts that the query mentions were compared.
         notes: Problems with the objects.
@@ -119,7 +119,7 @@ class Explanations:
         return len(self.failures)
 
     def values(self, score: str) -> FloatArray:
-        """One score for every failure; NaN where undefined."""
+        """One score for every failure; NaN if undefined."""
         return np.array([each[score] for each in self.agreements], dtype=np.float64)
 
     @cached_property
@@ -167,7 +167,7 @@ class Explanations:
 
 
 def _total(value: float | int, *, number: bool = False) -> str:
-    """Formats a total: counts as whole numbers, all others as percentages, except the one that may exceed 1."""
+    """Formats a total: counts as integers, all others as percentages, except the one that may exceed 1."""
     if number and not math.isnan(value):
         return f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else "–" if math.isnan(value) else f"{value:.1%}"

@@ -38,7 +38,7 @@ RELATIONS = {
 
 @dataclass(frozen=True)
 class ClaimReader:
-    """Resources for reading claims.
+    """Resources for parsing and checking claims.
 
     Args:
         wordnet: The graph.
@@ -103,7 +103,7 @@ def _place(phrase: Phrase, text: str) -> str | None:
 
 
 def _faults(phrase: Phrase, thing: Thing, place: str | None) -> list[str]:
-    """What an object lacks compared with the phrase; unknown attributes are ignored."""
+    """The claims of a phrase that an object does not meet; unknown attributes are ignored."""
     found = [what for what in ("colour", "size") if _differs(getattr(phrase, what), thing.value(what))]
     for action in phrase.actions:
         known = thing.value("place") if action in PLACES else thing.value("action")
@@ -177,7 +177,7 @@ def label_all(
 
 
 def read_labels(path: str | Path) -> dict[str, frozenset[str]]:
-    """People's labels from a csv with the columns query and label, one row per label or several separated by `;`.
+    """Human labels from a csv with the columns query and label; one label per row, or several separated by `;`.
 
     A row with an empty label means that nothing is wrong: an acceptable alternative.
     """

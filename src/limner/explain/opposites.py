@@ -1,4 +1,4 @@
-"""What contradicts a word of a caption: opposite adjectives and verbs, and colours that are far from each other."""
+"""Words that contradict a word of a caption: opposite adjectives and verbs, and distant colours."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ VERBS = {
 
 @cache
 def css_colours() -> dict[str, tuple[float, float, float]]:
-    """The named colours of CSS that are one plain word or two, with their RGB values."""
+    """The named CSS colours that are plain English words, with their RGB values."""
     settle_matplotlib()
     from matplotlib.colors import CSS4_COLORS, to_rgb
 

@@ -5,8 +5,8 @@
 - Text score: each of two images prefers its own caption. Image score: each of two captions prefers its own image. Group
   score: both (Thrush et al. 2022). Equal scores do not count here, as published.
 
-Every table carries two blind baselines: a bigram language model of captions, and length. A subset that they solve does
-not test whether a system uses images.
+Every table has two blind baselines: a bigram language model of captions, and caption length. A subset that they solve
+does not test whether a system uses images.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ProbeReport(Tabular):
     notes: tuple[str, ...] = ()
 
     def line(self, measure: str = PAIR, *, subset: str = "all") -> ProbeLine:
-        """One line by its measure and subset."""
+        """The line of a measure and subset."""
         found = [line for line in self.lines if (line.subset, line.measure) == (subset, measure)]
         if not found:
             there = "; ".join(f"{line.subset} {line.measure}" for line in self.lines)
@@ -92,7 +92,7 @@ class ProbeReport(Tabular):
         return found[0]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat record per line: the form of the CSV file."""
+        """One flat record per line, as in the CSV file."""
         return [_record(line) for line in self.lines]
 
     def _columns(self) -> dict[str, list[Any]]:
@@ -251,7 +251,7 @@ def value(case: ProbeCase, scores: FloatArray, measure: str) -> float:
 
 
 def _best(scores: FloatArray, right: int) -> float:
-    """Whether all right captions score above all foils; a tie with n foils is a guess among n + 1."""
+    """Whether all right captions score above all foils; a tie with n foils counts 1 / (n + 1)."""
     lowest, foils = scores[:right].min(), scores[right:]
     if (foils > lowest).any():
         return 0.0

@@ -109,7 +109,7 @@ def phrases(text: str, wordnet: WordNet) -> tuple[Phrase, ...]:
 
 
 def _noun(tokens: list[str], at: int, wordnet: WordNet) -> tuple[int, str]:
-    """The longest noun that begins here, and how many words it has."""
+    """The longest noun that starts here, and its number of words."""
     for length in (3, 2, 1):
         part = tokens[at : at + length]
         if len(part) < length or part[0] in FUNCTION or part[-1] in FUNCTION:

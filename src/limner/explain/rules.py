@@ -50,7 +50,7 @@ def rates(labels: Mapping[str, frozenset[str]]) -> dict[str, tuple[int, float]]:
 
 
 def together(labels: Iterable[frozenset[str]]) -> dict[tuple[str, str], int]:
-    """How many failures have both of two classes."""
+    """For each pair of classes, how many failures have both."""
     sets = list(labels)
     pairs = permutations(CLASSES, 2)
     return {(a, b): sum(a in each and b in each for each in sets) for a, b in pairs if a < b}
@@ -80,7 +80,7 @@ def rules(labels: Iterable[frozenset[str]], *, support: float = 0.01, confidence
 
 
 def table(labels: Mapping[str, frozenset[str]], found: Sequence[Rule]) -> str:
-    """Rates and rules for a terminal."""
+    """Rates and rules as text for a terminal."""
     lines = [f"{'class':12} {'failures':>8} {'share':>7}"]
     lines += [f"{name:12} {count:8,} {share:7.1%}" for name, (count, share) in rates(labels).items()]
     return "\n".join([*lines, *(f"rule: {rule}" for rule in found)])

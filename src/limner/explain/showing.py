@@ -1,4 +1,4 @@
-"""Failures for the page: chosen by class, with boxes and words."""
+"""Failures for the report page: selected by class, with boxes and explanations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, 
 
     Args:
         done: The explained failures.
-        labels: The classes of each query, found or from people.
+        labels: The classes of each query, automatic or from people.
         each: How many failures of each class to show.
     """
     about = f"{len(done):,} queries whose first answer is not relevant, with the content of both images compared."

@@ -131,7 +131,7 @@ def words_by_number(collection: Collection) -> list[float]:
 
 
 def length_note(collection: Collection, query: int) -> list[str]:
-    """A note where captions are sorted by length, so that the choice of the query matters."""
+    """A note if captions are sorted by length, so that the choice of the query caption matters."""
     words = words_by_number(collection)
     falls = all(a >= b for a, b in pairwise(words))
     if len(words) < 2 or not (falls or words == sorted(words)) or max(words) < SORTED * min(words):
@@ -160,6 +160,6 @@ def _vectors(encode: Encode, texts: Sequence[str]) -> npt.NDArray[np.float32]:
     found = np.asarray(array(encode(texts), "what the encoder gave"), dtype=np.float32)
     if found.ndim != 2 or len(found) != len(texts):
         raise LimnerError(
-            f"the encoder gave an array of shape {found.shape} for {len(texts)} texts: expected a row each"
+            f"the encoder gave an array of shape {found.shape} for {len(texts)} texts: expected one row per text"
         )
     return found

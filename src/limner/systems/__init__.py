@@ -1,8 +1,8 @@
 """Systems: the models that `limner.train` can train, by name.
 
-A system is a function `(collection, *, **options) -> model`; a model has `scores(collection) -> Scores`. Your own needs
-no registration: name it as "module:function". A system that tunes its settings takes a keyword `dev`, and receives the
-dev split of the collection.
+A system is a function `(collection, *, **options) -> model`; a model has `scores(collection) -> Scores`. A custom
+system needs no registration: name it as "module:function". A system that tunes its settings takes a keyword `dev`, and
+receives the dev split of the collection.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def train(
 
 
 def load(path: str | Path, *, trust: bool = False) -> Model:
-    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json says what kind it is.
+    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json contains its kind.
 
     Args:
         path: The file or folder. It is data and is never executed.
-        trust: Whether the model may name an encoder or kernel of its own as "module:thing", which is then imported.
+        trust: Whether the model may name a custom encoder or kernel as "module:thing", which is then imported.
     """
     place = Path(path)
     if not place.exists():

@@ -162,8 +162,9 @@ def _without(parts: HoldOut, name: str, record: TrainedOn) -> HoldOut:
     count, total = int(saw.sum()), len(held.images)
     if count == total:
         raise LimnerError(
-            f"{name} was trained on all {total:,} images of {held.name!r}: measure it on others, choose a split that "
-            "it has not seen, or hold some images out when it is trained (limner train ... --hold-out)"
+            f"{name} was trained on all {total:,} images of {held.name!r}: evaluate it on others, choose a "
+            f"split that it has not seen, or hold out some images when you train it (limner train ... "
+            f"--hold-out)"
         )
     kept = held.restrict(held.images.ids[np.flatnonzero(~saw)], name=held.name)
     note = f"{name} was trained on {count:,} of the {total:,} images: measured on the {total - count:,} others"

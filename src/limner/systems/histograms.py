@@ -57,7 +57,7 @@ class HistogramModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Descriptions, vocabulary and maps."""
+        """Identifies the model by its descriptions, vocabulary and maps."""
         sides = self.picture_map, self.text_map
         maps = [part for side in sides for part in (side.mean, side.weights)]
         words = json.dumps([self.descriptions, self.bag.vocabulary])
@@ -141,7 +141,7 @@ def train(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> HistogramModel:
-    """Colours and shapes of images against the words of their texts.
+    """Maps colours and shapes of images and words of texts into a joint space.
 
     Args:
         collection: The training collection; relevant pairs are weighted by their grade.
@@ -175,7 +175,7 @@ def train_colours(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> HistogramModel:
-    """Colours of images alone against the words of their texts.
+    """Maps colours of images and words of texts into a joint space.
 
     Arguments as in `train`.
     """

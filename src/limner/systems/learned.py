@@ -45,7 +45,7 @@ def towers(
 def pvse(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> TowersModel:
-    """Two towers with several vectors per item, of which the best pair counts (PVSE).
+    """Two towers with several vectors per item; the score is that of the best pair (PVSE).
 
     Song & Soleymani 2019. Needs torch.
 
@@ -53,7 +53,8 @@ def pvse(
         collection: The training collection.
         dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
         progress: Called with (steps done, steps in total).
-        options: Those of "towers"; and heads (vectors per item), diversity and discrepancy (weights in the loss).
+        options: The options of "towers", plus heads (vectors per item), diversity and discrepancy (weights in the
+            loss).
     """
     from limner.systems.towers import training
 
@@ -73,7 +74,8 @@ def pcme(
         collection: The training collection.
         dev: Collection that selects the best epoch, by rsum; without it the last epoch is kept.
         progress: Called with (steps done, steps in total).
-        options: Those of "towers" without loss, margin and k; and samples (of each item) and kl (a weight in the loss).
+        options: The options of "towers" except loss, margin and k, plus samples (per item) and kl (a weight in the
+            loss).
     """
     from limner.systems.towers import training
 

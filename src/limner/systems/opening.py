@@ -94,7 +94,7 @@ class FoundSystem:
 
     Args:
         name: Name in reports and pages.
-        kind: How it is opened: see the module.
+        kind: The kind of input; see the module docstring.
         given: What the user gave: a path, an object, or the name of a system to train.
         trust: Whether its files may name custom code.
     """
@@ -120,12 +120,12 @@ class FoundSystem:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether it is a saved model that does not know its training items."""
+        """Whether it is a saved model without a record of its training items."""
         return self._saved is not None and self.trained_on is None
 
     @property
     def _saved(self) -> Path | None:
-        """Where the saved model is: in its own folder, or in the folder of an index."""
+        """The location of the saved model: its own folder, or the folder of an index."""
         if not isinstance(self.given, Path) or self.kind not in (MODEL, INDEX):
             return None
         place = self.given / KEPT if self.kind == INDEX else self.given
@@ -133,7 +133,7 @@ class FoundSystem:
 
     @property
     def takes_features(self) -> bool:
-        """Whether it accepts image features: a model trained on features. Loads a saved model."""
+        """Whether it accepts image features, as a model trained on features does. Loads a saved model."""
         from limner.systems import SYSTEMS
 
         if self.kind == TRAINED:
@@ -238,7 +238,7 @@ class WithFeatures:
             )
 
     def encode_images(self, items: Items, /, *, progress: Progress | None = None) -> Embeddings:
-        """Images in the joint space, by their features."""
+        """Images in the joint space, encoded from their features."""
         encode = self.model.encode_images
         found: Embeddings = encode(items, features=self.features, **progress_for(encode, progress))
         return found
@@ -270,7 +270,7 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
     """Finds the system behind a name, a path or an object, without loading it.
 
     Args:
-        given: See the module.
+        given: The system; see the module docstring.
         trust: Whether files may name custom code.
         said: Whether the user gave the name; False for a name read from a file, which must not be "module:thing".
     """

@@ -27,7 +27,7 @@ def login_page(ask: Ask) -> Response:
 
 
 def login(ask: Ask) -> Response:
-    """Opens a session for a name and its password; a failure gives no details."""
+    """Opens a session for a name and password; an error message gives no details."""
     if not ask.site.team:
         raise LimnerError("there are no accounts here: the page is local")
     name, there = ask.field("name").strip(), safe_next(ask.field("next", "/"))

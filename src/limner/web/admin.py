@@ -34,7 +34,7 @@ _calls = itertools.count()
 
 @dataclass
 class Work:
-    """A background job of an admin and its result; the last one is shown."""
+    """A background job started by an admin, with its result; the last one is shown."""
 
     key: Any = None
     told: str = ""
@@ -42,7 +42,7 @@ class Work:
 
 
 def admin_page(ask: Ask) -> Response:
-    """Everything on one page."""
+    """The progress page with all tables and forms."""
     from limner.annotate.guideline import newest
     from limner.annotate.scale import GRADES
     from limner.annotate.store.contents import counts
@@ -148,7 +148,7 @@ def _state(ask: Ask) -> tuple[Job | None, str, bool]:
 
 
 def _waited(ask: Ask, work: Work, what: str, make: Any) -> Job | None:
-    """The job if it is not done yet."""
+    """The job, if it is still running."""
     try:
         work.told, work.failed = str(ask.site.library.jobs.value(work.key, what, make, patience=0.2)), False
     except Pending as pending:

@@ -47,7 +47,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
     Args:
         site: The site to serve.
         hosts: Allowed host names, in addition to those of this machine and the one in the site's URL.
-        proxies: Addresses of servers in front of it, whose forwarded headers are trusted.
+        proxies: Addresses of reverse proxies whose forwarded headers are trusted.
     """
     named = names_of(hosts, site.url, team=site.team)
     layers = [Middleware(Guard, hosts=named, url=site.url, private=site.team)]

@@ -1,4 +1,4 @@
-"""Failures on the page: the query, its relevant image, the returned image, and what is wrong with the latter."""
+"""Failures on the page: the query, its relevant image, the returned image, and the classes that disagree."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Open:
 
     @property
     def gone(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Whether it is closed or closing."""
         return self.dropped or self.sock.fileno() < 0
 
     @property
@@ -292,7 +292,7 @@ def _turn_away(connection: socket.socket) -> None:
 
 
 def listen(host: str, port: int, held: Connections) -> Gate:
-    """A listening socket, or a clear error."""
+    """Opens a listening socket, or raises a clear error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit protocol, the event loop sends small responses at once; otherwise each waits 40 ms.
     gate = Gate(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

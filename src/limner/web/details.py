@@ -1,4 +1,4 @@
-"""One image or text in detail: its captions or images, its rank under every system, its labels and its neighbours."""
+"""Details of one image or text: its captions or images, its rank by every system, its labels and its neighbours."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _of_index(ask: Ask, asked: SearchRequest, key: str) -> Response:
 def _rows(
     ask: Ask, asked: SearchRequest, whole: Collection, key: str, is_text: bool
 ) -> tuple[list[PairRow], list[str]]:
-    """The labelled pairs with their ranks, and what is still being loaded."""
+    """The labelled pairs with their ranks, and the systems that are still loading."""
     pairs = whole.judged(whole.judgements.name, "t2i" if is_text else "i2t").relevant
     place = pairs.queries.index(key)
     other = [pairs.candidates[int(c)] for c in pairs.columns[pairs.indptr[place] : pairs.indptr[place + 1]]]
@@ -118,7 +118,7 @@ def _rank(ask: Ask, asked: SearchRequest, system: str, words: str, image: str) -
 
 
 def _ranks_of_query(ask: Ask, asked: SearchRequest, key: str, is_text: bool) -> dict[str, int | None]:
-    """The rank of an image for the query that led here, by system."""
+    """The rank of an image for the query that led to this page, by system."""
     if is_text or not asked.words.strip():
         return {}
     found: dict[str, int | None] = {}

@@ -37,7 +37,7 @@ FORMS = {"csv": "csv", "jsonl": "jsonl", "qrels": "qrels", "crowd": "txt", "eccv
 
 
 def export_file(ask: Ask) -> Response:
-    """All valid answers as a file; the folder of ECCV Caption's format is zipped."""
+    """All valid answers as a file; the ECCV Caption format is a zipped folder."""
     from limner.annotate.export import export
 
     form = ask.get("form", "csv")
@@ -108,7 +108,7 @@ def answered(given: Sequence[Answer], held: Collection) -> Merged:
 
 
 def changes(ready: OpenSystem, held: Collection, joined: Judgements, job: Job) -> list[MeasureChange]:
-    """The measures of a system under the labels and under labels and answers together."""
+    """The measures of a system with the labels, and with labels and answers together."""
     from limner.evaluation.evaluate import evaluate
 
     labels = held.judgements.name
@@ -120,7 +120,7 @@ def changes(ready: OpenSystem, held: Collection, joined: Judgements, job: Job) -
 
 
 def change(system: str, before: Result, after: Result) -> MeasureChange:
-    """One measure before and after; computed from the exact numbers."""
+    """One measure before and after; the change is computed from unrounded numbers."""
     measure, apart = before.measure, after.value - before.value
     moved = measure.show_change(apart) if math.isfinite(apart) else "–"
     was, now = (with_bound(result) for result in (before, after))

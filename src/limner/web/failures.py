@@ -39,7 +39,7 @@ class Box:
 
 @dataclass(frozen=True)
 class FailurePanel:
-    """An image with its boxes; in a list without its size."""
+    """An image with its boxes; the size is left out in a list."""
 
     image: str
     width: float = 0.0

@@ -1,4 +1,4 @@
-"""The guideline on the page: read before the first pair, practised with three pairs, and edited by an admin."""
+"""The guideline on the page: shown before the first pair, with three practice pairs, and edited by an admin."""
 
 from __future__ import annotations
 

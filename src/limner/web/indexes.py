@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexAnswer:
-    """Hits, their kind, the words that were looked for, and descriptions of how they were found and cut off."""
+    """Hits, their kind, the search words, and descriptions of the search and the cut-off."""
 
     hits: Sequence[Hit]
     kind: str
@@ -115,12 +115,12 @@ class ServedIndex:
     def search(
         self, served: Mapping[str, ServedIndex], asked: SearchRequest, texts: Callable[[str], ItemTexts]
     ) -> IndexAnswer:
-        """The best items of the requested kind: here, or in the other index of the same model.
+        """The best items of the requested kind, from this index or the other one of the same model.
 
         Args:
             served: All indexes by name.
             asked: The request.
-            texts: What an index keeps of its items, by its name; asked for only where words or fields play a part.
+            texts: Returns the stored texts of an index by its name; called only if words or fields are used.
         """
         there = self._holding("image" if asked.finds_images else "text", served)
         query = self._query(asked)
@@ -142,13 +142,13 @@ class ServedIndex:
         return hits, read_terms(asked.words, known.names).words
 
     def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
-        """The hits of which at least a given share is relevant; the calibration of the index is read once."""
+        """The hits that reach a given precision; the calibration of the index is read once."""
         from limner.search.calibrated import cut_hits
         from limner.search.cut_off import NEIGHBOURS
 
         known, version = self.calibration
         if version != self.index.version:
-            raise LimnerError(f"{self.name} has changed since the server started: start it again")
+            raise LimnerError(f"{self.name} has changed since the server started: restart the server")
         cut_off = known.cut_off(precision, k=k)
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]

@@ -1,4 +1,4 @@
-"""Background jobs: long work, done once, with progress that a page can show."""
+"""Background jobs: long tasks that run once, with progress for the page."""
 
 from __future__ import annotations
 
@@ -110,6 +110,6 @@ class Jobs:
                 del self._held[key]
 
     def ready(self, key: Hashable) -> bool:
-        """Whether the value is there."""
+        """Whether the value is available."""
         job = self._held.get(key)
         return job is not None and job.finished.is_set() and job.error is None

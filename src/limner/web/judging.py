@@ -1,4 +1,4 @@
-"""Judging: one pair at a time, each answer stored before it is shown as saved, by keyboard, touch, or plain form.
+"""Judging: one pair at a time, by keyboard, touch, or plain form; an answer is stored before it is shown as saved.
 
 Annotators never see scores, other people's answers, or which pairs are controls.
 """
@@ -164,7 +164,7 @@ class Conflict(LimnerError):
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """Separates conflicts with the store from malformed answers."""
+    """Turns conflicts with the stored state into `Conflict`, unlike malformed answers."""
     try:
         yield
     except LimnerError as error:
@@ -243,7 +243,7 @@ def api_answer(ask: Ask) -> Response:
 
 
 def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:
-    """A JSON number, not a string that looks like one."""
+    """An integer from JSON; a string that looks like a number is refused."""
     if isinstance(value, str):
         raise LimnerError(f"{what} = {value[:20]!r}: expected a whole number")
     return whole(value, what, high=high)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A collection, divided so that training items are never searched or evaluated.
+    """A collection, split so that training items are never searched or evaluated.
 
     Args:
         whole: The collection.
@@ -67,7 +67,7 @@ class Library:
         matrices: Files of similarities (images by texts), by display name.
         features: Image vectors, or their file, for models that were trained on features.
         options: Options of the loader.
-        corrections: Corrections of your own, as "module:class", in addition to the registered ones.
+        corrections: Custom corrections, as "module:class", in addition to the registered ones.
         trust: Whether saved models may name custom code.
         indexes: Open indexes to search, by display name.
     """
@@ -90,7 +90,9 @@ class Library:
             raise LimnerError("nothing to show: name a collection, e.g. scenes, or an index")
         twice = [name for name in self.indexes if name in collections]
         if twice:
-            raise LimnerError(f"a collection and an index are called {twice[0]!r}: name the index, NAME=DIR")
+            raise LimnerError(
+                f"a collection and an index have the same name {twice[0]!r}: rename the index with NAME=DIR"
+            )
         self.collections, self.systems, self.matrices = dict(collections), dict(systems), dict(matrices or {})
         self.features, self.options, self.trust = features, dict(options or {}), trust
         self._corrections = tuple(corrections)
@@ -183,7 +185,7 @@ class Library:
             collection: The name of the collection.
             name: The name of the system.
             split: The part to search, "all" for everything; "" for the held-out part.
-            patience: Seconds to wait; None to wait to the end.
+            patience: Seconds to wait; None to wait until it is done.
         """
         self.known_system(name)
         loaded, system = self.loaded(collection), self.found[name]

@@ -1,4 +1,4 @@
-"""The pages for looking at results: home and failures."""
+"""Pages that show results: home and failures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FailureList:
 
     @classmethod
     def asked(cls, ask: Ask) -> FailureList:
-        """The list in a URL."""
+        """The list settings in a URL."""
         library = ask.site.library
         where = library.known(ask.get("c")), ask.get("s") or library.names[0], ask.get("d") or "t2i"
         return cls(*where, ask.get("class"), ask.get("q")[:200], ask.get("order") or "far")
@@ -83,7 +83,7 @@ def failures_page(ask: Ask) -> Response:
 
 
 def failure_page(ask: Ask) -> Response:
-    """One failure, with the explanation as a drawing and as text."""
+    """One failure, explained by boxes on the images and by text."""
     library, listed = ask.site.library, FailureList.asked(ask)
     failures = failures_of(library, listed.collection, listed.system, listed.direction)
     number = failures.number(ask.get("query"))

@@ -63,7 +63,7 @@ def fits(kept: str | None, password: str) -> bool:
 
 
 def refuse_weak(password: str, name: str) -> None:
-    """Refuses a weak password, and says why.
+    """Refuses a weak password, with the reason.
 
     >>> refuse_weak("correct horse battery", "ada")
     >>> refuse_weak("Password2024!", "ada")

@@ -1,6 +1,6 @@
-"""Images of a collection, by id only: looked up, decoded, downscaled, re-encoded and cached.
+"""Images of a collection, accessed only by id: looked up, decoded, downscaled, re-encoded and cached.
 
-No name or path of a client reaches the file system: an id either is one of the collection's ids or is refused.
+No name or path from a client reaches the file system: an id must be one of the collection's ids.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CACHE = 32_000_000
 
 @dataclass(frozen=True)
 class EncodedPicture:
-    """An image ready to send."""
+    """An encoded image, ready to send."""
 
     data: bytes
     kind: str

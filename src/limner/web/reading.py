@@ -36,7 +36,7 @@ async def sent(request: Request, *, machine: bool, stranger: bool) -> Sent:
     Args:
         request: The request.
         machine: Whether JSON is expected.
-        stranger: Whether it is anonymous: then it must be small and declare its size.
+        stranger: Whether the request is anonymous; it must then be small and declare its size.
     """
     refuse_unstorable(request.query_params.multi_items())
     if request.method in ("GET", "HEAD"):

@@ -21,7 +21,7 @@ PROMISES = ("50", "70", "80", "90", "95")
 
 
 def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
-    """The search request in a URL."""
+    """Parses the search request in a URL."""
     library = ask.site.library
     collection = library.known_pool(ask.get("c"))
     chosen = tuple(ask.all("s")) or tuple(library.names[:1])
@@ -80,7 +80,7 @@ def _corrections(ask: Ask, asked: SearchRequest) -> list[str]:
 
 
 def _splits(ask: Ask, asked: SearchRequest) -> list[tuple[str, str]]:
-    """The parts that can be searched, with how many images each has."""
+    """The parts that can be searched, with their numbers of images."""
     library = ask.site.library
     if asked.collection in library.indexes:
         return []

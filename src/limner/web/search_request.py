@@ -1,4 +1,4 @@
-"""A search request: the query, what to find, where, and how."""
+"""A search request: the query, what to find, where to search, and with which options."""
 
 from __future__ import annotations
 

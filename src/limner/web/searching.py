@@ -64,7 +64,7 @@ class Column:
         correction: The name of the correction, or "".
         answers: Best first.
         unknown: Words of the query that the system does not know.
-        searched: Description of what was searched, and how.
+        searched: Description of the searched items and the method.
         promise: The guarantee behind the cut-off, as a sentence; "" if all answers are shown.
         note: What minus terms and filters did.
     """

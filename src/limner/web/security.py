@@ -76,7 +76,7 @@ def public_url(url: str | None) -> str:
     except ValueError:
         good = False
     if not good or "@" in url or parts.path.strip("/") or parts.query or parts.fragment:
-        raise LimnerError(f"--url {url}: expected http(s)://NAME or http(s)://NAME:PORT, and nothing after it")
+        raise LimnerError(f"--url {url}: expected http(s)://NAME or http(s)://NAME:PORT without a path")
     return f"{parts.scheme}://{parts.netloc.lower()}/"
 
 

@@ -1,4 +1,4 @@
-"""Starting a server: errors are reported before it starts, and its address once it runs."""
+"""Starts a server: errors are reported before it starts, and its address once it runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def serve(
     """Serves pages for searching, looking at failures and judging, until it is interrupted.
 
     Args:
-        collections: What `limner.load` takes, or collections.
+        collections: Arguments for `limner.load`, or collections.
         systems: Systems to train when a page first needs them, saved models, or "module:thing"; by name.
         matrices: Files of similarities, images by texts, by display name.
         features: Image vectors, or their file, for models that were trained on features.
@@ -121,7 +121,7 @@ def make_app(
     trust: bool = False,
     indexes: Mapping[str, str] | Sequence[str] = (),
 ) -> Starlette:
-    """The ASGI application that `serve` runs; arguments as there.
+    """The ASGI application that `serve` runs, with the same arguments.
 
     It accepts the names of this machine, the local address of the connection, `hosts`, and the name in `url`.
     """

@@ -1,4 +1,4 @@
-"""The site: what is served, to whom, and how a request becomes a page, JSON, or an error."""
+"""The site: its content, its users, and how a request becomes a page, JSON, or an error."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def wants_json(request: Request) -> bool:
 
 
 def safe_next(address: str) -> str:
-    r"""Where to go after logging in: a page of this site, never another one.
+    r"""The page to go to after login: always a page of this site.
 
     >>> safe_next("/judge?x=1"), safe_next("//evil.example"), safe_next("https://evil.example"), safe_next("/\\evil")
     ('/judge?x=1', '/', '/', '/')
@@ -302,7 +302,7 @@ def _render(site: Site, request: Request, visitor: Visitor | None, template: str
 
 
 def _served(site: Site, path: str) -> bool:
-    """Whether a page has something to show: with only an index, just the search page has."""
+    """Whether a page has something to show: with only an index, only the search page does."""
     return bool(site.library.collections) or path == "/search"
 
 
@@ -320,7 +320,7 @@ def _several(given: object) -> list[object]:
 
 
 def failed(request: Request, error: Exception) -> Response:
-    """Any error as a page or as JSON, with a message; never a traceback."""
+    """Turns any error into a page or JSON with a message; never a traceback."""
     if isinstance(error, Pending):
         return _waiting(request, error)
     status, message = _status(error)

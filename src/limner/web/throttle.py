@@ -63,7 +63,7 @@ class Throttle:
             return self._wait(key)
 
     def give_back(self, key: str) -> None:
-        """Returns the last attempt, which turned out not to count."""
+        """Refunds the last attempt, because it turned out not to count."""
         with self._lock:
             self._add(key, -1.0)
 
@@ -86,7 +86,7 @@ class Throttle:
 
 
 def network_of(address: str) -> str:
-    """The client of an address: the address itself, or with IPv6 the network that a provider gives to one customer.
+    """The client of an address: the address itself, or for IPv6 the network that a provider assigns to one customer.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8::7"), network_of("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8::/64', '192.0.2.7')

@@ -70,7 +70,7 @@ class Uploads:
         self._most = most
 
     def keep(self, data: bytes) -> str:
-        """Checks an image and keeps a new copy of it; the oldest is dropped when there are too many."""
+        """Checks an image and keeps a new copy of it; the oldest one is dropped if there are too many."""
         copy = as_jpeg(accepted(data))
         key = secrets.token_urlsafe(16)
         with self._lock:

@@ -73,10 +73,10 @@ def watched(
     Args:
         ask: The request.
         name: Name of the result; equal names are the same job.
-        what: Description for the person who waits.
+        what: Description of the job for the page.
         state: The store's state now.
         make: Computes the result.
-        patience: Seconds to wait for the first result; newer ones are not waited for.
+        patience: Seconds to wait for the first result; there is no wait for newer ones.
     """
     jobs, known = ask.site.library.jobs, ask.request.app.state.watch.known
     key = (name, ask.site.store_at)

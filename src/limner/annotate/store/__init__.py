@@ -86,14 +86,14 @@ class AlreadyFull(LimnerError):
 
 
 class NotAllowed(LimnerError):
-    """This annotator may not do that."""
+    """The annotator is not allowed to do this."""
 
 
 class _Queue:
     """A fair semaphore: waiting threads are served in order of arrival.
 
-    A database, a pool of connections and a plain lock all wake waiters in random order: under load one of fifty people
-    can wait a minute.
+    A database, a connection pool and a plain lock all wake waiting threads in random order: under load, one of fifty
+    people may wait for a minute.
     """
 
     def __init__(self, places: int) -> None:
@@ -192,7 +192,7 @@ class Store:
 
     @contextmanager
     def _sound(self) -> Iterator[None]:
-        """Reports a damaged file, or unexpected tables, in one line."""
+        """Reports a damaged file or unexpected tables in one line."""
         try:
             yield
         except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
@@ -315,7 +315,7 @@ def _sqlite(path: Path) -> sa.Engine:
 
 
 def _prepare(connection: Any, _: object) -> None:
-    """Sets durability, checks, timeouts and a safe schema; the driver must not begin transactions by itself."""
+    """Sets durability, checks, timeouts and a safe schema; the driver must not start transactions itself."""
     connection.isolation_level = None
     durable = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY * 1000)}")
     try:
@@ -326,7 +326,7 @@ def _prepare(connection: Any, _: object) -> None:
 
 
 def _begin(connection: sa.Connection) -> None:
-    """A writer takes the lock at once: upgrading from a read lock could fail."""
+    """Begins a transaction; a writer takes the lock at once, since upgrading a read lock could fail."""
     if not connection.get_execution_options().get("limner_writes", False):
         connection.exec_driver_sql("BEGIN")
         return
@@ -339,7 +339,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _take_lock(raw: Any, until: float) -> None:
-    """Retries at a constant rate: SQLite itself backs off, so that one of several processes can starve."""
+    """Takes the lock, retrying at a constant rate: SQLite's own back-off can starve one of several processes."""
     while True:
         try:
             raw.execute("BEGIN IMMEDIATE").close()
@@ -392,7 +392,7 @@ def _move_up(store: Store) -> None:
             command.upgrade(config, "head")
         except CommandError as error:
             raise LimnerError(
-                f"the store {store.where} was written by a later limner ({error}); upgrade limner to open it"
+                f"the store {store.where} was written by a newer version of limner ({error}); upgrade limner to open it"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Answers: appended one by one, each with a client key, so that sending one again has no effect."""
+"""Answers: appended one by one, each with a key from the client, so that sending an answer again has no effect."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def submit(
 
 
 def undo(store: Store, annotator_id: int, item_id: int, *, key: str, minutes: float = MINUTES) -> Saved:
-    """Withdraws the answer to a pair: one more revision, without a grade; the task is open again."""
+    """Withdraws the answer to a pair by adding a revision without a grade; the task is open again."""
     _refuse_bad(key, None)
     values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE}
     return _append(store, annotator_id, item_id, key, values, minutes)

@@ -199,7 +199,7 @@ def _add_lists(
             new.append(row | same)
         elif there != (row["image_id"], row["caption_id"]):
             raise LimnerError(
-                f"{lists.system!r} proposed other {lists.direction} pairs in turn {turn}: the store has another "
+                f"{lists.system!r} proposed other {lists.direction} pairs in round {turn}: the store has another "
                 f"system of that name; choose a different name"
             )
     insert(connection, proposal, new)
@@ -209,7 +209,7 @@ def _add_lists(
 def _known_places(
     connection: sa.Connection, same: dict[str, object], query: str
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """The pair at each rank of each query that a system has proposed in this direction and turn."""
+    """The pair at each rank of each query, as proposed by a system in this direction and round."""
     columns = (proposal.c.image_id, proposal.c.caption_id, proposal.c.rank, proposal.c[query].label("query"))
     asked = sa.select(*columns).where(*(proposal.c[name] == value for name, value in same.items()))
     return {(row.query, row.rank): (row.image_id, row.caption_id) for row in connection.execute(asked)}

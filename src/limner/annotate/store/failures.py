@@ -1,4 +1,4 @@
-"""Failures that people judge: each with the relevant and the returned item, and one answer per person."""
+"""Failures to judge: each with the relevant and the returned item, and one answer per person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People: annotators with a role, invitations and sessions. Tokens are stored as hashes only."""
+"""People: annotators with roles, invitations and sessions. Only hashes of tokens are stored."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Annotator:
 def add_annotator(
     store: Store, name: str, *, role: str = "annotator", password_hash: str | None = None, existing: bool = False
 ) -> Annotator:
-    """Adds an annotator; `existing=True` returns an existing one of that name."""
+    """Adds an annotator; with `existing=True`, returns an existing annotator of that name."""
     with store.writing() as connection:
         found = connection.execute(_people().where(annotator.c.name == name.strip())).mappings().first()
         if found is not None:
@@ -138,7 +138,7 @@ def _change(connection: sa.Connection, annotator_id: int, **values: Any) -> None
 class Invite:
     """An invitation that can still be used: its id, role, author and expiry time (milliseconds).
 
-    `by` is None for the first admin's.
+    `by` is None for the invitation of the first admin.
     """
 
     id: int

@@ -279,7 +279,7 @@ def _refuse_stranger(connection: sa.Connection, annotator_id: int) -> None:
 
 
 def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
-    """The unfinished assignment this annotator holds, if it still has work."""
+    """The annotator's unfinished assignment, if it still has pairs to judge."""
     mine = sa.select(assignment.c.id, assignment.c.task_id).where(
         assignment.c.annotator_id == annotator_id,
         assignment.c.finished.is_(None),
@@ -389,7 +389,7 @@ def _set_expiry(store: Store, annotator_id: int, assignment_id: int, now: int, u
 
 
 def progress(store: Store) -> dict[str, Any]:
-    """Progress: tasks, held tasks, valid answers and requested answers."""
+    """Progress: numbers of tasks, held tasks, valid answers and requested answers."""
     now = store.now()
     held = sa.select(sa.func.count()).select_from(assignment)
     held = held.where(assignment.c.finished.is_(None), assignment.c.expires > now, sa.not_(excluded()))

@@ -44,7 +44,7 @@ class Rivals:
 
 @dataclass(frozen=True)
 class ListComparison:
-    """What an annotator is shown: the query and both lists, without names."""
+    """A comparison as shown to an annotator: the query and both lists, without names."""
 
     id: int
     study: str
@@ -160,7 +160,7 @@ def _refuse_tie(store: Store, connection: sa.Connection, study: str, choice: str
     kept = connection.scalar(sa.select(setting.c.value).where(setting.c.name == f"study {study}"))
     known = {} if kept is None else parse_json(kept, where=f"study {study!r} of the store {store.where}")
     if choice == "tie" and not known.get("ties", True):
-        raise LimnerError(f"the study {study!r} has no ties: expected left or right")
+        raise LimnerError(f"the study {study!r} does not allow ties: expected left or right")
 
 
 def add_votes(store: Store, given: Iterable[tuple[int, int, str]], *, study: str = STUDY) -> int:
@@ -206,7 +206,7 @@ def _new_votes(
     over = next((number for number, count in full.items() if count > places[number]), None)
     if over is not None:
         raise LimnerError(
-            f"comparison {over} would get {full[over]} votes, {places[over]} are asked for: no vote was added"
+            f"comparison {over} would get {full[over]} votes instead of {places[over]}: no vote was added"
         )
     return new
 
@@ -221,7 +221,7 @@ def votes(store: Store, *, study: str = STUDY) -> list[Vote]:
 
 
 def comparisons(store: Store, *, study: str = STUDY) -> dict[int, Rivals]:
-    """All comparisons of a study by number, as they are shown, with the rankings' names."""
+    """All comparisons of a study by id, with left and right as shown, and the names of the rankings."""
     query = sa.select(comparison).where(comparison.c.study == study).order_by(comparison.c.id)
     found = {}
     for row in store.rows(query):

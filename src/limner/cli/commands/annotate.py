@@ -83,7 +83,7 @@ def pool(
     systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
     if retrain and (new_pairs is None or scores or run):
         raise typer.BadParameter(
-            "--retrain is for a further round (--new-pairs N) of systems that limner trains (--system)"
+            "--retrain only works in a further round (--new-pairs N) with systems that limner trains (--system)"
         )
     if queries and new_pairs is None:
         systems = dict(_subsampled(systems, queries, max(keep, depth), seed))

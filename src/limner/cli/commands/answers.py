@@ -1,4 +1,4 @@
-"""Answers of annotators: progress, quality, and the judgements made from them."""
+"""limner annotate status, review, aggregate, merge, ...: progress, quality, and judgements from answers."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def review(
     from limner.annotate import quality
 
     if accept and reject:
-        raise typer.BadParameter("--accept and --reject: choose one")
+        raise typer.BadParameter("give either --accept or --reject, not both")
     with opened(store) as db:
         if assignment is not None:
             if not (accept or reject) or not reason:

@@ -44,7 +44,7 @@ def attack(
 ) -> None:
     """Change one claim of every query to contradict the original, search again, and compare.
 
-    Without --system the edits are only made and written. Blindness is the share of queries with the relevant image in
+    Without --system the edits are only written to a file. Blindness is the share of queries with the relevant image in
     first place before and after. 'text-only' is how often a model of texts alone detects the changed query.
 
     Examples:

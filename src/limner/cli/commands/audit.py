@@ -77,7 +77,7 @@ def audit(
 
 
 def _scored(way: Way, whole: Collection, chosen: Collection) -> dict[str, Any]:
-    """The scores of all images and texts, and the vectors of the images, where files were given."""
+    """The scores of all images and texts, and the vectors of the images, if files were given."""
     if not (way.images or way.texts or way.scores):
         return {}
     source: Any = opened(way, whole, chosen)

@@ -162,7 +162,7 @@ def _published_values(report: Report, direction: Direction) -> dict[str, float]:
 
 
 def published_text(report: Report, places: list[Placement]) -> str:
-    """One line per measure: the rank, and the neighbours."""
+    """One line per measure: the rank, and the systems next to it."""
     return "\n".join(
         [f"{report.system} among published systems (Chun et al. 2022)", *(f"  {place}" for place in places)]
     )

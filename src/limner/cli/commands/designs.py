@@ -125,7 +125,7 @@ def _told(name: str, data: Mapping[str, object]) -> str:
 
 
 def _spent(data: Mapping[str, Any]) -> list[str]:
-    """One line about the cost, if the judge counts it."""
+    """One line with the cost, if the judge reports it."""
     if "requests" not in data:
         return []
     rate = "" if data["per_minute"] is None else f" ({data['per_minute']:.0f} a minute)"

@@ -1,4 +1,4 @@
-"""limner encode: vectors of images or texts, with a cache that resumes."""
+"""limner encode: vectors of images or texts, with a cache that allows resuming."""
 
 from __future__ import annotations
 

@@ -148,7 +148,9 @@ def evaluate(
     refuse_report_ending(save)
     _refuse_unknown(measures)
     if cluster is not None and workers is not None:
-        raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
+        raise typer.BadParameter(
+            "--workers with --cluster: the cluster determines the number of workers; give only one of the two"
+        )
     given = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache)
     ways = _ways(given, encoder or [], alone=bool(name or save_bank or by))
     whole = cached_call(lambda: load(str(collection), option))
@@ -184,7 +186,7 @@ def _files(files: list[Path], way: Way, many: int) -> list[Path]:
 
 
 def _answer(reports: list[Report], parts: list[Breakdown], *, as_json: bool) -> None:
-    """Prints the report with its breakdowns; several reports with their comparison."""
+    """Prints a report with its breakdowns, or several reports with their comparison."""
     if len(reports) == 1:
         told = {"by": [row for part in parts for row in part.rows()]} if parts else {}
         answer("\n\n".join(map(str, [reports[0], *parts])), summary(reports[0]) | told, as_json=as_json)
@@ -242,7 +244,7 @@ def _given(
 
 
 def _run_system(way: Way, whole: Collection, split: str | None) -> tuple[Any, Collection, list[str]]:
-    """The scores of a system or encoder, the part they are for, and notes."""
+    """The scores of a system or encoder, the evaluated part, and notes."""
     if way.encoder is not None:
         return encoded_by(way.encoder, whole, split, cache=way.cache, trust=way.trust)
     return trained(str(way.system), whole, split, features=way.features, trust=way.trust)
@@ -270,7 +272,7 @@ def _names(words: list[str] | None) -> dict[str, str]:
 
 
 def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
-    """The same system on another split, and that split."""
+    """The scores of the same system on another split, and that split."""
     if split not in whole.splits and split not in ("all", "val"):
         there = ", ".join(whole.splits) or "none"
         raise LimnerError(

@@ -1,4 +1,4 @@
-"""limner explain: explanations of wrong answers, for one query or all of them."""
+"""limner explain: explains wrong answers, for one query or for all queries."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def explain(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Explain wrong first answers by objects, counts, sizes, attributes and relations, by class.
+    """Explain wrong first answers by objects, counts, sizes, attributes and relations, and classify them.
 
     Examples:
       $ limner explain scenes --system histograms
@@ -98,7 +98,7 @@ def opened_system(
 
 
 def _towards(source: Mapping[str, object], direction: str | None) -> str:
-    """The direction to explain: as given, or text queries if the system supports them."""
+    """The direction to explain: the given one, or text queries if the system supports them."""
     chosen = direction or ("t2i" if "t2i" in source else next(iter(source)))
     if chosen not in source:
         raise LimnerError(f"no system for {chosen!r}: got {', '.join(source)}; give a run of that direction too")

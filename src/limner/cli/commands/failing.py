@@ -1,4 +1,4 @@
-"""limner annotate failures, classes: people judge wrong answers, and a summary of their judgements."""
+"""limner annotate failures, classes: let people judge wrong answers, and summarise their judgements."""
 
 from __future__ import annotations
 

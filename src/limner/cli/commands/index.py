@@ -128,11 +128,11 @@ def index(
 
 def _refuse_both(given: dict[str, object]) -> None:
     if all(given.values()):
-        raise typer.BadParameter(f"{' and '.join(given)}: give one of them")
+        raise typer.BadParameter(f"{' and '.join(given)}: give only one of them")
 
 
 class _Source:
-    """The input of an index, from the command line."""
+    """The items or vectors to index, as given on the command line."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Source:
         if side not in ("images", "texts"):
             raise typer.BadParameter(f"--side {side}: expected images or texts")
         if ids and not embeddings:
-            raise typer.BadParameter("--ids are for --embeddings")
+            raise typer.BadParameter("--ids can only be used with --embeddings")
         from limner.search import with_captions
 
         self.embeddings, self.ids = embeddings, ids
@@ -281,7 +281,7 @@ def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | Non
 
 
 def _approximate(made: Index, ann: str | None, exact: bool) -> None:
-    """Builds an approximate index if requested; measures the recall of one that has changed."""
+    """Builds an approximate index if requested; measures the recall of a changed one."""
     from limner.search.approximate import Ann
 
     there = Ann.noted(made.store)

@@ -1,4 +1,4 @@
-"""limner report: a saved report as an HTML page, or as a table for a paper."""
+"""limner report: turns a saved report into an HTML page, or a table for a paper."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def rerank(
 
 
 def _proposed(run: Path, whole: Collection) -> Ranking:
-    """The run, with images of the collection as queries."""
+    """The first-stage run; its queries must be images of the collection."""
     from limner.core.ranking import Ranking
 
     proposed = Ranking.load(run, candidates=whole.texts.ids)
@@ -153,7 +153,7 @@ def _queries(judge: object, collection: Collection, features: Path | None) -> li
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))
     if features is not None:
-        raise LimnerError("--features is for a scorer that uses images; this one reads names")
+        raise LimnerError("--features is for a scorer that uses images; this one reads only names")
     from limner.datasets.wikipedia import image_names
 
     return list(image_names(collection.images))

@@ -139,18 +139,20 @@ def _refuse_mixed(
     precision: float | None,
 ) -> None:
     if precision is not None and (correct or approximate):
-        raise typer.BadParameter("--precision is for plain exact search: leave out --correct and --approximate")
+        raise typer.BadParameter(
+            "--precision only works with plain exact search: leave out --correct and --approximate"
+        )
     if exact and approximate:
-        raise typer.BadParameter("--exact and --approximate: give one of them")
+        raise typer.BadParameter("give either --exact or --approximate, not both")
     lost = [name for name, given in (("--bank", bank), ("--save-bank", save_bank), ("-O", option)) if given]
     if correct is None and lost:
-        raise typer.BadParameter(f"{' and '.join(lost)} without --correct: name a correction")
+        raise typer.BadParameter(f"{' and '.join(lost)} without --correct: name a correction with --correct")
     if save_bank is not None and (bank is None or save_bank.suffix.lower() != ".npz"):
         raise typer.BadParameter("--save-bank needs --bank, and a file that ends in .npz")
 
 
 def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Items | Embeddings:
-    """The queries, given in exactly one of three ways."""
+    """The queries, from exactly one of the three options."""
     from limner.core.collection import Items
     from limner.core.ids import Ids
     from limner.search import read

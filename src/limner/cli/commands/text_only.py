@@ -69,7 +69,7 @@ def text_only(
     chosen = part(load(collection, option), split)
     numbers = _numbers(query, chosen)
     if save and len(numbers) > 1:
-        raise typer.BadParameter("--save is for one report: choose the query caption with --query N")
+        raise typer.BadParameter("--save writes a single report: choose the query caption with --query N")
     work = _encoder(encoder, loading(encoder_option), cache, trust=trust)
     how = {
         "corpus": corpus,
@@ -84,7 +84,7 @@ def text_only(
 
 
 def _numbers(query: str, collection: Collection) -> list[int]:
-    """The query captions, by number."""
+    """The indices of the query captions."""
     if query == "each":
         return list(range(int(min(collection.judgements.relevant.counts, default=0))))
     if not query.isdigit():
@@ -100,7 +100,7 @@ def _encoder(name: str, options: dict[str, object], cache: Path | None, *, trust
 
 
 def _summariser(corpus: str, name: str | None, options: dict[str, Any], *, trust: bool) -> Any:
-    """The summariser of a summary; refused with any other corpus, where it would have no effect."""
+    """The summariser for the corpus "summary"; refused for any other corpus, where it has no effect."""
     from limner.explain.corpora import summariser
 
     if corpus != "summary":

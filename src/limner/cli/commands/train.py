@@ -48,7 +48,7 @@ def train(
 ) -> None:
     """Train a system on a collection and save the model.
 
-    The training split is used if there is one, otherwise everything, or four images in five with --hold-out; a system
+    The training split is used if there is one, otherwise everything (with --hold-out, four images in five); a system
     that tunes its settings does so on the dev split. The model records its training items and is never evaluated on
     them. Use it with 'limner evaluate --system', 'limner index --system' and limner.systems.load.
 

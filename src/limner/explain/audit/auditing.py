@@ -63,7 +63,7 @@ class Audit(Tabular):
         return all(finding.severity == INFO for finding in self.findings)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat record per finding: the form of the CSV file."""
+        """One flat record per finding, as in the CSV file."""
         return [
             {"severity": f.severity, "kind": f.kind, "items": " ".join(f.items), "detail": f.detail}
             for f in self.findings
@@ -134,7 +134,7 @@ def audit(
         vectors: One embedding per image: finds images that are similar without being copies.
         least_side: Images with a shorter side than this many pixels are tiny.
         look: Whether images are opened; False for the texts and labels alone.
-        progress: Called with images done and in all.
+        progress: Called with (images done, images in total).
 
     Returns:
         The findings.

@@ -16,7 +16,7 @@ _LEAST_NAME = 5
 
 
 def plain(text: str) -> str:
-    """A caption without case, punctuation and spacing.
+    """A caption in lower case, without punctuation and spacing.
 
     >>> plain("A dog, running.") == plain("a dog running")
     True
@@ -55,7 +55,7 @@ def repeated(collection: Collection) -> Iterator[Finding]:
 
 
 def empty(collection: Collection) -> Iterator[Finding]:
-    """Captions without a word; collections of ids only, whose captions are all empty, are not checked."""
+    """Captions without words; collections that only have ids, so that all captions are empty, are not checked."""
     texts = collection.texts
     if any(plain(text) for text in texts.values):
         for row, text in enumerate(texts.values):
@@ -76,7 +76,7 @@ def self_matches(collection: Collection) -> Iterator[Finding]:
 
 
 def other_languages(collection: Collection) -> Iterator[Finding]:
-    """Captions that are clearly not in the language given by their field `language`, or in that of most captions."""
+    """Captions that are clearly in another language than their field `language`, or than most captions."""
     texts = collection.texts
     given = texts.fields.get("language")
     main = "" if given is not None else main_language(texts.values)

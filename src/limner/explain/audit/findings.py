@@ -87,7 +87,7 @@ class Finding:
 
     @property
     def severity(self) -> str:
-        """How bad it is."""
+        """The severity of its kind."""
         return KINDS[self.kind].severity
 
 

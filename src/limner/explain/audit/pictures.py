@@ -1,10 +1,10 @@
 """Images that are broken, tiny, the same, or nearly the same.
 
 The same: the same bytes, or the same pixels after decoding. Nearly the same: a perceptual hash of 64 bits finds
-candidates (the signs of the lowest frequencies of a 32 x 32 grey image, Zauner 2010), and a comparison region by region
-confirms them: after scaling brightness and contrast, no region of a 12 x 12 grid may differ much. So a copy that was
-compressed, resized or brightened is found, and two images of the same place with another object are not. Crops and
-mirrored copies are not found by this.
+candidates (the signs of the lowest frequencies of a 32 x 32 grey image, Zauner 2010), and a region-by-region comparison
+confirms them: after scaling brightness and contrast, no region of a 12 x 12 grid may differ much. So compressed,
+resized or brightened copies are found, but two images of the same place with different objects are not reported. Crops
+and mirrored copies are not found.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def prints(images: Items, progress: Callable[[int, int], None] | None = None) ->
 
     Args:
         images: The images.
-        progress: Called with images done and in all.
+        progress: Called with (images done, images in total).
     """
     n = len(images)
     found = Prints([""] * n, np.zeros(n, np.uint64), np.zeros((n, GRID, GRID, 3)), [0] * n, {})

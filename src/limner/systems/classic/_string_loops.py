@@ -32,7 +32,7 @@ def previous(words, starts):  # type: ignore[no-untyped-def]  # numba infers the
 
 @_jit
 def count_sequences(starts, before, length):  # type: ignore[no-untyped-def]
-    """How many sequences of up to `length` words each sentence has; see `sequences`."""
+    """The number of sequences of up to `length` words in each sentence; see `sequences`."""
     counts = np.zeros(len(starts) - 1, dtype=np.int64)
     for s in range(len(starts) - 1):
         n = starts[s + 1] - starts[s]

@@ -190,7 +190,7 @@ def _bell(t: Sequence[float]) -> list[float]:
 
 
 def sift(picture: Pixels, *, step: int = STEP) -> Points:
-    """SIFT descriptors on a dense grid: 4 x 4 bins of 8 directions, with bins of 4 and of 8 pixels.
+    """SIFT descriptors on a dense grid: 4 x 4 bins of 8 directions, with bin sizes of 4 and 8 pixels.
 
     Gradients are interpolated over bins and weighted by a Gaussian two bins wide; descriptors are normalised, clipped
     at 0.2, and normalised again. Lowe 2004; Vedaldi & Fulkerson 2008 for the grid.

@@ -61,7 +61,7 @@ class WordHistograms:
 
         Args:
             images: The images.
-            vocabulary: Their words.
+            vocabulary: The visual words.
             workers: Threads; all cores by default.
             progress: Called with (images done, images in total).
         """
@@ -92,7 +92,7 @@ class WordHistograms:
         return np.asarray(cells / np.maximum(totals, 1), dtype=np.float32)
 
     def subset(self, ids: Iterable[object]) -> WordHistograms:
-        """These images, in this order."""
+        """The histograms of these images, in this order."""
         wanted = Ids(ids, what="image")
         rows = self.ids.positions(wanted)
         return WordHistograms(wanted, {name: counts[rows] for name, counts in self.counts.items()}, self.vocabulary)
@@ -117,7 +117,7 @@ class WordHistograms:
 
     @classmethod
     def load(cls, path: str | Path) -> tuple[WordHistograms, VisualWords | None]:
-        """Reads what `save` wrote: the histograms, and the vocabulary where the file has one."""
+        """Reads a file written by `save`: the histograms, and the vocabulary if there is one."""
         tensors, about = _read(Path(path))
         with damage_told(path, what="file of histograms"):
             names: Sequence[str] = parse_json(about["features"], where=f"histograms {path}")

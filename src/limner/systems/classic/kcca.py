@@ -37,7 +37,7 @@ _NOTHING = 1e-10  # eigenvalues below this share of the largest are rounding err
 
 
 def centred(kernel: Matrix) -> Matrix:
-    """The kernel of the same items with their mean moved to the origin: H K H, H = I - 11'/n.
+    """The centred kernel of the same items: H K H with H = I - 11'/n.
 
     >>> centred(np.array([[2.0, 0.0], [0.0, 2.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]

@@ -1,4 +1,4 @@
-"""The common part of models with two kernels: kernels, training items, saving and loading."""
+"""The base class of models with two kernels: kernels, training items, saving and loading."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class KernelModel:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> Self:
-        """Reads a saved model; with `trust`, also one with kernels or taggers of your own."""
+        """Reads a saved model; with `trust`, also one with custom kernels or taggers."""
         content = model_store.read(path, cls.KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             image, text = (kernel_state.kernel_from(content[f"{s}_kernel"], trust=trust) for s in ("image", "text"))

@@ -42,7 +42,7 @@ def fingerprint(kind: str, content: Mapping[str, object]) -> str:
 
 
 def kernel_state(kernel: Any) -> dict[str, Any]:
-    """A fitted kernel with the name of its class."""
+    """The state of a fitted kernel, with the name of its class."""
     return {"class": f"{type(kernel).__module__}:{type(kernel).__qualname__}", "state": kernel.state()}
 
 
@@ -64,7 +64,7 @@ def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
 
 
 def features_state(features: object) -> dict[str, object]:
-    """Histograms, or a matrix of features."""
+    """The state of features: histograms, or a feature matrix."""
     if isinstance(features, WordHistograms):
         return {"ids": list(features.ids), "counts": dict(features.counts)}  # the kernel has the words
     return {"matrix": features}

@@ -47,7 +47,7 @@ class Kernel(Protocol):
     """A kernel with its options, before fitting."""
 
     def fit(self, items: Any, /) -> FittedKernel:
-        """Learns what the kernel needs from training items."""
+        """Learns the kernel's parameters from training items."""
         ...
 
 
@@ -201,7 +201,7 @@ class Pyramid:
         vocabulary: VisualWords | None = None,
         progress: Progress | None = None,
     ) -> FittedPyramid:
-        """Learns visual words from training images, unless a vocabulary is given; histograms bring theirs."""
+        """Learns visual words from training images, unless a vocabulary is given or the histograms already have one."""
         if isinstance(images, WordHistograms):
             vocabulary = vocabulary or images.vocabulary or VisualWords({}, self.side)
         elif vocabulary is None:
@@ -228,7 +228,7 @@ class FittedPyramid:
     workers: int | None = None
 
     def features(self, items: Items | WordHistograms, /, *, progress: Progress | None = None) -> WordHistograms:
-        """The histograms of images; histograms are returned unchanged."""
+        """Computes the histograms of images; given histograms are returned unchanged."""
         if isinstance(items, WordHistograms):
             return items
         if not self.vocabulary.words:
@@ -241,14 +241,14 @@ class FittedPyramid:
     def __call__(
         self, a: Items | WordHistograms, b: Items | WordHistograms | None = None, /, *, progress: Progress | None = None
     ) -> Matrix:
-        """Similarities of all pairs, from 0 to 1."""
+        """Similarities of all pairs, between 0 and 1."""
         first = self.vectors(self.features(a))
         second = None if b is None else self.vectors(self.features(b))
         mean = np.minimum(intersections(first, second, workers=self.workers, progress=progress), 1.0)
         return raised(mean, self.power)
 
     def vectors(self, histograms: WordHistograms) -> Float32:
-        """Histograms of all features and levels side by side, scaled so that their intersection is the kernel."""
+        """The concatenated histograms of all features and levels, scaled so that their intersection is the kernel."""
         weights = pyramid_weights(self.levels)
         parts, names = [], self.vocabulary.words or histograms.counts
         for name in names:

@@ -22,7 +22,7 @@ class LexicalKernel:
     """The string kernel in which words match partially.
 
     `K(s, s') = sum_w sum_w' m_sw m_s'w' lambda_m^(2 l) prod_i kappa(w_i, w'_i) sqrt(idf(w_i) idf(w'_i))`, w and w' of
-    the same length l; the root of idf where the weights are "root idf". Words unknown to the similarity match only
+    the same length l; the square root of idf if the weights are "root idf". Words unknown to the similarity match only
     themselves. Documents sum it over all pairs of their sentences; then `K(x, y) / sqrt(K(x, x) K(y, y))`.
 
     Source: Hodosh, Young & Hockenmaier 2013, section 3.5.1; after Bloehdorn et al. 2006.
@@ -42,7 +42,7 @@ class LexicalKernel:
     strings: StringKernel = field(default_factory=StringKernel)
 
     def fit(self, documents: Documents) -> FittedLexicalKernel:
-        """Learns weights and the table of similarities from training images' captions."""
+        """Learns weights and the table of similarities from the captions of training images."""
         vocabulary = DocumentVocabulary.fit(documents, self.strings.reader)
         return FittedLexicalKernel(self.strings, vocabulary, self.similarity.fit(documents, self.strings.reader))
 
@@ -56,11 +56,11 @@ class FittedLexicalKernel:
     table: WordTable
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
-        """The kernel of every document of `a` with every one of `b`, or of `a`.
+        """The kernel between all documents of `a` and `b`, or of `a` with itself.
 
         Args:
             a: Documents, each a list of captions.
-            b: Others; `a` itself by default.
+            b: Documents to compare with; `a` itself by default.
             progress: Called with (rows done, rows in total).
         """
         sides = (a,) if b is None else (a, b)

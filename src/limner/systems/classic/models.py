@@ -1,4 +1,4 @@
-"""Trained KCCA models: one space for images and texts, or fifteen of them fused for each task."""
+"""Trained KCCA models: one joint space for images and texts, or fifteen of them fused per task."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class KccaModel(KernelModel):
 
     @property
     def fused(self) -> bool:
-        """Whether each task has several models, whose rankings are fused."""
+        """Whether the rankings of several models are fused for each task."""
         return any(len(settings) > 1 for settings in self.settings.values())
 
     def scores(

@@ -3,8 +3,8 @@
     search:      f(i, s) = K_image(i_t, i),  t = argmax f_text(s, s_t)
     annotation:  f(i, s) = f_text(s_t, s),   t = argmax K_image(i, i_t)
 
-over the training pairs (i_t, s_t), s_t being all captions of i_t as one document. With the F1 of idf-weighted bags of
-words as f_text this is NN5-idf-F1 (Hodosh, Young & Hockenmaier 2013, section 3.1).
+over the training pairs (i_t, s_t), where s_t is all captions of i_t as one document. With the F1 of idf-weighted bags
+of words as f_text this is NN5-idf-F1 (Hodosh, Young & Hockenmaier 2013, section 3.1).
 """
 
 from __future__ import annotations

@@ -76,12 +76,12 @@ def refuse_few(collection: Collection) -> None:
     """Refuses a collection that is too small."""
     if len(collection.images) < 5:
         raise LimnerError(
-            f"{collection.name!r} has {len(collection.images)} images to learn from: expected at least 5 with texts"
+            f"{collection.name!r} has {len(collection.images)} training images: expected at least 5 with texts"
         )
 
 
 def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root idf") -> Any:
-    """A text kernel by name with weights of words, default weights if none are given; or the kernel itself."""
+    """A text kernel by name with the given or default word weights; or the kernel itself."""
     if not isinstance(kernel, str):
         if weights is not None:
             raise LimnerError(f"weights={weights!r} with a kernel object: set them in the kernel")
@@ -130,7 +130,7 @@ def usable(given: FeatureSource, remembered: str | None, items: Items) -> Featur
 
 
 class Stages:
-    """Progress over several stages of work as one: each stage continues where the previous one ended.
+    """Progress over several stages as a single count: each stage continues where the previous one ended.
 
     >>> stages = Stages(print, pictures=2, solutions=1)
     >>> stages["pictures"](2, 2); stages["solutions"](1, 1)

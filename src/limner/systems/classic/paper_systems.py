@@ -1,10 +1,10 @@
 """The thirty systems of the ranking paper's appendix, by name; each has a method, a text kernel and an image kernel.
 
-Hodosh, Young & Hockenmaier 2013, appendix B. Names are the paper's, in plain letters: `Tri5-A-BNC+ic-idf` is the
+Hodosh, Young & Hockenmaier 2013, appendix B. Names follow the paper, in plain text: `Tri5-A-BNC+ic-idf` is the
 trigram kernel over five captions with alignment (A) and distributional similarities from an external corpus (the
-paper's was the British National Corpus, BNC) and from the image captions (ic), weighted by the root of idf; the paper
-calls it Tri5Sem, and NN5-idf-F1 it calls NN. Twenty-five of the thirty follow from the paper's text: its table 6 has
-sixteen variants of Tri5. The rows of its tables 11 and 12 are missing in our copy of the text; the other five are
+paper's was the British National Corpus, BNC) and from the image captions (ic), weighted by the square root of idf; the
+paper calls it Tri5Sem, and it calls NN5-idf-F1 NN. Twenty-five of the thirty follow from the paper's text: its table 6
+has sixteen variants of Tri5. The rows of its tables 11 and 12 are missing in our copy of the text; the other five are
 assumed to be the systems that the text discusses with whole-image histograms instead of pyramids.
 """
 
@@ -52,7 +52,7 @@ class Text:
         """The kernel, not yet fitted.
 
         Args:
-            reader: How a caption becomes words.
+            reader: Tokenises captions.
             corpus: Sentences of an external corpus, or a file with one sentence per line.
         """
         from limner.systems.classic.lexical import LexicalKernel
@@ -118,7 +118,7 @@ class System:
         Args:
             collection: The training collection: images, each with one or more texts.
             dev: Split on which KCCA settings are chosen; with it, fifteen models are fused per task, as in the paper.
-            reader: How a caption becomes words.
+            reader: Tokenises captions.
             corpus: Sentences of an external corpus, or a file with one sentence per line, for systems with BNC in their
                 name.
             options: Options of `limner.systems.classic.training.train`, which override the paper's, or of
@@ -203,9 +203,9 @@ def train(
         dev: Split on which KCCA settings are chosen; with it, fifteen models are fused per task, as in the paper.
         variant: The system: one of the thirty names of `SYSTEMS`, or NN, Tri5Sem, Tri5Lin as in the paper's text.
         corpus: A file with one sentence per line, for systems with BNC in their name, including Tri5Sem.
-        features: Features of all images by id, in place of pixels; `Embeddings`, `Histograms`, or a file of either.
+        features: Features of all images by id, instead of pixels; `Embeddings`, `Histograms`, or a file of either.
         rank: Maximum rank of each kernel for KCCA (leading eigenvectors); whole kernels by default.
-        precision: Precision of KCCA: "double" or "single"; single from 2,000 training images on by default.
+        precision: Precision of KCCA: "double" or "single"; by default single from 2,000 training images.
         side: The shorter side of images in pixels.
         seed: Seed of the points that visual words are learned from.
         workers: Threads; all cores by default.

@@ -36,7 +36,7 @@ class FittedTextKernel(Protocol):
     """A kernel between documents."""
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
-        """The kernel of every document of `a` with every one of `b`, or of `a`."""
+        """The kernel between all documents of `a` and `b`, or of `a` with itself."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class DocumentVocabulary:
         words: The words, in order of first appearance.
         counts: Number of training documents in whose captions each word occurs.
         size: Number of training documents.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
     """
 
     words: tuple[str, ...]
@@ -137,7 +137,7 @@ class DocumentVocabulary:
 
         Args:
             sides: Sets of documents that share word ids.
-            captions: Captions to keep of each document; all by default.
+            captions: Number of captions to use per document; all by default.
         """
         known = dict(self.number)
         return [_numbered(side, known, self.reader, captions) for side in sides], len(known)
@@ -182,7 +182,7 @@ def refuse_bad(documents: Documents) -> None:
 
 
 def normalised(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """`K(x, y) / sqrt(K(x, x) K(y, y))`: 0 where a document has no words. Works in place."""
+    """`K(x, y) / sqrt(K(x, x) K(y, y))`: 0 if a document has no words. Works in place."""
     one, other = (np.sqrt(np.where(selves > 0, selves, np.inf)) for selves in (rows, columns))
     for low in range(0, len(table), _ROWS):
         block = slice(low, low + _ROWS)

@@ -68,7 +68,7 @@ class Similarity(Protocol):
     """Computes a table of kappa from the captions of training images."""
 
     def fit(self, documents: Documents, reader: Reader) -> WordTable:
-        """Learns from captions, as the reader reads them."""
+        """Learns from captions, tokenised by the reader."""
         ...
 
 
@@ -139,7 +139,7 @@ class Distributional:
     threshold: float = 0.01
 
     def fit(self, documents: Documents, reader: Reader) -> WordTable:
-        """Counts in how many sentences words co-occur."""
+        """Counts the sentences in which words co-occur."""
         own = [reader(caption) for captions in documents for caption in captions]
         sentences = own if self.corpus is None else [_uncached(reader, line) for line in lines(self.corpus)]
         often = _at_least(own, self.min_count)

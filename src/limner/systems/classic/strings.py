@@ -46,7 +46,7 @@ class StringKernel:
             counts with the product of its words' idf, and with "idf" with the square of that product.
         match: lambda_m.
         captions: Number of captions to use per document (1 for BoW1); None for all.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
 
     >>> kernel = StringKernel(length=2).fit([["a dog runs"], ["a cat sleeps"]])
     >>> kernel([["the dog runs"], ["runs , dog !"], ["a man"]]).round(3).tolist()
@@ -66,7 +66,7 @@ class StringKernel:
         if self.weights not in WEIGHTS:
             raise UnknownName("kind of weights", self.weights, WEIGHTS)
         if not self.match > 0:
-            raise LimnerError(f"match={self.match}: expected a number above 0; the ranking paper has 0.5")
+            raise LimnerError(f"match={self.match}: expected a number above 0; the ranking paper uses 0.5")
 
     def fit(self, documents: Documents) -> FittedStringKernel:
         """Learns the vocabulary and its weights from training images' captions."""
@@ -81,11 +81,11 @@ class FittedStringKernel:
     vocabulary: DocumentVocabulary
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
-        """The kernel of every document of `a` with every one of `b`, or of `a`.
+        """The kernel between all documents of `a` and `b`, or of `a` with itself.
 
         Args:
             a: Documents, each a list of captions.
-            b: Others; `a` itself by default.
+            b: Documents to compare with; `a` itself by default.
             progress: Called with (rows done, rows in total).
         """
         sides = (a,) if b is None else (a, b)
@@ -162,7 +162,7 @@ class OverlapF1:
     Args:
         weights: "idf", "root idf" or "none".
         captions: Number of captions to use per document; by default all, joined into one document.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
 
     >>> nearest = OverlapF1(weights="none").fit([["a dog runs"], ["a cat"]])
     >>> nearest([["a dog runs"]], [["the running dog", "a dog"], ["a cat"]]).round(3).tolist()
@@ -186,7 +186,7 @@ class FittedOverlapF1:
     vocabulary: DocumentVocabulary
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
-        """The F1 of every document of `a` with every one of `b`, or of `a`."""
+        """The F1 between all documents of `a` and `b`, or of `a` with itself."""
         sides = (a,) if b is None else (a, b)
         numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
         weights = self.vocabulary.weights(self.kernel.weights, many)

@@ -32,7 +32,7 @@ class TagRank:
 
     Args:
         captions: Number of captions to use per document; all by default.
-        reader: How a caption becomes words.
+        reader: Tokenises captions.
 
     >>> kernel = TagRank().fit([["a dog runs on grass"], ["grass and a dog"], ["a cat"]])
     >>> kernel([["a dog on grass"]], [["a dog on grass"], ["grass and a dog"], ["a cat"]]).round(2).tolist()
@@ -70,7 +70,7 @@ class FittedTagRank:
     scales: FloatArray
 
     def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
-        """The kernel of every document of `a` with every one of `b`, or of `a`."""
+        """The kernel between all documents of `a` and `b`, or of `a` with itself."""
         sides = (a,) if b is None else (a, b)
         numbered, _ = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
         ranked = [self._ranked(side, _places(side)[1]) for side in numbered]
@@ -126,7 +126,7 @@ class FittedTagRank:
 
 
 def _places(side: Sentences) -> tuple[npt.NDArray[np.int64], FloatArray]:
-    """The position of each word in its sentence, from 1, and the mean position of the same word in it."""
+    """The position of each word in its sentence, from 1, and the mean position of that word in the sentence."""
     sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
     places = np.arange(len(side.words)) - side.starts[sentence] + 1
     _, same = np.unique(np.stack([sentence, side.words]), axis=1, return_inverse=True)

@@ -73,7 +73,7 @@ class KccaGrid:
         """Refuses an empty grid."""
         for name in ("kappas", "diagonals", "powers"):
             if not len(getattr(self, name)):
-                raise LimnerError(f"no {name} to try: expected at least one")
+                raise LimnerError(f"the grid has no {name}: expected at least one")
 
     def __len__(self) -> int:
         return len(self.kappas) * len(self.text_kappas or (0,)) * len(self.diagonals) * len(self.powers)
@@ -149,11 +149,11 @@ def search(
         fuse: Whether to keep fifteen settings per task, or the one that is best for both tasks.
         method: "exact", or "cholesky" for a low rank.
         rank: Maximum rank of each kernel (leading eigenvectors), or of the Cholesky factors.
-        precision: "double" or "single"; single from 2,000 training images on by default.
+        precision: "double" or "single"; by default single from 2,000 training images.
         progress: Called with (work done, work in total): a decomposed kernel or a solution counts as one.
     """
     if rows.dev_images is None or rows.dev_texts is None:
-        raise LimnerError("a search without dev rows: expected kernels of the dev items with the training items")
+        raise LimnerError("a grid search needs the kernels between dev and training items")
     found = GridSearch(fuse)
     told = _counting(progress, 1 + len(grid.powers) + len(grid))
     for power, pair in pairs_of(rows, grid.powers, method=method, rank=rank, precision=precision, progress=told):
@@ -245,7 +245,7 @@ def train(
         fuse: Whether to fuse fifteen settings per task by Borda count, as in the paper; there is no joint space then.
         method: "exact", or "cholesky" (partial Gram-Schmidt) for collections too large to decompose.
         rank: Maximum rank of each kernel (leading eigenvectors), or of the Cholesky factors; no limit by default.
-        precision: "double" or "single"; single from 2,000 training images on by default.
+        precision: "double" or "single"; by default single from 2,000 training images.
         side: The shorter side of images in pixels.
         points: Number of points sampled from each of 200 images to learn visual words.
         seed: Seed of this sample.
@@ -309,7 +309,7 @@ def _stages(
 def _alone(
     rows: Rows, grid: KccaGrid, solving: Mapping[str, Any], told: Callable[[int], None]
 ) -> tuple[tuple[Space, ...], dict[str, tuple[Setting, ...]]]:
-    """The first setting of a grid, without a dev split."""
+    """The solution for the first setting of a grid, without a dev split."""
     power, pair = next(pairs_of(rows, grid.powers, progress=told, **solving))
     other = (grid.text_kappas or grid.kappas)[0]
     solved = pair.solve(grid.kappas[0], text_kappa=other, diagonal=grid.diagonals[0])

@@ -76,7 +76,7 @@ def _few_different(points: Whole, k: int) -> Whole:
 
 
 def _seeds(points: Whole, k: int, rng: np.random.Generator) -> Whole:
-    """Points far from each other: drawn in proportion to the squared distance to earlier ones."""
+    """Initial points, drawn with probability proportional to the squared distance to earlier ones."""
     values = points.astype(np.float32)
     lengths = np.einsum("ij,ij->i", values, values)
     chosen = [int(rng.integers(len(points)))]
@@ -135,8 +135,8 @@ class VisualWords:
             images: The images; at most `most` of them are sampled.
             sizes: Number of words by feature, `WORDS` by default; a feature that is left out is not used.
             side: The shorter side of images, in pixels.
-            most: Images to learn from.
-            points: Points of each image; all if it has fewer.
+            most: Maximum number of images to learn from.
+            points: Number of points per image; all if it has fewer.
             seed: Seed for the choice of images, points and initial words.
             workers: Threads; all cores by default.
             progress: Called with (images done, images in total).

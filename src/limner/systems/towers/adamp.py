@@ -45,7 +45,7 @@ class AdamP(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step of all parameters that have a gradient."""
+        """Updates all parameters that have a gradient."""
         for group in self.param_groups:
             for weights in group["params"]:
                 if weights.grad is not None:

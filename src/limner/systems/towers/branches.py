@@ -1,4 +1,4 @@
-"""The two branches of a tower model: vectors through a linear map, or words through a GRU or LSTM."""
+"""The branches of a tower model: a linear map of vectors, or a GRU or LSTM over words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Seen(NamedTuple):
 
     Args:
         whole: One vector per item.
-        parts: Vectors of its parts (the states of the GRU), items by parts by numbers; None if there are none.
+        parts: Vectors of its parts (the states of the GRU), items by parts by dimensions; None if there are none.
         filled: Mask of the parts, items by parts.
     """
 
@@ -70,7 +70,7 @@ class Words(nn.Module):
         size: Vocabulary size, including the unknown word.
         word_dim: Dimension of the word vectors.
         hidden_dim: Dimension of the recurrent layer states.
-        embedding_dim: Dimension of the output; where it differs from `hidden_dim` a linear layer maps to it.
+        embedding_dim: Dimension of the output; if it differs from `hidden_dim`, a linear layer is added.
         cell: The recurrent layer, a key of `CELLS`.
         pooling: "last" state, "mean" or "max" of all states.
         dropout: Dropout rate of the word vectors.

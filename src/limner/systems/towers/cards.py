@@ -1,4 +1,4 @@
-"""The model card of a saved model: what it is, its training data and its results."""
+"""The model card of a saved model: description, training data and results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def card(config: Mapping[str, Any], *, about: str, learned: int) -> str:
     """The model card in Markdown, from config.json.
 
     Args:
-        config: With the model's "name", its "settings" by group and what it was "trained" on.
+        config: Contains the model's "name", its "settings" by group and its training record, "trained".
         about: A one-sentence description of the model.
         learned: Number of parameters.
     """

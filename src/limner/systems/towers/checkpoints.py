@@ -45,7 +45,7 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
 
     Args:
         path: The file.
-        what: What the file should be; used in messages only.
+        what: Expected kind of file; only used in messages.
     """
     from safetensors import safe_open
 
@@ -97,7 +97,7 @@ def short_fingerprint(module: nn.Module, about: str) -> str:
 
 
 def arrays(module: nn.Module) -> Arrays:
-    """The weights of a module as `limner.core.model_store` keeps them."""
+    """The weights of a module in the format of `limner.core.model_store`."""
     return {name: tensor.detach().cpu().numpy() for name, tensor in module.state_dict().items()}
 
 
@@ -109,11 +109,11 @@ def fill(module: nn.Module, saved: SavedModel) -> None:
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors under names that begin with `prefix/`."""
+    """The same tensors with `prefix/` added to their names."""
     return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix/`, without it."""
+    """The tensors whose names begin with `prefix/`, with the prefix removed."""
     start = f"{prefix}/"
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}

@@ -38,7 +38,7 @@ def warn_if_collapsed(images: Tensor, texts: Tensor, *, loss: object) -> None:
 
     Args:
         images: Vectors of the images of a training batch, a row per item.
-        texts: Those of its texts.
+        texts: Vectors of the texts of the same batch.
         loss: The loss, as the user named it.
     """
     if len(images) < FEWEST:

@@ -52,10 +52,10 @@ class Pairing:
     """The inputs.
 
     Args:
-        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual" (frozen), or a folder or hub
+        backbone: Text backbone: "words" (trained with the model), "use-multilingual" (frozen), or a folder or hub
             name of a transformer, which is trained as a whole.
         use_images: Whether the classifier also sees the image.
-        features: Image features for `use_images`: `Embeddings`, the file of some, or an encoder; colours and shapes by
+        features: Image features for `use_images`: `Embeddings`, their file, or an encoder; colours and shapes by
             default.
         max_tokens: Tokens per text, or per pair for a transformer; the rest is cut off.
         min_count: Words in fewer training texts are treated as unknown by the backbone "words".
@@ -86,7 +86,7 @@ class Pairing:
 
 
 class CrankBatch(NamedTuple):
-    """Pairs, and which of them match."""
+    """A batch of pairs, with the matching ones marked."""
 
     rows: IntArray
     columns: IntArray
@@ -208,7 +208,7 @@ class CrankTask:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return len(self.known.rows) // self.half
 
     @property
@@ -217,7 +217,7 @@ class CrankTask:
         return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
 
     def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
-        """Batches of positive and negative pairs, half each; the share of this process."""
+        """Batches with equal numbers of positive and negative pairs; only the share of this process."""
         order = randomness.order(len(self.known.rows), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.half)
         for step in range(start, self.steps):
@@ -236,7 +236,7 @@ class CrankTask:
         return binary_cross_entropy_with_logits(self.known.judged(self.judge, batch.rows, batch.columns), batch.match)
 
     def measure(self) -> dict[str, float]:
-        """On dev: AUC and accuracy on positive and negative pairs."""
+        """AUC and accuracy on positive and negative pairs of the dev split."""
         if self.dev is None:
             return {}
         wrong = self.dev.others(self.dev.rows, np.random.default_rng(self.training.seed))
@@ -275,8 +275,8 @@ def train(
     """A classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
     Args:
-        collection: The training collection; images have the field "file_name", or their files' and ids' names are
-            taken.
+        collection: The training collection; images have the field "file_name", otherwise the names of their files or
+            their ids are used.
         dev: Collection that selects the best epoch, by AUC.
         progress: Called with (steps done, steps in total).
         options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other
@@ -440,7 +440,7 @@ def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
 
 
 def _numbered(values: Sequence[Any]) -> tuple[IntArray, IntArray]:
-    """The first position of every distinct value, and the index of each value among them."""
+    """The first position of every distinct value, and the index of each value among the distinct ones."""
     seen: dict[Any, int] = {}
     which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
     return np.unique(which, return_index=True)[1], which

@@ -147,7 +147,7 @@ class Batches:
 
     @property
     def count(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return len(self.pairs) // self._size
 
     @property
@@ -155,7 +155,7 @@ class Batches:
         return min(self.size, len(self.pairs) - len(self.pairs) % self.group.size)
 
     def epoch(self, number: int, start: int = 0) -> Iterator[TowersBatch]:
-        """The batches of an epoch from number `start` on; the order is copied to the device once."""
+        """The batches of an epoch, starting with number `start`; the order is copied to the device once."""
         whole = self._order(number)
         images, texts = (
             torch.from_numpy(of[whole]).to(self.pairs.device) for of in (self.pairs.image_of, self.pairs.text_of)

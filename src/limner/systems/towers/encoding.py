@@ -53,7 +53,7 @@ def texts_seen(module: Any, texts: Texts) -> Compared:
 
 
 def as_array(tensor: Tensor) -> npt.NDArray[np.float32]:
-    """The numbers of a tensor as an array."""
+    """The values of a tensor as an array."""
     return np.asarray(tensor.detach().float().cpu().numpy())
 
 

@@ -44,7 +44,7 @@ class Task(Protocol):
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
 
     def batches(self, epoch: int, start: int) -> Iterator[Any]:
         """The batches of an epoch, starting with number `start`; the same on every call."""
@@ -71,7 +71,7 @@ class State:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a run; the module holds the best weights.
+    """The result of a run; the module has the best weights.
 
     Args:
         best_epoch: The epoch whose weights are kept, counted from 1.

@@ -51,7 +51,7 @@ class Attentive(nn.Module):
 
 
 class Concatenation(nn.Module):
-    """q = W [u / |u|, v / |v|] + b: one map for all queries."""
+    """Concatenation with one linear map for all queries: q = W [u / |u|, v / |v|] + b."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Scorers of pairs of an image and a text: image-text matching heads (BLIP, BLIP-2), and cross-encoders.
 
 Both kinds encode image and text jointly, so nothing can be precomputed: they re-rank the candidates of a faster system,
-or score the few pairs of a probe. The image part is computed once for all pairs of an image where the model allows it.
+or score the few pairs of a probe. If the model allows it, each image is encoded only once for all its pairs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ImagePairScorer(ABC):
         model: A folder, or a name on the Hugging Face hub.
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
         precision: "auto" (half precision on a GPU), "float32", "float16" or "bfloat16".
-        batch_size: Pairs in a batch.
+        batch_size: Pairs per batch.
     """
 
     what = "a scorer of image-text pairs"
@@ -50,7 +50,7 @@ class ImagePairScorer(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """The kind of scorer, the model's files and the precision."""
+        """Identifies the scorer by its kind, the model's files and the precision."""
         return f"{type(self).__name__} {fingerprint_of(self.folder)} {self.number_type}"
 
     def query_key(self, image: Any) -> bytes:
@@ -117,7 +117,7 @@ def _distinct(images: Sequence[Any]) -> tuple[IntArray, list[Any]]:
 class ItmScorer(ImagePairScorer):
     """The image-text matching head of BLIP or BLIP-2 (Li et al. 2022, 2023): the log-odds that text and image match.
 
-    The image part of the model runs once per image and batch.
+    The image encoder runs once per image and batch.
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "Salesforce/blip-itm-base-coco".
@@ -202,11 +202,11 @@ class ImageCrossEncoder(ImagePairScorer):
         refuse_blind(self.model, self.folder, instead="for pairs of texts use the scorer 'cross-encoder'")
         self.prompt = prompt
         if self.model.num_labels not in (1, 2):
-            raise LimnerError(f"{self.folder} has {self.model.num_labels} labels: expected 1, or 2")
+            raise LimnerError(f"{self.folder} has {self.model.num_labels} labels: expected 1 or 2")
 
     @property
     def fingerprint(self) -> str:
-        """The model's files, the prompt and the precision."""
+        """Identifies the scorer by the model's files, the prompt and the precision."""
         return f"image-cross-encoder {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
 
     def read(self, image: Any) -> Any:

@@ -36,7 +36,7 @@ class Log:
             self.writer = _writer(self.folder / "tensorboard") if tensorboard else None
 
     def epoch(self, history: Sequence[Row]) -> None:
-        """The epochs so far; the last one is new."""
+        """Logs the epochs so far, of which the last one is new."""
         if self.folder is None:
             return
         write_text(self.folder / "log.csv", as_csv(history))
@@ -80,8 +80,8 @@ class Live:
 
     Args:
         steps: Steps of the whole run.
-        progress: Called with (steps done, steps in total); where it has `note(text)`, that gets the loss and dev
-            values. None shows a line of its own on a terminal, and nothing elsewhere.
+        progress: Called with (steps done, steps in total); if it has `note(text)`, this method gets the loss and dev
+            values. With None, a progress line is shown on a terminal, and nothing otherwise.
         quiet: Whether to print nothing; for all processes except the main one.
     """
 

@@ -6,7 +6,7 @@ neither the other texts of an image, nor the texts of an image that occurs twice
 registration: name it as "module:function".
 
 With h(i, t, t') = [margin - s(i, t) + s(i, t')]+ for a positive pair (i, t) and a negative t' of the same image, the
-losses differ only in which negatives they use. The other direction swaps the sides.
+losses differ only in which negatives they use. The other direction swaps images and texts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Loss(Protocol):
 
 @built_in("loss", "sum")
 def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
-    """All negatives of the batch count (Kiros et al. 2014; VSE0 in Faghri et al. 2018).
+    """Uses all negatives of the batch (Kiros et al. 2014; VSE0 in Faghri et al. 2018).
 
     Sum over positive pairs (i, t) and negatives t' of h(i, t, t'), and likewise over images for each text.
 
@@ -49,7 +49,7 @@ def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> 
 
 @built_in("loss", "max")
 def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
-    """Only the hardest negative of each positive pair counts (VSE++: Faghri et al. 2018).
+    """Uses only the hardest negative of each positive pair (VSE++: Faghri et al. 2018).
 
     Sum over positive pairs (i, t) of max over negatives t' of h(i, t, t'), and likewise over images for each text.
 
@@ -62,7 +62,7 @@ def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> 
 
 @built_in("loss", "semi-hard")
 def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
-    """Negatives below the positive but within the margin (Schroff et al. 2015).
+    """Uses the negatives that score below the positive but within the margin (Schroff et al. 2015).
 
     Sum over positive pairs (i, t) and negatives t' with s(i, t) - margin < s(i, t') < s(i, t) of h(i, t, t').
 
@@ -75,7 +75,7 @@ def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> T
 
 @built_in("loss", "knn")
 def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: int = 3) -> Tensor:
-    """The k hardest negatives of each positive pair count (Liu & Ye 2019).
+    """Uses the k hardest negatives of each positive pair (Liu & Ye 2019).
 
     Sum over positive pairs (i, t) and the k negatives t' nearest to i of h(i, t, t'), and likewise over images for each
     text. k = 1 gives the max loss, and k = batch size the sum loss.
@@ -141,7 +141,7 @@ _Choice = Callable[[Tensor, Tensor, float], Tensor]
 
 
 def _summed(choice: _Choice, scores: Tensor, positives: Tensor, margin: float) -> Tensor:
-    """A choice of negatives applied to both directions."""
+    """Applies a choice of negatives in both directions and sums the losses."""
     _refuse_unfit(scores, positives)
     rows, columns = positives.nonzero(as_tuple=True)
     held = scores[rows, columns]

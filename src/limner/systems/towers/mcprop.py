@@ -1,4 +1,4 @@
-"""MCProp: a query of an image and its file name, and captions, in one space (Messina et al. 2022).
+"""MCProp: a joint space for captions and for queries of an image and its file name (Messina et al. 2022).
 
 One frozen text backbone encodes names and captions; a small transformer head for each gives a vector, its first output
 token (the backbone's own first token, if it has one). Name and image are fused into the query. The loss is the
@@ -59,8 +59,8 @@ class Query:
     """The inputs.
 
     Args:
-        features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
-        backbone: Backbone of texts: "words" (trained with the model), "use-multilingual", or a folder or hub name of a
+        features: Image features: `Embeddings`, their file, or an encoder; colours and shapes by default.
+        backbone: Text backbone: "words" (trained with the model), "use-multilingual", or a folder or hub name of a
             transformer.
         max_tokens: Tokens per text; the rest is cut off.
         min_count: Words in fewer training texts are treated as unknown by the backbone "words".
@@ -207,7 +207,7 @@ class McpropTask:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return len(self.data.image_of) // self.size
 
     @property
@@ -233,7 +233,7 @@ class McpropTask:
         return self.margin(sides[0] @ sides[1].T, batch.positives) / len(batch.positives)
 
     def sides(self, batch: McpropBatch) -> tuple[Tensor, Tensor]:
-        """This process's share of the queries and the captions of a batch, encoded."""
+        """Encodes this process's share of the queries and captions of a batch."""
         query = self.heads.queries(batch.names, batch.features, self.reader).query
         return query, self.heads.texts(batch.captions, self.reader)
 
@@ -284,8 +284,8 @@ def train(
     """Trains a model that fuses an image and its file name into one query for captions (Messina et al. 2022).
 
     Args:
-        collection: The training collection; images have the field "file_name", or their files' and ids' names are
-            taken.
+        collection: The training collection; images have the field "file_name", otherwise the names of their files or
+            their ids are used.
         dev: Collection that selects the best epoch, by nDCG@5; without it the last epoch is kept.
         progress: Called with (steps done, steps in total).
         options: Options of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
@@ -351,7 +351,7 @@ class McpropModel:
         return Scores.from_embeddings(queries, self.encode_texts(collection.texts))
 
     def weights(self, collection: Collection, *, features: Any = None) -> npt.NDArray[np.float32]:
-        """Fusion weights of file name and image, images by two."""
+        """Fusion weights of file name and image, one row per image."""
         found: npt.NDArray[np.float32] = self._queries(collection, features)[1]
         return found
 
@@ -384,7 +384,7 @@ class McpropModel:
         return encoded_queries(self.module, self.reader, self.reader.read(names), held)
 
     def plot(self, path: str | Path) -> Path:
-        """Draws the mean weights of file name and image, epoch by epoch (png, svg or pdf)."""
+        """Plots the mean weights of file name and image by epoch (png, svg or pdf)."""
         settle_matplotlib()
         import matplotlib
         from matplotlib.figure import Figure
@@ -402,7 +402,7 @@ class McpropModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The weights of the heads, and the text backbone."""
+        """Identifies the model by the weights of the heads and the text backbone."""
         return f"{KIND} {checkpoints.short_fingerprint(self.module, f'{self.reader.kind} {self.reader.max_tokens}')}"
 
     def save(self, path: str | Path) -> Path:

@@ -34,7 +34,7 @@ class Joint(Protocol):
 
 
 class TwoTowers(nn.Module):
-    """One unit vector per item; the score is the cosine (VSE: Kiros et al. 2014; Faghri et al. 2018).
+    """One unit vector per item; the score is the cosine similarity (VSE: Kiros et al. 2014; Faghri et al. 2018).
 
     Args:
         images: The image branch.
@@ -60,7 +60,7 @@ class TwoTowers(nn.Module):
 
 
 class AttentionHeads(nn.Module):
-    """Several views of one item: its vector plus what each head attends to (Song & Soleymani 2019).
+    """Several views of one item: its vector plus the output of each attention head (Song & Soleymani 2019).
 
     With parts X (states of a GRU) and K heads: A = softmax(W2 tanh(W1 X)), r_k = sigmoid(W3 A_k X),
     z_k = LayerNorm(whole + r_k). Without parts every head has its own map: r_k = sigmoid(W_k whole).
@@ -97,7 +97,7 @@ class AttentionHeads(nn.Module):
 
 
 class ManyVectors(nn.Module):
-    """PVSE: K vectors per item; the score is the best cosine of a pair of them (Song & Soleymani 2019).
+    """PVSE: K vectors per item; the score is the best cosine similarity of a pair of them (Song & Soleymani 2019).
 
     The loss is the margin loss of the best cosine similarities (multiple-instance learning), plus two terms with small
     weights: the similarity between the views of an item, and the maximum mean discrepancy of image and text vectors.
@@ -106,7 +106,7 @@ class ManyVectors(nn.Module):
         images: The image branch.
         texts: The text branch.
         loss: Loss of `limner.systems.towers.losses`.
-        heads: (of images, of texts).
+        heads: Number of vectors per image and per text.
         diversity: Weight of the similarity between an item's views.
         discrepancy: Weight of the discrepancy.
     """
@@ -148,7 +148,7 @@ class ManyVectors(nn.Module):
 
 
 def best_pairs(images: Tensor, texts: Tensor) -> Tensor:
-    """The highest dot product of a vector of an image and one of a text, images by texts.
+    """The highest dot product between the vectors of an image and those of a text, images by texts.
 
     >>> one, two = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[0.6, 0.8]]])
     >>> round(float(best_pairs(one, two)), 3)
@@ -233,7 +233,7 @@ class Probabilistic(nn.Module):
         return total + self.kl * (_divergence(*images[:2]) + _divergence(*texts[:2]))
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """log p and log (1 - p) that image and text match, images by texts, from samples of both."""
+        """The log probabilities that image and text match and do not match, images by texts, from samples of both."""
         distances = (_squares(images.flatten(0, 1), texts.flatten(0, 1)) + 1e-8).sqrt()  # for the gradient at 0
         logits = self.shift - self.scale * distances
         shape = len(images), images.shape[1], len(texts), texts.shape[1]

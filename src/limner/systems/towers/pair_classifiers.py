@@ -1,8 +1,8 @@
 """Pair classifiers: networks that read a file name and a caption together and predict whether they match.
 
-Both are pair classifiers on `[CLS] name [SEP] caption` (Messina et al. 2022); with images, an image token follows the
-first token. `Reading` is a small transformer over the vectors of a frozen text backbone; `Tuned` is a pretrained
-transformer, fine-tuned as a whole.
+Both read `[CLS] name [SEP] caption` (Messina et al. 2022); with images, an image token follows the first token.
+`Reading` is a small transformer over the vectors of a frozen text backbone; `Tuned` is a pretrained transformer,
+fine-tuned as a whole.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Reading(nn.Module):
     def _wholes(
         self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], picture: Tensor | None
     ) -> Tensor:
-        """Whole-text similarities of name, caption and image: those of the backbone, and learned ones."""
+        """Similarities of the whole name, caption and image: from the backbone, and learned ones."""
         name, caption = (_whole(*held, side.filled) for held, side in zip(seen, sides, strict=True))
         found = [cosine_similarity(name, caption)]
         if sides[0].whole is not None and sides[1].whole is not None:
@@ -249,7 +249,7 @@ class Tuned(nn.Module):
         return int(self.model.config.pad_token_id or 0)
 
     def _with_picture(self, given: dict[str, Tensor], features: Tensor | None) -> dict[str, Tensor]:
-        """The image as the second token, in the input embeddings."""
+        """The input embeddings with the image as the second token."""
         if self.picture is None or features is None:
             raise LimnerError("this classifier uses images: give (name, image vector) pairs as queries")
         words = self.model.get_input_embeddings()(given.pop("input_ids"))

@@ -51,7 +51,7 @@ class Template:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Template:
-        """Derived from an example."""
+        """Derives the template from an example."""
         one = tokenizer("a", add_special_tokens=False)["input_ids"]
         made = tokenizer("a", "a", return_token_type_ids=True)
         ids, types = list(made["input_ids"]), list(made["token_type_ids"])
@@ -157,10 +157,10 @@ class CrossEncoderScorer:
     Args:
         model: A folder, or a name on the Hugging Face hub, with one label, or two of which the second means "match".
         max_tokens: Tokens per pair; the limit of the model by default.
-        tokens_per_batch: Tokens in a batch.
+        tokens_per_batch: Tokens per batch.
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
         precision: "auto" (half precision on a GPU), "float32", "float16" or "bfloat16".
-        packed: Whether to compute without padding (`limner.systems.towers.unpadded`); by default where the model allows
+        packed: Whether to compute without padding (`limner.systems.towers.unpadded`); by default if the model supports
             it.
     """
 
@@ -185,7 +185,7 @@ class CrossEncoderScorer:
         )
         self.model = loaded.to(self.device).eval()
         if self.model.config.num_labels not in (1, 2):
-            raise LimnerError(f"{self.folder} has {self.model.config.num_labels} labels: expected 1, or 2")
+            raise LimnerError(f"{self.folder} has {self.model.config.num_labels} labels: expected 1 or 2")
         self.reader = PairReader(tokenizer, max_tokens=max_tokens or max_tokens_of(tokenizer, self.model.config))
         self.tokens_per_batch = tokens_per_batch or (
             131_072 if self.device.type == "cuda" else 2_048 * max(2, torch.get_num_threads())
@@ -195,7 +195,7 @@ class CrossEncoderScorer:
 
     @property
     def fingerprint(self) -> str:
-        """The model's files, length and precision."""
+        """Identifies the scorer by the model's files, the maximum length and the precision."""
         return f"cross-encoder {fingerprint_of(self.folder)} {self.reader.max_tokens} {self.number_type}"
 
     def score_pairs(

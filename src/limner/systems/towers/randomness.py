@@ -34,7 +34,7 @@ def states(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore(kept: Mapping[str, Tensor], device: torch.device) -> None:
-    """Continues drawing from the saved states."""
+    """Restores the saved random states."""
     torch.set_rng_state(kept["cpu"])
     if device.type == "cuda" and "cuda" in kept:
         torch.cuda.set_rng_state(kept["cuda"], device)

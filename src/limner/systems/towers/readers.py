@@ -91,7 +91,7 @@ class TextReader(ABC):
 
     @abstractmethod
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """A vector per token, without gradient."""
+        """One vector per token, without gradient."""
 
     def read(self, texts: Sequence[str]) -> Read:
         """Prepared texts."""
@@ -171,7 +171,7 @@ _REMEMBERED = 1 << 18
 
 
 def _packaged(texts: Sequence[str]) -> list[tuple[list[int], npt.NDArray[np.float32]]]:
-    """Pieces and sentence vectors of texts; cached, since the tokeniser is written in Python."""
+    """Word pieces and sentence vectors of texts, cached because the tokeniser is written in Python."""
     fresh = [text for text in dict.fromkeys(texts) if text not in _SEEN]
     if len(_SEEN) + len(fresh) > _REMEMBERED:
         _SEEN.clear()
@@ -184,7 +184,7 @@ def _packaged(texts: Sequence[str]) -> list[tuple[list[int], npt.NDArray[np.floa
 
 
 class BackboneReader(TextReader):
-    """The last states of a transformer, frozen."""
+    """The last hidden states of a frozen transformer."""
 
     kind = "transformers"
     has_first = True
@@ -221,11 +221,11 @@ def reader_of(
     min_count: int,
     device: torch.device,
 ) -> TextReader:
-    """The reader that an option names.
+    """The reader specified by an option.
 
     Args:
         backbone: None or "words", "use-multilingual", or a folder or name of a transformer.
-        texts: Training texts, whose words "words" learns.
+        texts: Training texts, from which "words" takes its vocabulary.
         dim: Dimension of the word vectors of "words".
         max_tokens: Tokens per text.
         min_count: Words in fewer texts are treated as unknown by "words".

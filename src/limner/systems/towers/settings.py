@@ -110,7 +110,7 @@ class Training:
                 raise UnknownName(name, getattr(self, name), known)
 
     def rate_at(self, epoch: int) -> float:
-        """The learning rate of an epoch, counted from 0.
+        """The learning rate of an epoch; epochs are counted from 0.
 
         >>> Training(learning_rate=0.001).rate_at(9), round(Training(learning_rate=0.001).rate_at(10), 6)
         (0.001, 0.0001)
@@ -135,7 +135,7 @@ def refuse_below(settings: object, minimum: float, *names: str) -> None:
 
 
 def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind:
-    """Settings of a kind from named values; refuses unknown names and wrong types.
+    """Creates settings of a kind from named values; refuses unknown names and wrong types.
 
     Args:
         kind: A dataclass of settings.
@@ -157,7 +157,7 @@ def split(
         options: Values by name, as a user gave them; old names are translated.
         kinds: Dataclasses of settings.
         what: Whose options they are; used in messages only.
-        defaults: Values of options that are not given, where they differ from those of the dataclasses.
+        defaults: Default values that differ from those of the dataclasses.
     """
 
     @takes(*kinds)

@@ -30,7 +30,7 @@ class Inputs:
     """The inputs.
 
     Args:
-        features: Features of images: `Embeddings`, the file of some, or an encoder; colours and shapes by default.
+        features: Image features: `Embeddings`, their file, or an encoder; colours and shapes by default.
         texts: "gru" for a GRU over words that is trained too; or text vectors, given as for `features`.
         word_vectors: Initial word vectors (`Embeddings` with words as ids, or their file); random by default.
         min_count: Words that occur in fewer training texts are treated as unknown.

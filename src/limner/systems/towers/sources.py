@@ -1,4 +1,4 @@
-"""Where the vectors of images and texts come from: a file, given vectors, or an encoder by name or as an object."""
+"""Sources of image and text vectors: a file, given vectors, or an encoder by name or as an object."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def source(given: VectorSource | Source | None, *, what: str = "features", trust
     """The source of vectors that an option specifies.
 
     Args:
-        given: None (the built-in histograms), `Embeddings`, the file of some, an encoder (a key of
+        given: None (the built-in histograms), `Embeddings`, their file, an encoder (a key of
             `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
             `{"encoder": "clip", "model": "folder"}` or "clip(model=folder)". A file with the encoder that computed it,
             `{"embeddings": "photos.npy", "encoder": "clip", "model": "folder"}`, can also encode further items.
@@ -134,7 +134,7 @@ def source(given: VectorSource | Source | None, *, what: str = "features", trust
     if isinstance(given, (Encoder, TwoSided)):
         return Encoded(given)
     raise LimnerError(
-        f"{what}={given!r} is {type(given).__name__}: expected Embeddings, the file of some, an encoder's name, "
+        f"{what}={given!r} is {type(given).__name__}: expected Embeddings, their file, an encoder's name, "
         "{'encoder': name, ...} with its options, or an object with encode(items)"
     )
 
@@ -145,7 +145,7 @@ def load_source(about: Any, *, what: str, trust: bool) -> Source | None:
     Args:
         about: The description of the source in the saved model.
         what: The option; used in messages only.
-        trust: Whether the model may name an encoder of its own, as "module:thing".
+        trust: Whether the model may name a custom encoder as "module:thing".
     """
     if not isinstance(about, Mapping):
         raise LimnerError(f"{what} of a saved model are {about!r}: expected an encoder or a file of vectors by name")

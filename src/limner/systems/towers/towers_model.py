@@ -102,7 +102,7 @@ class TowersModel:
         return Scores.from_embeddings(*sides)
 
     def encode_images(self, items: Items, *, features: Any = None, progress: Progress | None = None) -> Embeddings:
-        """Images in the joint space, one vector each: the mean of PCME, the mean of the heads of PVSE."""
+        """Images in the joint space, one vector each: for PCME the mean, for PVSE the mean over heads."""
         return Embeddings(items.ids, _one_each(self._images(items, features, progress)[0]))
 
     def encode_texts(self, items: Items) -> Embeddings:
@@ -110,11 +110,11 @@ class TowersModel:
         return Embeddings(items.ids, _one_each(self._texts(items)[0]))
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that are not in the vocabulary; a frozen text encoder knows all words."""
+        """The words of a text that are not in the vocabulary; empty for a frozen text encoder."""
         return [] if self.vocabulary is None else self.vocabulary.unknown(text)
 
     def image_sets(self, items: Items, *, features: Any = None, progress: Progress | None = None) -> VectorSets:
-        """All vectors of each image: one, or as many as PVSE has heads."""
+        """All vectors of each image: one, or one per head for PVSE."""
         return as_sets(items.ids, self._images(items, features, progress)[0])
 
     def text_sets(self, items: Items) -> VectorSets:
@@ -158,7 +158,7 @@ class TowersModel:
         Args:
             path: The folder.
             device: Device of the weights.
-            trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
+            trust: Whether the model may name a custom encoder or loss as "module:thing".
         """
         saved, folder = model_store.read(path, KIND), Path(path)
         config = saved.content
@@ -206,9 +206,7 @@ class TowersModel:
 
     def _from_pixels(self, items: Items, features: Any, progress: Progress | None) -> Compared:
         if features is not None:
-            raise LimnerError(
-                f"the model {self.name!r} has an image encoder of its own, trained with it: leave out features="
-            )
+            raise LimnerError(f"the model {self.name!r} has its own trained image encoder: leave out features=")
         module: Any = self.module
         pieces = []
         for low in range(0, len(items), PIXELS_AT_ONCE):

@@ -138,7 +138,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TowerInputs:
-    """How images and texts become numbers.
+    """The inputs of a tower model: image features and tokenised texts.
 
     Args:
         features: Features of images.
@@ -163,7 +163,7 @@ class TowerInputs:
             known = Vocabulary.fit(collection.texts.values, min_count=inputs.min_count)
             return cls(features, None, known, inputs.max_tokens, encoder)
         if inputs.word_vectors is not None:
-            raise LimnerError("word_vectors= are for texts='gru': leave one of the two out")
+            raise LimnerError("word_vectors= only works with texts='gru': leave one of the two out")
         return cls(features, source(inputs.texts, what="texts"), None, inputs.max_tokens, encoder)
 
     @classmethod
@@ -179,7 +179,7 @@ class TowerInputs:
         return cls(features, start.texts, start.vocabulary, inputs.max_tokens, encoder)
 
     def see(self, images: Items) -> Tensor:
-        """Images as the model reads them: vectors, or pixels if the encoder is trained too."""
+        """Images as model input: vectors, or pixels if the encoder is trained too."""
         if self.encoder is not None:
             return pixels_of(self.encoder, images)
         return _tensor(self.features, images)
@@ -221,7 +221,7 @@ class TowersTask:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return self.batches_of.count
 
     @property
@@ -245,7 +245,7 @@ class TowersTask:
         return loss
 
     def sides(self, batch: TowersBatch) -> tuple[Compared, Compared]:
-        """This process's share of the images and the texts of a batch, encoded."""
+        """Encodes this process's share of the images and texts of a batch."""
         module: Any = self.module
         return module.image_vectors(batch.images), module.text_vectors(batch.texts)
 
@@ -279,7 +279,7 @@ class TowersTask:
         return int(self.pairs.features.shape[1]) if encoder is None else encoder.dim
 
     def _worded(self) -> tuple[Shape, Embeddings | None]:
-        """The shape, with the size of the word vectors that were given."""
+        """The shape, with the dimension of the given word vectors."""
         given = self.plan.inputs.word_vectors
         if given is None:
             return self.plan.shape, None
@@ -312,10 +312,10 @@ def _as_begun(start: TowersModel, options: Mapping[str, Any]) -> dict[str, Any]:
         if options.get(name, value) != value:
             raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
     if "texts" in options:
-        raise LimnerError("texts= with init_from=: texts are read as that model reads them; leave it out")
+        raise LimnerError("texts= with init_from=: texts are encoded as in that model; leave it out")
     begun = start.settings["inputs"]
     if begun.get("unfreeze") and not options.get("unfreeze", True):
-        raise LimnerError("unfreeze=False with init_from=: that model has an image encoder of its own; leave it out")
+        raise LimnerError("unfreeze=False with init_from=: that model has its own image encoder; leave it out")
     inherited = {"max_tokens": begun["max_tokens"], "unfreeze": bool(begun.get("unfreeze"))}
     return {**inherited, **fixed, **options}
 

@@ -1,4 +1,4 @@
-"""An image branch whose encoder is trained too: the second stage of training, after one with frozen features."""
+"""An image branch whose encoder is trained too, for the second stage of training after one with frozen features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Unfrozen(nn.Module):
-    """Pixels through an image encoder and `Vectors`, all of whose weights are trained.
+    """An image encoder followed by `Vectors`, with all weights trained.
 
     The encoder is copied: the given one keeps its weights, and its cached vectors stay valid.
 
@@ -62,7 +62,7 @@ def trainable(features: Source | None) -> TorchEncoder:
 
 
 def pixels_of(encoder: TorchEncoder, items: Items, progress: Progress | None = None) -> Tensor:
-    """All images as the encoder reads them, in main memory (150 kB each for EfficientNet-Lite0)."""
+    """All images as encoder input, in main memory (150 kB each for EfficientNet-Lite0)."""
     batches = []
     for rows, pixels in ahead(items, encoder.pixels, batch=encoder.batch_size, shortest=encoder.shortest):
         batches.append(pixels)
@@ -74,7 +74,7 @@ def pixels_of(encoder: TorchEncoder, items: Items, progress: Progress | None = N
 
 
 def unfrozen_state(module: nn.Module, frozen: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of a model with frozen features, named as in one with an unfrozen encoder, which keeps its own."""
+    """The weights of a model with frozen features, renamed to fit a model with an unfrozen encoder."""
     moved = {_moved(name): tensor for name, tensor in frozen.items()}
     own = {name: tensor for name, tensor in module.state_dict().items() if name.startswith("images.backbone.")}
     return {**own, **moved}

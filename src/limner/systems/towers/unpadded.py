@@ -146,11 +146,11 @@ class LengthGroup:
 
     @property
     def slice(self) -> slice:
-        """Where the tokens are."""
+        """The slice of the tokens."""
         return slice(self.start, self.start + self.count * self.length)
 
     def starts(self, device: torch.device) -> Tensor:
-        """The rows of the first tokens."""
+        """The row indices of the first tokens."""
         return torch.arange(self.start, self.slice.stop, self.length, device=device)
 
 
@@ -166,7 +166,7 @@ def groups_of(lengths: IntArray) -> list[LengthGroup]:
 
 
 class UnpaddedEncoder:
-    """The encoder of a model of `FIRST_POSITION`, packed.
+    """The packed encoder of a model type in `FIRST_POSITION`.
 
     Args:
         encoder: The library's `BertModel`, `RobertaModel` or `XLMRobertaModel`, in the target precision.

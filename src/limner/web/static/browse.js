@@ -1,6 +1,6 @@
-// Keyboard navigation of failures: J next, K previous; in a list they move between the cards, and past its end to the
-next page. const cards = [...document.querySelectorAll("[data-card]")]; document.addEventListener("keydown", (event) =>
-{
+// Keyboard navigation of failures: J next, K previous; in a list they move between the cards, and past its end to the next page.
+const cards = [...document.querySelectorAll("[data-card]")];
+document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || event.target.closest("input, textarea, select")) return;
   const step = { j: 1, k: -1 }[event.key.toLowerCase()];
   if (!step) return;

@@ -1,1 +1,1 @@
-"""One file per change of the tables."""
+"""The migrations, one file per schema change."""
