@@ -92,6 +92,7 @@ def opened_on(
 def encoded_sides(name: str, sides: Sequence[Items], *, trust: bool = False) -> list[Embeddings]:
     """Vectors of images and texts by a model or encoder with one space for both, with progress."""
     from limner.encoders import encoded
+    from limner.systems.opening import find_system
 
     model = find_system(name, trust=trust).model()
     found = []

@@ -39,8 +39,8 @@ def bradley_terry(
 ) -> Preference:
     """Bradley-Terry scores: `P(i preferred to j) = p_i / (p_i + p_j)`, scaled to sum to 100.
 
-    Bradley & Terry 1952; fitted by the algorithm of Hunter 2004. The scores exist only if every option beat every other one, directly or
-    through a chain of others; otherwise the fit would diverge silently, so an error is raised. Intervals are
+    Bradley & Terry 1952; fitted by the algorithm of Hunter 2004. The scores exist only if every option beat every other
+    one, directly or through a chain of others; otherwise the fit would diverge, so an error is raised. Intervals are
     percentiles of a bootstrap over votes.
 
     Args:
