@@ -142,7 +142,7 @@ def progress(what: str, unit: str = "") -> Iterator[Progress]:
 
 
 def pace(done: int, total: int, seconds: float, unit: str = "") -> list[str]:
-    """The rate so far, and the time left at that rate; nothing in the first two seconds, which say little.
+    """The rate so far, and the time left at that rate; nothing in the first two seconds, when the rate is not reliable.
 
     >>> pace(30, 90, 15.0, "images"), pace(2, 20, 120.0), pace(1, 9, 0.5), pace(9, 9, 30.0)
     (['2.0 images/s', 'about 30 s left'], ['60 s each', 'about 18 min left'], [], ['3.3 s each'])
@@ -159,7 +159,7 @@ def pace(done: int, total: int, seconds: float, unit: str = "") -> list[str]:
 
 
 def _time_left(seconds: float) -> str:
-    """A rough time, in steps that an average of what was done can tell.
+    """An approximate time, rounded to what an average rate can predict.
 
     >>> _time_left(3), _time_left(42), _time_left(600), _time_left(9000)
     ('5 s', '40 s', '10 min', '2.5 h')

@@ -45,8 +45,8 @@ class MapColour:
 
     Args:
         name: Its name.
-        codes: A number for each point; -1 where nothing is known.
-        values: What the codes stand for; empty if the codes are quantities.
+        codes: A number for each point; -1 if unknown.
+        values: The values of the codes; empty if the codes are quantities.
     """
 
     name: str
@@ -73,8 +73,8 @@ class EmbeddingMap:
         points: (points, 2) positions between 0 and 1.
         labels: A caption for each point.
         colours: Ways to colour them.
-        projection: How the positions were made, and how far they can be trusted.
-        total: Images and texts in all; more than the points where some were drawn at random.
+        projection: How the positions were computed, and how reliable they are.
+        total: Number of all images and texts; larger than the number of points if a random sample is shown.
     """
 
     name: str
@@ -90,7 +90,7 @@ class EmbeddingMap:
         return len(self.ids)
 
     def __str__(self) -> str:
-        """What it is, and how far it can be trusted."""
+        """A description of the map, with its trustworthiness."""
         shown = f"{len(self):,} points" if len(self) == self.total else f"{len(self):,} of {self.total:,} points"
         return f"{shown} of {self.name} by {self.projection}"
 
@@ -143,7 +143,7 @@ class EmbeddingMap:
         }
 
     def html(self) -> str:
-        """One page with the map inside; it needs no server."""
+        """A self-contained page with the map; it needs no server."""
         from jinja2 import Environment
 
         held = {name: files("limner.explain").joinpath(name).read_text(encoding="utf-8") for name in _PARTS}
@@ -188,7 +188,7 @@ def embedding_map(
         classes: The class of failure of each query that fails, as `failure_classes` finds them; without it, points are
             not coloured by failure.
         method: "tsne", "pca", or an object with `fit_transform` such as `umap.UMAP()`.
-        limit: Points at most; a random choice where there are more.
+        limit: Maximum number of points; a random sample is drawn if there are more.
         seed: Seed of the choice and of the projection.
 
     >>> vectors = np.random.default_rng(0).standard_normal((2, 40, 8))
@@ -226,7 +226,7 @@ def embedding_map(
 
 
 def _labels(collection: Collection) -> dict[tuple[bool, str], str]:
-    """A caption for each text and image: of an image, its first."""
+    """A caption for each text and image; for an image, its first caption."""
     from limner.search.item_texts import with_captions
 
     found = {(True, key): str(text) for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)}
@@ -252,7 +252,7 @@ def _colours(
 
 
 def _fields(collection: Collection, ids: Sequence[str], is_text: Array) -> Iterator[MapColour]:
-    """Fields of images or texts with a few values each, splits among them."""
+    """Fields of images or texts with a few values each, including splits."""
     from limner.search.item_texts import ItemTexts, with_captions
 
     held = {}
@@ -278,7 +278,7 @@ def failure_classes(scores: Scores, collection: Collection, whole: Collection | 
 
     Args:
         scores: Images by texts.
-        collection: What is searched.
+        collection: The searched collection.
         whole: The collection that words for settings are learned from; the same by default.
     """
     both = {"t2i": scores.T, "i2t": scores}

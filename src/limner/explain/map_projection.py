@@ -1,4 +1,4 @@
-"""Projections of embeddings onto two dimensions, kept between runs, with a figure of how far they can be trusted."""
+"""Projections of embeddings onto two dimensions, cached between runs, with a measure of their trustworthiness."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class MapProjection:
         points: Positions between 0 and 1, with the same scale along both axes.
         method: "tsne", "pca", or the name of another method's class.
         trustworthiness: 0 to 1; None with too few points.
-        neighbours: How many neighbours it compares.
-        measured_on: How many points it was measured on.
+        neighbours: Number of neighbours that it compares.
+        measured_on: Number of points that it was measured on.
     """
 
     points: FloatArray
@@ -56,7 +56,7 @@ class MapProjection:
 
 
 def project(vectors: Any, method: Any = "tsne", *, seed: int = 0) -> MapProjection:
-    """Projects rows of vectors; of the named methods the positions are kept, and found again in the next run.
+    """Projects rows of vectors; for named methods the positions are cached and reused in the next run.
 
     Args:
         vectors: One row per point.
@@ -104,7 +104,7 @@ def _fitted(points: FloatArray) -> FloatArray:
 
 
 def _trust(rows: Any, points: FloatArray, seed: int) -> tuple[float | None, int, int]:
-    """Trustworthiness, of how many neighbours, on how many points."""
+    """The trustworthiness, the number of neighbours, and the number of points."""
     from sklearn.manifold import trustworthiness
 
     chosen = np.arange(len(rows))
@@ -118,7 +118,7 @@ def _trust(rows: Any, points: FloatArray, seed: int) -> tuple[float | None, int,
 
 
 def _kept(how: str, rows: Any, make: Callable[[], FloatArray]) -> FloatArray:
-    """Positions from the cache, or made and written to it; a file that cannot be read is made again."""
+    """Positions from the cache, or computed and written to it; an unreadable file is computed again."""
     import sklearn
 
     folder = vectors_folder()

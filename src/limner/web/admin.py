@@ -205,7 +205,7 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
 
 
 def spec_of(ask: Ask, name: str) -> str:
-    """What a store notes of where a collection comes from."""
+    """The origin of a collection, as recorded in a store."""
     given = ask.site.library.collections[name]
     return given if isinstance(given, str) else name
 

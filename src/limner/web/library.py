@@ -141,7 +141,7 @@ class Library:
         return ["all", *self.loaded(collection).whole.splits] if collection in self.collections else []
 
     def part(self, collection: str, split: str) -> Collection:
-        """The part of a collection that is searched; "" for what is held out."""
+        """The searched part of a collection; "" for the held-out part."""
         loaded = self.loaded(collection)
         if split and split not in self.splits(collection):
             raise UnknownName("split", split[:80], self.splits(collection))

@@ -25,7 +25,7 @@ MOST_SENT = 500
 
 
 def map_page(ask: Ask) -> Response:
-    """The frame of the map; its points come by themselves."""
+    """The page of the map; its points are loaded separately."""
     library = ask.site.library
     collection, system = library.known(ask.get("c")), library.known_system(ask.get("s") or library.names[0])
     found = map_of(library, collection, system)
@@ -45,7 +45,7 @@ def map_points(ask: Ask) -> Response:
 
 
 def map_part(ask: Ask) -> Response:
-    """The script and the style of the map, which files of `limner map` have inside."""
+    """The script and the style of the map, which files of `limner map` contain."""
     name = ask.request.path_params["part"]
     if name not in PARTS:
         raise UnknownName("part of the map", name[:40], PARTS)
@@ -54,10 +54,10 @@ def map_part(ask: Ask) -> Response:
 
 
 def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
-    """The map of a system on what is searched; made once.
+    """The map of a system on the searched part; computed once.
 
     Raises:
-        limner.web.jobs.Pending: While it is being made.
+        limner.web.jobs.Pending: While it is being computed.
     """
     ready = library.system(collection, system)
     failed = {each: failures_of(library, collection, system, each) for each in DIRECTIONS}
@@ -78,7 +78,7 @@ def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
 
 
 def label_region(ask: Ask) -> Response:
-    """Makes tasks of what a system answers to the images and texts of a region."""
+    """Creates tasks from a system's answers to the images and texts of a region."""
     name, system = judged_collection(ask), ask.site.library.known_system(ask.field("s"))
     chosen = list(dict.fromkeys(ask.field("items").replace("\r", "").split("\n")))
     if not all(each[:1] in ("i", "t") and each[1:] for each in chosen):
@@ -92,7 +92,7 @@ def label_region(ask: Ask) -> Response:
 
 
 def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth: int, people: int) -> str:
-    """Pools the first answers to these queries, and makes tasks of the pairs that have none."""
+    """Pools the first answers to these queries, and creates tasks for pairs without one."""
     from limner.annotate.pool import fill, merged, proposed, waiting
     from limner.annotate.store.contents import add_collection, proposals
     from limner.annotate.store.tasks import add_tasks
@@ -111,7 +111,7 @@ def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth:
 
 
 def _lists(library: Library, name: str, system: str, chosen: list[str]) -> dict[str, Ranking]:
-    """What the system answers to the images and texts of a region, by direction."""
+    """The system's answers to the images and texts of a region, by direction."""
     from limner.annotate.store.contents import DEPTH
 
     scores = library.system(name, system, patience=None).scores

@@ -1,4 +1,4 @@
-"""Systems side by side: numbers with intervals, as a table and a chart, and differences with p-values."""
+"""Comparison of systems: numbers with intervals, as a table and a chart, and differences with p-values."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def with_bound(result: Result) -> str:
 
 
 def compare(ask: Ask) -> Response:
-    """Systems on collections, side by side."""
+    """The page that compares systems on collections."""
     library = ask.site.library
     chosen = [library.known(name) for name in ask.all("c")] or [library.known(None)]
     asked = ask.all("s") or library.names
@@ -174,7 +174,7 @@ def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[Mea
 
 
 def _change(difference: Difference, measure: Measure) -> tuple[str, bool]:
-    """The difference of a later system to the first one, with its corrected p-value."""
+    """The difference between a later system and the first one, with its corrected p-value."""
     more = -difference.value  # the comparison is the first minus the later one
     p = difference.p_adjusted
     shown = f"{'+' if more >= 0 else '−'}{plain(measure, abs(more))}"

@@ -1,4 +1,4 @@
-"""Slices on the page: where a system is weak, or loses against another one, with control of false discoveries."""
+"""Slices on the page: queries on which a system is weak, or worse than another, with control of false discoveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def slices_page(ask: Ask) -> Response:
-    """Slices of the queries of a system, or of the difference of two."""
+    """Slices of the queries of a system, or of the difference between two systems."""
     from limner.evaluation.query_groups import default_kinds, known_kinds, refuse_unknown
 
     library = ask.site.library
@@ -46,7 +46,7 @@ def slices_page(ask: Ask) -> Response:
 def slices_of(
     library: Library, collection: str, a: str, b: str, by: tuple[str, ...], measure: str, min_size: int
 ) -> Slices:
-    """Slices of a system, or of two, once."""
+    """Slices of a system, or of two systems, computed once."""
     first = report_of(library, collection, a)
     second = report_of(library, collection, b) if b else None
     held = library.loaded(collection).held

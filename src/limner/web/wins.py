@@ -36,8 +36,8 @@ class WinFilter:
     Args:
         words: Captions that contain all of these words.
         by: A field, or "length", "words" or "objects".
-        value: The group of that field; all of them without one.
-        failure: The class of the wrong answer of the losing system; all without one.
+        value: The group of that field; all groups by default.
+        failure: Failure class of the losing system's answer; all classes by default.
     """
 
     words: str = ""
@@ -48,7 +48,7 @@ class WinFilter:
 
 @dataclass(frozen=True)
 class Win:
-    """A query that A answers better than B: the rank of the right answer for both, and the first results."""
+    """A query that A answers better than B: the rank of the relevant item for both, and the first results."""
 
     text: str
     image: str
@@ -58,7 +58,7 @@ class Win:
 
     @property
     def difference(self) -> int:
-        """How many ranks lower B has the right answer."""
+        """How many ranks lower B places the relevant item."""
         return self.b.rank - self.a.rank
 
 
@@ -67,7 +67,7 @@ def wins_page(ask: Ask) -> Response:
     library = ask.site.library
     collection, names = library.known(ask.get("c")), library.names
     if len(names) < 2:
-        raise LimnerError("one system is served: to compare queries, serve two")
+        raise LimnerError("only one system is served: to compare queries, serve two")
     a, b = library.known_system(ask.get("a") or names[0]), library.known_system(ask.get("b") or names[1])
     direction, kind, order = ask.get("d") or "t2i", ask.get("kind") or "first", ask.get("order") or "difference"
     for what, value, known in (("direction", direction, DIRECTIONS), ("kind", kind, WINS), ("order", order, ORDERS)):
@@ -90,17 +90,17 @@ def wins_page(ask: Ask) -> Response:
 def wins(
     library: Library, collection: str, a: str, b: str, direction: str, *, kind: str, order: str, chosen: WinFilter
 ) -> list[Win]:
-    """Queries where A ranks the right answer higher than B.
+    """Queries for which A ranks the relevant item higher than B.
 
     Args:
-        library: What is served.
+        library: Collections and systems.
         collection: Its name.
         a: The system that wins.
         b: The system that loses.
         direction: "t2i" or "i2t".
         kind: "first" (A right at rank 1, B not) or "better".
         order: "difference" (largest first), "close" (smallest first) or "query".
-        chosen: Which of them to show.
+        chosen: Filter of the queries.
     """
     held = library.loaded(collection).held
     sides = [_places(library, collection, name, direction) for name in (a, b)]
@@ -119,14 +119,14 @@ def wins(
 
 
 def choices_of(held: Collection) -> list[str]:
-    """What queries can be grouped by here."""
+    """The fields that queries can be grouped by."""
     from limner.evaluation.query_groups import known_kinds
 
     return known_kinds(held)
 
 
 def _classes(held: Collection) -> list[str]:
-    """Classes of failure, where objects are annotated."""
+    """Failure classes, if objects are annotated."""
     if "objects" not in held.images.fields:
         return []
     from limner.explain.labels import CLASSES
@@ -137,7 +137,7 @@ def _classes(held: Collection) -> list[str]:
 def _allowed(
     library: Library, collection: str, loser: str, direction: str, queries: Sequence[str], chosen: WinFilter
 ) -> set[str]:
-    """The queries of a group, and those whose wrong answer of the losing system is of a class."""
+    """The queries of a group, restricted to a failure class of the losing system."""
     from limner.core.ids import Ids
     from limner.evaluation.query_groups import query_groups, refuse_unknown
 
@@ -165,7 +165,7 @@ def _win(held: Collection, texts: dict[str, str], direction: str, one: Place, ot
 
 
 def _places(library: Library, collection: str, system: str, direction: str) -> list[Place]:
-    """The rank of the right answer of every query, once for each system."""
+    """The rank of the relevant item of every query, computed once per system."""
     ready, held = library.system(collection, system), library.loaded(collection).held
     scores = ready.scores.T if direction == "t2i" else ready.scores
     pairs = held.judged(held.judgements.name, direction).relevant

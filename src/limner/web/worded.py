@@ -1,4 +1,4 @@
-"""Words, minus terms and filters by field on the page: what is said of images and texts, read once."""
+"""Words, minus terms and filters by field on the page, with the texts of images read once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class WordedSearch:
     """A request with words, minus terms or filters, on one part of a collection.
 
     Args:
-        asked: The request; its words are only what to look for.
-        texts: What is said of the items.
-        terms: What is asked.
+        asked: The request; its words are only the search words.
+        texts: The texts of the items.
+        terms: The parsed words, minus terms and filters.
     """
 
     asked: SearchRequest
@@ -55,7 +55,7 @@ class WordedSearch:
 
     @property
     def note(self) -> str:
-        """What minus terms and filters did."""
+        """The effect of minus terms and filters."""
         from limner.search.hybrid import about
 
         return about(self.terms, self.texts)
@@ -65,7 +65,7 @@ class WordedSearch:
 
         Args:
             row: Scores by vectors, one per item.
-            order: Places of all items, best first.
+            order: Positions of all items, best first.
         """
         from limner.search.hybrid import DEPTH, fused
 
@@ -74,7 +74,7 @@ class WordedSearch:
         return fused(self.terms, self.texts, (chosen, row[chosen]), self._allowed, self.asked.by, depth)
 
     def only(self, order: Any) -> Any:
-        """The allowed places, in the same order."""
+        """The allowed positions, in the same order."""
         return order if self._allowed is None else order[self._allowed[order]]
 
     @property
@@ -82,7 +82,7 @@ class WordedSearch:
         return self.texts.allowed(self.terms)
 
     def matches(self, found: Ordered, most: int) -> dict[int, Match]:
-        """Why the first items were found, by place."""
+        """Why the first items were found, by position."""
         return {
             int(found.places[n]): found.match(n, self.texts, self.terms) for n in range(min(most, len(found.places)))
         }
@@ -96,7 +96,7 @@ def terms_of(asked: SearchRequest, texts: ItemTexts) -> Terms:
 
 
 def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: str = "") -> ItemTexts:
-    """What is said of the part of a collection that a system searches, read once."""
+    """The texts of the part of a collection that a system searches, read once."""
     from limner.search import ItemTexts, with_captions
 
     side = "images" if asked.finds_images else "texts"
@@ -136,7 +136,7 @@ def warm(library: Library) -> None:
 
 
 def choices_of(library: Library, asked: SearchRequest) -> dict[str, list[str]]:
-    """The values to filter by, by field; nothing while they are not read."""
+    """The values to filter by, by field; empty until they are read."""
     try:
         if asked.collection in library.indexes:
             small = len(library.indexes[asked.collection].index) <= AT_START
@@ -147,7 +147,7 @@ def choices_of(library: Library, asked: SearchRequest) -> dict[str, list[str]]:
 
 
 def plain_words(library: Library, asked: SearchRequest) -> str:
-    """The words of a request to look for, without its minus terms and filters."""
+    """The search words of a request, without its minus terms and filters."""
     if not asked.has_terms:
         return asked.words.strip()
     texts = texts_of(library, asked, library.part(asked.collection, asked.split))

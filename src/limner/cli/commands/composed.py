@@ -1,4 +1,4 @@
-"""limner composed: do an image and words together find what they ask for?"""
+"""limner composed: evaluates queries that consist of an image and a text modification."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def composed(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Measure composed queries: a reference image, and words that say what should be different.
+    """Evaluate composed queries: a reference image, and a text that describes what should be different.
 
     With embeddings of images and words, three simple compositions are compared: the image alone, the words alone, and
     the sum of both. The reference image is left out of the pool of its query. MAP@k(capped) divides by min(k, answers),
@@ -74,7 +74,7 @@ def _queries(source: str, folder: Path | None, pool: Path | None, count: int, se
 
     if source == "scenes" and not Path(source).exists():
         if folder is not None or pool is not None:
-            raise typer.BadParameter("--image-folder and --pool with scenes: its images are drawn; leave them out")
+            raise typer.BadParameter("--image-folder and --pool with scenes: its images are generated; leave them out")
         return scenes_composed(count, seed=seed)
     return read_composed(source, images=folder, pool=pool)
 
@@ -88,7 +88,7 @@ def _system(
     trust: bool,
 ) -> Any:
     if (images is None) != (texts is None):
-        raise typer.BadParameter("--images and --texts go together: give the embeddings of both sides")
+        raise typer.BadParameter("--images and --texts belong together: give the embeddings of both")
     if sum(given is not None for given in (system, images, scores)) != 1:
         raise typer.BadParameter("give one of --system, --images with --texts, --scores")
     if scores is not None:
@@ -103,7 +103,7 @@ def _system(
 
 
 def _vectors(file: str, items: Any) -> Any:
-    """Embeddings with the ids of the items; those without ids are taken in their order."""
+    """Embeddings with the ids of the items; rows without ids are used in the order of the items."""
     from limner.core.embeddings import Embeddings
 
     read = Embeddings.load(file)

@@ -134,7 +134,6 @@ def evaluate(
       $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --groups images.txt
-      $ limner evaluate pairs.qrels --run system.run --missing empty --unretrieved never
       $ limner evaluate captions.csv --scores similarity.npy --judgements better.qrels
       $ limner evaluate --per-image 5 --images images.npy --texts texts.npy
       $ limner evaluate scenes --system histograms --correct csls --tune dev

@@ -1,4 +1,4 @@
-"""limner gap: how far are image and text embeddings of one space apart?"""
+"""limner gap: how far apart are the image and text embeddings of a joint space?"""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def gap(
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Measure the modality gap: the distance of the centres of images and texts, and whether a plane parts them.
+    """Measure the modality gap: the distance between the centroids of images and texts, and their linear separability.
 
-    The distance is from 0 to 2, of unit vectors (Liang et al. 2022). Separability is the balanced accuracy of a linear
-    classifier of image against text on vectors it was not fitted to: 0.5 is chance, 1 means that a plane parts the two.
-    The correction 'centred' of 'limner evaluate --correct' removes the distance.
+    The distance is that of unit vectors, from 0 to 2 (Liang et al. 2022). Separability is the balanced accuracy of a
+    linear classifier of images and texts on held-out vectors: 0.5 is chance, 1 means linearly separable. The correction
+    'centred' of 'limner evaluate --correct' removes the distance.
 
     Examples:
       $ limner gap scenes --system 'clip(model=DIR)'

@@ -1,4 +1,4 @@
-"""limner languages: a system on every language of a collection, in one table."""
+"""limner languages: evaluates a system on every language of a collection, in one table."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def languages(
 ) -> None:
     """Evaluate a system on every language of a collection: languages by measures, with intervals and the macro mean.
 
-    For each language the texts are those of that language alone; the images are the same for all. The macro mean weighs
-    every language alike, and its interval takes an image with its captions in all languages as one cluster.
+    For each language the texts are those of that language alone; the images are the same for all. The macro mean gives
+    every language the same weight, and its interval treats an image with its captions in all languages as one cluster.
 
     Examples:
       $ limner languages xtd10:DIR -O images=val2014 --encoder 'clip(model=DIR)'
@@ -54,7 +54,7 @@ def languages(
 
 
 def _opened(way: Way, collection: str, option: list[str] | None, split: str | None) -> tuple[Any, Any, list[str]]:
-    """The scores, the part they are for, and notes."""
+    """The scores, the evaluated part, and notes."""
     kind, whole = way.kind, load(collection, option)
     if kind == "encoder":
         return encoded_by(str(way.encoder), whole, split, trust=way.trust)

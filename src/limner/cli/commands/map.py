@@ -37,8 +37,8 @@ def map_embeddings(
 ) -> None:
     """Draw images and texts as points in two dimensions, coloured by failure, hubness, split or field.
 
-    The page zooms, selects a region and lists what is in it. Distances on a map are not distances in the embedding; its
-    trustworthiness says how far neighbours can be trusted. 'limner serve' has the same map with thumbnails.
+    On the page you can zoom, select a region and list its items. Distances on a map are not distances in the embedding
+    space; its trustworthiness shows how reliable neighbours are. 'limner serve' has the same map with thumbnails.
 
     Examples:
       $ limner map scenes --system histograms -o map.html

@@ -1,4 +1,4 @@
-"""limner slices: the parts of the queries where a system is weak, or loses against another one."""
+"""limner slices: groups of queries on which a system is weak, or worse than another one."""
 
 from __future__ import annotations
 

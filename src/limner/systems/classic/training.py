@@ -167,7 +167,7 @@ def search(
 
 
 def _counting(progress: Progress | None, total: int) -> Callable[[int], None]:
-    """Counts decompositions of kernels and solutions, which take about as long, and tells the count."""
+    """Reports progress in decomposed kernels and solutions, which take about the same time."""
     done = 0
 
     def count(more: int) -> None:

@@ -57,7 +57,7 @@ class Packing:
 
 
 class PairIndex:
-    """Which images and texts of a collection belong together, as rows.
+    """Which images and texts of a collection match, as rows.
 
     Args:
         collection: The collection.
@@ -100,7 +100,7 @@ class PairIndex:
 
 
 class TrainingPairs(PairIndex):
-    """The training pairs of a collection, with what a model reads of them.
+    """The training pairs of a collection, with the inputs of a model.
 
     Args:
         collection: The collection.
@@ -121,7 +121,7 @@ class TrainingPairs(PairIndex):
         return self.features[rows.to(self.features.device)].to(self.device)
 
     def rows(self, rows: IntArray) -> Tensor | PackedSequence:
-        """These texts as a model reads them; tokens must be sorted, longest first."""
+        """These texts as input for a model; tokens must be sorted by length, longest first."""
         if not isinstance(self.texts, Tokens):
             return self.held[torch.from_numpy(rows).to(self.device)]
         packing = Packing.of(self.texts, rows)

@@ -45,7 +45,7 @@ _AT_ONCE = 64  # items of the dev collection that are encoded together
 def finetune(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> FinetunedModel:
-    """Trains a pretrained model with one space for images and texts further.
+    """Fine-tunes a pretrained model with a joint space for images and texts.
 
     Args:
         collection: The training collection.
@@ -72,7 +72,7 @@ def finetune(
 
 
 def _first(task: FinetuneTask) -> tuple[Tensor, Tensor]:
-    """Vectors of the first batch, as the module makes them now."""
+    """Vectors of the first batch, encoded with the current weights."""
     task.module.eval()
     with torch.inference_mode():
         images, texts = task.sides(next(task.batches(0, 0)))
@@ -80,7 +80,7 @@ def _first(task: FinetuneTask) -> tuple[Tensor, Tensor]:
 
 
 def _alike(task: FinetuneTask) -> bool:
-    """Whether the embeddings are nearly equal before training; then they have not become so."""
+    """Whether the embeddings are nearly equal already before training, so that training is not the cause."""
     return min(map(mean_cosine, _first(task))) >= NEARLY
 
 
@@ -95,7 +95,7 @@ class TuningPlan:
     start: FinetunedModel | None = None
 
     def groups(self) -> dict[str, dict[str, Any]]:
-        """Plain values by group, as a saved model keeps them."""
+        """Plain values by group, as stored in a saved model."""
         margin, training = (
             {name: plain(value) for name, value in asdict(each).items()} for each in (self.margin, self.training)
         )
@@ -111,7 +111,7 @@ class TuningBatch(NamedTuple):
 
 
 class FinetuneTask:
-    """What the trainer needs to fine-tune: batches, their loss, and the measures of the dev collection."""
+    """The training task of fine-tuning: batches, their loss, and the measures on the dev collection."""
 
     module: nn.Module
     decoupled = True
@@ -132,19 +132,19 @@ class FinetuneTask:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch; an incomplete last batch is dropped."""
+        """Number of batches in an epoch; an incomplete last batch is dropped."""
         return len(self.pairs) // self.size
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same when a run is resumed: the pretrained model, what is trained, the loss, the pairs."""
+        """Settings that must be the same when a run is resumed: pretrained model, trained weights, loss and pairs."""
         groups = self.plan.groups()
         start = None if self.plan.start is None else self.plan.start.fingerprint
         told = {"system": KIND, **groups["tuning"], **groups["margin"], "init_from": start}
         return {**told, "encoder": self.towers.encoder.identity, "pairs": len(self.pairs)}
 
     def batches(self, epoch: int, start: int) -> Iterator[TuningBatch]:
-        """The batches of an epoch from a number on; their order depends on seed and epoch only."""
+        """The batches of an epoch, starting with a given number; their order depends only on seed and epoch."""
         order = randomness.order(len(self.pairs), seed=self.plan.training.seed, epoch=epoch)
         whole = order[: self.steps * self.size].reshape(self.steps, self.size)[start:]
         share = self.group.share(self.size)
@@ -160,7 +160,7 @@ class FinetuneTask:
         return self.towers.objective(images, texts, batch.positives)
 
     def sides(self, batch: TuningBatch) -> tuple[Compared, Compared]:
-        """This process's share of the images and the texts of a batch, encoded."""
+        """Encodes this process's share of the images and texts of a batch."""
         return self.towers.image_vectors(batch.images), self.towers.text_vectors(batch.texts)
 
     def measure(self) -> dict[str, float]:
@@ -173,7 +173,7 @@ class FinetuneTask:
         return recalls(Scores.from_embeddings(*found), self.dev)
 
     def _read(self, items: Items) -> RowBatches:
-        """Items as the module reads them."""
+        """Items as input for the module."""
         encoder, device = self.towers.encoder, self.pairs.device
         if self.towers.mode == "frozen":
             return VectorRows(self.plan.base.vectors(items), device)
@@ -190,7 +190,7 @@ def _encoded(side: RowBatches, encode: Any, items: Items) -> Embeddings:
 
 
 def _start(given: Any) -> FinetunedModel | None:
-    """The fine-tuned model to begin with, if one is named."""
+    """The fine-tuned model to start from, if one is given."""
     if given is None or isinstance(given, FinetunedModel):
         return given
     return FinetunedModel.load(given)

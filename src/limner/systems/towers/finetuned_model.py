@@ -35,7 +35,7 @@ ABOUT = "A pretrained model with one space for images and texts, fine-tuned (mod
 @built_in("kind of model", "finetuned")
 @dataclass(frozen=True, eq=False)
 class FinetunedModel:
-    """A pretrained two-tower model, such as CLIP, and what was trained of it.
+    """A pretrained two-tower model, such as CLIP, with its trained weights.
 
     Args:
         name: Name in reports.
@@ -59,7 +59,7 @@ class FinetunedModel:
         return self.module.encoder.dim
 
     def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
-        """Cosines of every image and every text of a collection, computed when they are read."""
+        """Cosine similarities of every image and every text of a collection, computed lazily."""
         images = self.encode_images(collection.images, progress=progress)
         return Scores.from_embeddings(images, self.encode_texts(collection.texts))
 
@@ -112,12 +112,12 @@ class FinetunedModel:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust: bool = False) -> FinetunedModel:
-        """Reads a model that was saved; refuses a damaged folder, and a pretrained model that is not the same.
+        """Reads a saved model; refuses a damaged folder, or a different pretrained model.
 
         Args:
             path: The folder.
-            device: Where the weights go.
-            trust: Whether the model may name an encoder or a loss of its own, as "module:thing".
+            device: Device of the weights.
+            trust: Whether the model may name a custom encoder or loss as "module:thing".
         """
         saved = model_store.read(path, KIND)
         config = saved.content
@@ -164,7 +164,7 @@ def _refuse_other(path: str | Path, module: TunedTowers, expected: str) -> None:
 
 
 def _resolved(value: Any) -> Any:
-    """An option of the encoder as config.json keeps it: paths are absolute, so that they hold anywhere."""
+    """An option of the encoder as stored in config.json: paths are absolute, so that they work from any folder."""
     if isinstance(value, (str, Path)) and Path(value).exists():
         return str(Path(value).resolve())
     return str(value) if isinstance(value, Path) else value

@@ -130,7 +130,7 @@ class Plan:
 
 
 def plain(value: Any) -> Any:
-    """A setting as a saved model keeps it: a plain value, or the name of an object."""
+    """A setting as stored in a saved model: a plain value, or the name of an object."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"

@@ -35,10 +35,10 @@ UNUSED = ("logit_scale", "logit_bias")
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What is fine-tuned, and how much of it.
+    """Settings of fine-tuning.
 
     Args:
-        encoder: A pretrained model with one space for images and texts, such as "clip(model=DIR)" or an object; not
+        encoder: A pretrained model with a joint space for images and texts, such as "clip(model=DIR)" or an object; not
             needed with `init_from`.
         mode: What is trained. "frozen": the encoder stays as it is, and a linear map of its vectors is learned for
             each side, which begins as the identity. "head": the model's own last layers. "lora": low-rank additions
@@ -83,15 +83,15 @@ class Tuning:
 
 
 class TunedTowers(nn.Module):
-    """Both towers of a pretrained model; its state is only what is trained.
+    """Both towers of a pretrained model; its state contains only the trained weights.
 
-    The encoder is copied: what was given keeps its weights, and its cached vectors stay true. In mode "frozen" the
+    The encoder is copied: the given one keeps its weights, and its cached vectors stay valid. In mode "frozen" the
     inputs are the encoder's vectors, in the others preprocessed images and tokens. The statistics of batch
     normalisation stay those of the pretrained model.
 
     Args:
         encoder: The pretrained model.
-        tuning: What is trained.
+        tuning: Settings of fine-tuning.
         loss: Loss of `limner.systems.towers.losses`.
     """
 
@@ -125,7 +125,7 @@ class TunedTowers(nn.Module):
         return (normalize(self.text_map(found), dim=-1),)
 
     def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
-        """The margin loss of all cosines of the batch."""
+        """The margin loss over all cosine similarities of the batch."""
         return self.loss(images[0] @ texts[0].T, positives)
 
     def train(self, mode: bool = True) -> TunedTowers:
@@ -142,7 +142,7 @@ class TunedTowers(nn.Module):
         return {name: whole[name] for name in self._names}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Loads the trained weights; refuses missing and further ones."""
+        """Loads the trained weights; refuses missing and additional ones."""
         if set(state) != set(self._names):
             lacking, more = sorted(set(self._names) - set(state)), sorted(set(state) - set(self._names))
             raise RuntimeError(f"lacks {lacking[:3]}, and has further weights {more[:3]}")

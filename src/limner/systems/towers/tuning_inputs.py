@@ -1,4 +1,4 @@
-"""What fine-tuning reads: vectors, preprocessed images or tokens, in batches of given rows."""
+"""The inputs of fine-tuning: vectors, preprocessed images or tokens, in batches of given rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AHEAD = 3  # batches that are decoded before the model asks for them
 
 
 class RowBatches(Protocol):
-    """One side of a collection."""
+    """The images or the texts of a collection as model input."""
 
     def batches(self, rows: Iterable[IntArray]) -> Iterator[Any]:
         """A batch for each of these groups of rows, on the device."""
@@ -57,10 +57,10 @@ class PixelRows:
     """Preprocessed images, decoded on threads while the model processes earlier ones.
 
     Args:
-        encoder: Has the preprocessing.
+        encoder: Provides the preprocessing.
         items: The images.
-        device: Where batches go.
-        memory: Bytes that are kept for the next epoch.
+        device: Device of the batches.
+        memory: Maximum number of bytes that are kept for the next epoch.
     """
 
     def __init__(
