@@ -1,19 +1,23 @@
 """From `pip install` to the first stored answer in a fresh environment: the page, and Label Studio beside it.
 
 Both are installed by pip into an empty environment, started, and given one answer through their programming interface.
-With `--quick` nothing is installed: limner's page is measured where it is, alone.
+With `--quick` nothing is installed: limner's page is measured where it is, alone. `--sizes` lists what the packages of
+`limner[web]` weigh in this environment, and who asks for them.
 """
 
 from __future__ import annotations
 
 import argparse
 import http.client
+import importlib.metadata
 import json
 import os
 import secrets
 import subprocess
+import sys
 import tempfile
 import time
+import tomllib
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +48,33 @@ def fresh_install(folder: Path) -> tuple[float, float, int]:
 
 def size_of(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
+
+
+def weights(extra: str) -> dict[str, tuple[float, str]]:
+    """Megabytes of each package that `limner[EXTRA]` needs here, without byte code, and who asks for it."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [(Requirement(each), "limner") for each in project["dependencies"]]
+    asked += [(Requirement(each), f"limner[{extra}]") for each in project["optional-dependencies"][extra]]
+    found: dict[str, tuple[float, str]] = {}
+    while asked:
+        wanted, by = asked.pop(0)
+        name = canonicalize_name(wanted.name)
+        named = [{"extra": each} for each in ("", *wanted.extras)]
+        if name in found or (wanted.marker and not any(map(wanted.marker.evaluate, named))):
+            continue
+        held = importlib.metadata.distribution(name)
+        files = [Path(str(each.locate())) for each in held.files or ()]
+        size = sum(each.stat().st_size for each in files if each.is_file() and each.suffix != ".pyc") / 1e6
+        found[name] = size, by
+        asked += [(needed, name) for needed in map(Requirement, held.requires or ()) if _asks(needed, named)]
+    return found
+
+
+def _asks(needed: Any, extras: list[dict[str, str]]) -> bool:
+    return needed.marker is None or any(map(needed.marker.evaluate, extras))
 
 
 def packages_of(python: Path) -> int:
@@ -167,6 +198,10 @@ def _await_page(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
+    if options.sizes:
+        for name, (size, by) in sorted(weights("web").items(), key=lambda item: -item[1][0]):
+            print(f"{size:8.1f} MB  {name}  ({by})")
+        sys.exit()
     with tempfile.TemporaryDirectory() as folder:
         cpu, memory, *_ = first_page(Path(folder))
     if options.quick:
@@ -187,5 +222,9 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield Claim("first page, resident MB of the server, beside Label Studio", memory, theirs.memory, goal="<= 0.5")
 
 
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sizes", action="store_true", help="list what the packages weigh and measure nothing")
+
+
 if __name__ == "__main__":
-    main(run, __doc__)
+    main(run, __doc__, configure=configure)

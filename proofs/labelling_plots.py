@@ -15,9 +15,13 @@ LOOKS = {"fixed": "one look", "anytime": "any time"}
 
 
 def rows() -> list[dict[str, Any]]:
-    """The rows of all machines."""
-    files = sorted(RESULTS.glob("few_labels.*.rows.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    """The rows of all machines; of a row that several have, that of the latest day."""
+    saved = sorted(RESULTS.glob("few_labels.*.json"), key=lambda file: json.loads(file.read_text())["date"])
+    held = {}
+    for file in saved:
+        for row in map(json.loads, file.with_suffix(".rows.jsonl").read_text().splitlines()):
+            held[tuple(row.get(name) for name in ("world", "kind", "judge", "labels", "target"))] = row
+    return list(held.values())
 
 
 def draw(target: Path) -> None:

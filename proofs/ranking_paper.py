@@ -179,9 +179,9 @@ def gains(found: Mapping[str, Reports]) -> Iterator[Claim]:
             pairs.append((min(learnt, key=scores.__getitem__), max(plain, key=scores.__getitem__)))
         for better, than in pairs:
             if better in found and than in found:
-                what = f"R-precision gained by {better} over {than}, {title}: lower end of the 95% interval, points"
+                what = f"R-precision gained by {better} over {than}, {title}"
                 low, note = _sure(found[better], found[than], task, "RP")
-                yield Claim(what, low, goal="> 0", note=note)
+                yield Claim(f"{what}: lower end of the 95% interval, points", low, goal="> 0", note=note)
 
 
 def pooling(found: Mapping[str, Reports]) -> Iterator[Claim]:
@@ -225,8 +225,8 @@ def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
             for task, title in TASKS.items():
                 for measure in ("R@1", "R@10", "RP"):
                     low, note = _sure(better, than, task, measure)
-                    claim = f"{name} {measure} {what}, {title}: lower end of the 95% interval, points"
-                    yield Claim(claim, low, goal="> 0", note=note)
+                    claim = f"{name} {measure} {what}, {title}"
+                    yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:

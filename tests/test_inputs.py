@@ -350,7 +350,7 @@ def test_a_function_where_an_encoder_is_expected_and_the_reverse():
     assert np.array_equal(by_function.matrix(), by_encoder.matrix())
     with pytest.raises(LimnerError, match="Letters cannot encode: expected a function"):
         encoded(Letters, texts)
-    with pytest.raises(LimnerError, match="int encodes nothing"):
+    with pytest.raises(LimnerError, match="int cannot encode"):
         encoded(3, texts)
 
 

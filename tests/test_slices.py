@@ -154,7 +154,7 @@ def test_groups_are_by_words_objects_fields_and_numbers(world):
     ("how", "said"),
     [
         ({"by": "colour of the sky"}, "expected one of|unknown"),
-        ({"by": ("length", "length")}, "each one once"),
+        ({"by": ("length", "length")}, "each only once"),
         ({"control": "none"}, "control of false discoveries"),
         ({"min_size": 1}, "2 or more"),
         ({"min_size": 10_000}, "lower min_size"),

@@ -24,6 +24,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.published import table
+from limner.stats import bradley_terry
 
 WORLD = ("scenes", "-O", "images=120")
 
@@ -355,3 +356,19 @@ def test_the_paper_study_is_made_on_the_page(tmp_path):
             time.sleep(0.05)
         assert len(comparisons(site.state.site.store, study=name)) == 20
     assert asked.post("/admin/study", data={"kind": "=1+1"}).status_code == 400
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bradley_terry_scores_are_those_of_highest_likelihood(seed):
+    """Each option wins as often as its score expects, and evalica finds the same."""
+    rng = np.random.default_rng(seed)
+    strength, n = np.exp(rng.standard_normal(5)), 5
+    wins = rng.poisson(12 * strength[:, None] / (strength[:, None] + strength))
+    np.fill_diagonal(wins, 0)
+    scores = bradley_terry(wins, list("abcde"), samples=0).scores
+    expected = ((wins + wins.T) * scores[:, None] / (scores[:, None] + scores)).sum(axis=1)
+    assert expected == pytest.approx(wins.sum(axis=1), abs=1e-6)
+    evalica, (rows, columns) = pytest.importorskip("evalica"), np.nonzero(wins)
+    how = {"weights": wins[rows, columns].astype(float).tolist(), "tolerance": 1e-10, "limit": 10**5}
+    theirs = evalica.bradley_terry(rows.tolist(), columns.tolist(), [evalica.Winner.X] * len(rows), **how).scores
+    assert scores / 100 == pytest.approx([theirs[k] / sum(theirs) for k in range(n)], abs=1e-7)

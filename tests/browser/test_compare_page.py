@@ -42,7 +42,7 @@ def test_from_the_table_to_the_images_at_every_size(browser, where):
         )  # twelve images are too few for slices of 30: the page says so and keeps its form
         page.fill("#n", "10")
         page.click("button.main:has-text('Show')")
-        page.wait_for_selector(".sliced .track", timeout=30_000)
+        page.wait_for_selector(".sliced tbody tr", timeout=30_000)
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
         assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
         page.goto(table)

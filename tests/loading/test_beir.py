@@ -46,7 +46,7 @@ def test_images_may_ask_and_titles_come_before_texts(folder):
 
 def test_without_images_the_direction_is_asked_for(folder):
     lines(folder / "corpus.jsonl", [{"_id": k, "text": k} for k in "abc"])
-    with pytest.raises(LimnerError, match="say which side the images are on"):
+    with pytest.raises(LimnerError, match="give the side of the images"):
         load_beir(folder)
     assert len(load_beir(folder, direction="i2t").texts) == 3
 

@@ -72,7 +72,7 @@ def test_a_ranking_proposes_as_well_as_scores(world, tmp_path):
     assert {q: found[q] for q in queries} == expected
     with pytest.raises(LimnerError, match="ranks 9 of an unknown pool, but depth is 10"):
         cascade(run, Coarse(), queries=queries, candidates=values, depth=10)
-    with pytest.raises(LimnerError, match="whose pool is unknown"):
+    with pytest.raises(LimnerError, match="pool is unknown"):
         cascade(run, Coarse(), queries=queries, candidates=values, depth=0.2)
 
 

@@ -152,7 +152,7 @@ def test_hubs_get_fewer():
         (lambda s: s.correct("inverted_softmax", beta=np.inf), "option beta is inf, expected a number above 0"),
         (lambda s: s.correct(correction("csls"), k=3), "give them to the correction itself"),
         (lambda s: s.correct("nowhere.npz"), "no saved statistics"),
-        (lambda s: s.correct("csls", bank=vectors(300, 3)).T, "one direction only"),
+        (lambda s: s.correct("csls", bank=vectors(300, 3)).T, "only one direction"),
         (lambda s: s.correct("csls", bank=vectors(1, 3)).statistics, "a bank of 1 query"),
         (lambda s: s.correct("csls", bank=s.T).statistics, "other candidates"),
     ],

@@ -135,7 +135,7 @@ def test_without_captions_the_direction_of_a_minus_term_is_removed_from_the_quer
     scores = made.scores(np.eye(26)).matrix().T @ (left / np.linalg.norm(left))
     assert [hit.id for hit in found["0"]] == [f"i{n}" for n in np.argsort(-scores)]
     assert "its direction is removed from the query vector; items that show it can still be found" in found.how
-    with pytest.raises(LimnerError, match="nothing is known of these items in words"):
+    with pytest.raises(LimnerError, match="these items have no texts in the index"):
         search_words(made, "dog")
 
 
@@ -159,7 +159,7 @@ def test_filtered_scores_are_those_of_the_plain_search(photos):
     assert found == {key: plain[key] for key in ("i0", "i1", "i4")}
     by_vector = search_words(photos, np.eye(26)[:2], 2, by="vectors", where=["year=2003"])
     assert [[hit.id for hit in by_vector[key]] for key in by_vector.queries.ids] == [["i2"], ["i2"]]
-    with pytest.raises(LimnerError, match="no words to rank by"):
+    with pytest.raises(LimnerError, match="cannot be ranked by words"):
         search_words(photos, np.eye(26)[:2])
 
 
@@ -262,7 +262,7 @@ def test_the_command(scenes, tmp_path):
         (["tree", "--where", "test"], "expected FIELD=VALUE"),
         (["tree", "--by", "words", "--precision", "0.9"], "are for plain searches"),
         (["tree -house", "--correct", "csls"], "are for plain searches"),
-        (["--queries", "V", "--by", "words"], "no words to rank by"),
+        (["--queries", "V", "--by", "words"], "cannot be ranked by words"),
     ],
 )
 def test_the_command_refuses(scenes, tmp_path, words, said):

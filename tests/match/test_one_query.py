@@ -160,12 +160,18 @@ def test_a_first_search_loads_little(tmp_path):
     script = (
         "import json, sys; import numpy as np; from limner.search import open_index\n"
         f"open_index({str(tmp_path / 'a')!r}).search(np.ones(8), 3)\n"
-        "loaded = [name for name in ('numba', 'lance_namespace_urllib3_client.api', 'torch') if name in sys.modules]\n"
+        "unwanted = ('numba', 'lance_namespace_urllib3_client.api', 'torch', 'limner.systems')\n"
+        "loaded = [name for name in unwanted if name in sys.modules]\n"
+        "models = sum(name.startswith('lance_namespace_urllib3_client.models.') for name in sys.modules)\n"
         "import lance_namespace_urllib3_client as client\n"
-        "print(json.dumps([loaded, client.ApiClient.__name__]))"
+        "from lance_namespace import LanceNamespace, ListTablesResponse as Stood\n"
+        "made = Stood(tables=['a'])\n"
+        "from lance_namespace import ListTablesResponse as Real\n"
+        "same = [type(made) is Real, isinstance(made, Stood), isinstance(1, Stood), Stood is Real]\n"
+        "print(json.dumps([loaded, models < 40, client.ApiClient.__name__, same]))"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert json.loads(told) == [[], "ApiClient"]
+    assert json.loads(told) == [[], True, "ApiClient", [True, True, False, False]]
 
 
 def test_the_second_search_holds_the_vectors(tmp_path):

@@ -341,7 +341,7 @@ def test_texts_are_kept_and_found_by_an_encoder(tmp_path):
         made.add(some(1, 2), Items(["i0"], [None]))
     with pytest.raises(LimnerError, match="1 of 1 text ids are unknown"):
         made.add(some(1, 2), Items(["other"], ["t"], kind="text"))
-    with pytest.raises(LimnerError, match="dict encodes nothing"):
+    with pytest.raises(LimnerError, match="dict cannot encode"):
         encoded({}, texts)
 
 

@@ -222,6 +222,12 @@ DATASETS = {
         loaded("beir:{}"),
         4,
     ),
+    "clip-retrieval": Reader(
+        seeds(lambda: {"metadata/metadata_0.parquet": _parquet_table()}),
+        {"": spoil.of_bytes},
+        loaded("clip-retrieval:{}"),
+        2,
+    ),
     "xtd10": Reader(
         seeds(
             lambda: {
@@ -361,6 +367,32 @@ def _probed(folder: Path) -> Any:
     return str(probe(found)), found.collection().describe()
 
 
+CARD = b"""---
+license: mit
+model-index:
+- name: m
+  results:
+  - task:
+      type: retrieval
+    dataset:
+      type: d
+      name: D
+    metrics:
+    - type: R@1
+      value: 0.5
+      args:
+        queries: 30
+---
+# m
+"""
+
+
+def _carded(folder: Path) -> Any:
+    from limner.evaluation.model_card import read_model_card
+
+    return [(entry.key, entry.value) for entry in read_model_card(folder / "README.md")]
+
+
 COMPOSED = {
     "cap.x.json": [
         {"pairid": 1, "reference": "a", "target_hard": "b", "caption": "red", "img_set": {"members": ["a", "b"]}},
@@ -431,6 +463,7 @@ VECTORS = {
         seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: limner.Ranking.load(f / "a.json"), 4
     ),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
+    "model card": Reader(seeds(lambda: {"README.md": CARD}), {"": spoil.of_text}, _carded, 2),
     "composed queries": Reader(
         seeds(lambda: {name: json.dumps(content).encode() for name, content in COMPOSED.items()}),
         {"": spoil.of_json},

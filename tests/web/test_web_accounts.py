@@ -155,9 +155,51 @@ def test_an_admin_changes_roles_and_passwords(team, admin):
     assert ann.post("/login", data={"name": "ann", "password": made}).status_code == 303
 
 
+def _link(admin, form) -> str:
+    return re.search(r'value="http://localhost(/reset/[^"]+)"', admin.post("/admin/reset", data=form).text)[1]
+
+
+def test_a_lost_password_is_reset_once_by_a_link(team, admin):
+    ann = websites.enrolled(team, "ann", "annotator")
+    link, other = (_link(admin, {"annotator": number(team, "ann")}) for _ in range(2))
+    assert ann.get("/judge").status_code != 303, "until it is used nothing changes"
+    fresh, new = browser(team), {"password": "three odd words", "again": "three odd words"}
+    assert "ann" in fresh.get(link).text
+    assert fresh.post(link, data={**new, "again": "others"}).status_code == 400
+    assert fresh.post(link, data=new).status_code == 303 and fresh.get("/judge").status_code != 303
+    assert ann.get("/judge").status_code == 303, "the old session is over"
+    for used in (link, other):  # the second one was made for the old password too
+        assert browser(team).get(used).status_code == 403
+        assert browser(team).post(used, data=new).status_code == 403
+    assert browser(team).post("/login", data={"name": "ann", "password": "three odd words"}).status_code == 303
+
+
+def test_a_link_that_was_made_up_expired_or_is_for_a_closed_account_is_refused(team, admin):
+    from limner.annotate.store.resets import make_reset
+
+    websites.enrolled(team, "ann", "annotator")
+    store, form = team.app.state.site.store, {"annotator": number(team, "ann")}
+    good = _link(admin, form)
+    who, expires, mark = good.removeprefix("/reset/").split(".")
+    boss = number(team, "boss")
+    late = make_reset(store, int(who), hours=-1)
+    for bad in (
+        f"{boss}.{expires}.{mark}",
+        f"{who}.{int(expires) + 1}.{mark}",
+        f"{who}.{expires}",
+        "x",
+        "1.2.\u00e9",
+        late,
+    ):
+        assert browser(team).get(f"/reset/{bad}").status_code == 403
+    assert admin.post("/admin/account", data={**form, "active": "no"}).status_code == 303
+    assert browser(team).get(good).status_code == 403
+    assert admin.post("/admin/reset", data=form).status_code == 403
+
+
 def test_nobody_loses_their_own_account_by_a_click(team, admin):
     own = {"annotator": number(team, "boss"), "active": "no", "role": "annotator"}
-    for address in ("/admin/role", "/admin/account", "/admin/password"):
+    for address in ("/admin/role", "/admin/account", "/admin/password", "/admin/reset"):
         assert admin.post(address, data=own).status_code == 400
 
 
@@ -171,7 +213,7 @@ def test_an_admin_sees_and_revokes_invitations(team, admin):
     assert admin.post("/admin/revoke", data={"invitation": waiting.id}).status_code == 404
 
 
-@pytest.mark.parametrize("address", ["/admin/role", "/admin/password", "/admin/revoke"])
+@pytest.mark.parametrize("address", ["/admin/role", "/admin/password", "/admin/reset", "/admin/revoke"])
 def test_nobody_else_does(team, admin, address):
     form = {"annotator": number(team, "boss"), "role": "annotator", "invitation": 1}
     for role in ("annotator", "reviewer"):
@@ -261,9 +303,26 @@ def test_the_shell_lists_and_changes(where):
         assert [each.active for each in annotators(store)] == [True, True]
 
 
+def test_the_shell_makes_a_link_that_resets_once(where):
+    from limner.annotate.store.resets import read_reset, use_reset
+
+    with open_store(where) as store:
+        add_annotator(store, "ada", password_hash="hash")
+    done = told(where, "--reset", "ada", "--url", "https://labels.example.org/")
+    assert done.exit_code == 0, done.stderr
+    token = re.search(r"https://labels\.example\.org/reset/(\S+)", done.stderr)[1]
+    with open_store(where) as store:
+        assert read_reset(store, token).name == "ada"
+        use_reset(store, token, password_hash="new")
+        with pytest.raises(NotAllowed):
+            use_reset(store, token, password_hash="newer")
+        assert by_name(store, "ada").password_hash == "new"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--reset", "eve"], "no account 'eve'"),
         (["--role", "ada"], "expected NAME=ROLE"),
         (["--role", "ada=king"], "unknown role 'king'"),
         (["--role", "eve=admin"], "no account 'eve'"),

@@ -375,6 +375,8 @@ FIELDS = {
     "/search": ["q", "c", "image", "s", "fix", "k", "upload"],
     "/failures": ["c", "s", "d", "class", "start"],
     "/failure": ["query"],
+    "/slices": ["c", "a", "b", "by", "m", "n"],
+    "/wins": ["c", "a", "b", "d", "kind", "order", "q", "by", "value", "class", "start"],
     "/image": ["c", "id", "size"],
     "/judge": ["at"],
 }
@@ -384,6 +386,7 @@ FORMS = {
     "/name": ["name"],
     "/login": ["name", "password", "next"],
     "/admin/account": ["annotator", "active"],
+    "/admin/reset": ["annotator"],
     "/admin/tasks": ["s", "depth", "pairs", "people"],
     "/admin/aside": ["annotator", "reason"],
 }

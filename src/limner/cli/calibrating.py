@@ -1,7 +1,8 @@
-"""Calibrates the cut-offs of an index with the judged queries of a collection."""
+"""What an index stores about queries: cut-offs from judged queries, and the bank statistics of a correction."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress, tell
@@ -30,6 +31,23 @@ def calibrated(
         known = calibrate_index(index, queries, *judged_queries(asked, direction), progress=told)
     tell(f"calibrated with {len(queries):,} queries of {asked.name}, relevant by {' or '.join(asked.all_judgements)}")
     return {"calibrated": {str(precision): reached(known, precision) for precision in SHOWN}}
+
+
+def with_correction(
+    path: str, how: str, bank: Path, system: str | None, *, features: str | None, trust: bool
+) -> dict[str, Any]:
+    """Keeps a correction in an index; returns what to say about it."""
+    from limner.core.embeddings import Embeddings
+    from limner.core.written import call
+    from limner.search import keep_correction, read
+
+    queries = read(bank)
+    name, options = call(how, what="--correct")
+    needed = not isinstance(queries, Embeddings)
+    index = opened(path, system, needed=needed, features=features, trust=trust)
+    with progress(f"gathering the statistics of {name} with {len(queries):,} queries"):
+        keep_correction(index, name, queries, **options)
+    return {"corrected": f"{how}, with {len(queries):,} queries of {bank}"}
 
 
 def _unseen(whole: Collection, system: Any, kind: str) -> Collection:

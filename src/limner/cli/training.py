@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from limner.cli.console import progress
 from limner.cli.options import word
 from limner.core.errors import LimnerError
-from limner.systems.held_out import hold_out
-from limner.systems.opening import OpenSystem, WithFeatures, features_of, find_system, open_system
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
@@ -58,7 +56,8 @@ def encoded_by(
         trust: Whether files may name custom code.
     """
     from limner.encoders.cache import Cached, remembering
-    from limner.systems.opening import ENCODER, MODEL
+    from limner.systems.held_out import hold_out
+    from limner.systems.opening import ENCODER, MODEL, find_system
 
     found = find_system(name, trust=trust)
     if found.kind not in (ENCODER, MODEL):
@@ -84,6 +83,8 @@ def opened_on(
     name: str, whole: Collection, split: str | None, *, features: str | None = None, trust: bool = False
 ) -> OpenSystem:
     """Opens a system on the items it may be evaluated on."""
+    from limner.systems.opening import open_system
+
     given = None if features is None else as_features(features)
     return open_system(name, whole, split=split, features=given, trust=trust, stage=progress)
 
@@ -91,6 +92,7 @@ def opened_on(
 def encoded_sides(name: str, sides: Sequence[Items], *, trust: bool = False) -> list[Embeddings]:
     """Vectors of images and texts by a model or encoder with one space for both, with progress."""
     from limner.encoders import encoded
+    from limner.systems.opening import find_system
 
     model = find_system(name, trust=trust).model()
     found = []
@@ -109,6 +111,8 @@ def as_features(words: str) -> Path | str:
 
 def with_features(model: Any, features: str | None) -> Any:
     """A model that encodes images from these features; the model itself without features."""
+    from limner.systems.opening import WithFeatures
+
     return model if features is None else WithFeatures(model, as_features(features))
 
 
@@ -120,6 +124,9 @@ def opened_together(
     Returns:
         The systems, the evaluated part, and notes.
     """
+    from limner.systems.held_out import hold_out
+    from limner.systems.opening import features_of, find_system
+
     listed = [find_system(name, trust=trust) for name in names]
     parts = hold_out(whole, listed, split)
     given = None if features is None else as_features(features)

@@ -64,7 +64,7 @@ class Cluster:
 
         rows, width = scores.shape
         if (shards := self._shards(scores, consume)) is not None:
-            spans = Spans.of(rows, shards.width, self.cores)
+            spans = Spans.of(rows, shards.width, -(-self.cores // len(shards.shards)))  # each is a task per shard
             tasks: Iterable[Any] = map(shards.task, spans)
         else:
             spans = Spans.of(rows, width, self.cores, step=scores.block_rows)

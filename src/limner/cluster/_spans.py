@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from limner.scores import TILE_ROWS, Block, Scores
 
@@ -58,7 +60,13 @@ def blocks(scores: Scores, start: int, stop: int) -> Iterator[tuple[int, Block]]
 @contextmanager
 def one_core() -> Iterator[None]:
     """Limits the linear algebra library to one thread, since a task has one core."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="blas"):
+    with _libraries().limit(limits=1, user_api="blas"):
         yield
+
+
+@cache
+def _libraries() -> Any:
+    """The matrix libraries of this process; looking for them takes longer than a small task."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -156,12 +157,17 @@ class Embeddings:
         """Reads npy, npz, safetensors, parquet, or pt (a tensor, or {"embeddings": tensor, "ids": [...]}).
 
         Args:
-            path: The file. An npy file is memory-mapped.
+            path: The file. An npy file is memory-mapped. Or a folder of npy files whose names end in their number, such
+                as `img_emb` of clip-retrieval: they are joined in that order.
             ids: Ids, or a text file with one per line, for files without ids; `<name>.ids.txt` next to the file is
                 found automatically, and without it rows are numbered from 0. An npy file saved by limner contains its
                 ids: a different list next to it is refused.
         """
         source = Path(path)
+        if os.path.isdir(source):
+            matrix = _joined(source)
+            given = _read_ids(ids) if isinstance(ids, (str, Path)) else ids
+            return cls(Ids(range(len(matrix)) if given is None else given, what="embedding"), matrix)
         refuse_irregular(source, what="embeddings")
         if not os.path.isfile(source):
             raise LimnerError(f"no embeddings file {source}: expected .npy, .npz, .safetensors, .parquet or .pt")
@@ -186,6 +192,26 @@ class Embeddings:
 
     def __repr__(self) -> str:
         return f"Embeddings({len(self):,} x {self.dim})"
+
+
+def _joined(folder: Path) -> Array:
+    """The vectors of all npy files of a folder, by the number at the end of their names."""
+    numbered = {file: re.search(r"(\d+)$", file.stem) for file in sorted(folder.glob("*.npy"))}
+    files = sorted((int(found[1]), file) for file, found in numbered.items() if found)
+    if not files:
+        raise LimnerError(
+            f"{folder} holds no embeddings: expected npy files whose names end in a number, as img_emb_0.npy"
+        )
+    parts = []
+    for _, file in files:
+        refuse_irregular(file, what="embeddings")
+        with damage_told(file, what="file of embeddings", mend="save them again"):
+            parts.append(np.asarray(_format(file).read(file)[0]))
+        if parts[-1].ndim != 2 or parts[-1].shape[1:] != parts[0].shape[1:]:
+            raise LimnerError(
+                f"{file} has shape {parts[-1].shape}, but {files[0][1].name} {parts[0].shape}: join equal ones"
+            )
+    return np.concatenate(parts)
 
 
 def named_vectors(given: Any) -> tuple[list[Any], Any] | None:

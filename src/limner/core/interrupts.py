@@ -8,18 +8,18 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LOOK = 0.2
-"""Seconds between two looks whether somebody pressed Ctrl-C."""
+"""Seconds between two checks for Ctrl-C."""
 
 
 def interruptible(work: Callable[[], T]) -> T:
-    """Runs a long call of compiled code, such as a decomposition, so that Ctrl-C is heard meanwhile.
+    """Runs a long call of compiled code, such as a decomposition, in a way that Ctrl-C can interrupt.
 
-    Python handles signals in the main thread only, between two of its own instructions. So the call runs in a thread
-    of its own while the main thread waits. The call must release the interpreter lock, as those of numpy do and those
-    of `scipy.linalg` do not. After an interrupt it is abandoned: it ends with the process.
+    Python handles signals only in the main thread, between two of its own instructions. So the call runs in a separate
+    thread while the main thread waits. The call must release the GIL, as calls of numpy do and those of `scipy.linalg`
+    do not. After an interrupt the call is abandoned and ends with the process.
 
     Args:
-        work: What to do. In another thread than the main one it is simply called.
+        work: The call. Outside the main thread it is simply called.
 
     >>> interruptible(lambda: 1 + 1)
     2

@@ -112,9 +112,8 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
     groups = np.empty(min(GROUPS * k, block.shape[1]), block.dtype)
     for r in range(block.shape[0]):
         row, kept, places = np.ascontiguousarray(block[r]), scores[r], indices[r]
-        if k > FEW:
-            _best_of_many(row, _lower_bound(row, k, groups), kept, places)
-            continue
+        if k > FEW and _best_of_many(row, _lower_bound(row, k, groups), kept, places) == k:
+            continue  # fewer are found in a row with NaN, which the loops below put into the list
         for c in range(k):
             _insert(row[c], c, kept, places, c)
         for low in range(k, row.shape[0], 64):
@@ -127,7 +126,7 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
 
 @_jit
 def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
-    """The k best of a row if k is large: only values that reach a bound, which at least k values do, are inserted."""
+    """The k best of a row for large k: inserts only values that reach a bound; returns the number of entries."""
     k, held = kept.shape[0], 0
     for low in range(0, row.shape[0], 32):
         high = min(low + 32, row.shape[0])
@@ -141,6 +140,7 @@ def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
             for c in range(low, high):
                 if row[c] > kept[k - 1]:
                     _insert_by_bisection(row[c], c, kept, places, k)
+    return held
 
 
 @_jit
@@ -154,7 +154,7 @@ def _any_reaching(row, low, high, least):  # type: ignore[no-untyped-def]
 
 @_jit
 def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
-    """Like `_insert`; faster if many entries move, since the moves are whole blocks."""
+    """Like `_insert`, but faster if many entries move, because whole blocks are moved."""
     low, high = 0, held
     while low < high:
         middle = (low + high) // 2
@@ -173,7 +173,7 @@ def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[n
 
 @_jit
 def _lower_bound(row, k, groups):  # type: ignore[no-untyped-def]
-    """A value that at least k of the row reach, and that few others do.
+    """A value that at least k entries of the row reach, and few others.
 
     If k groups of the row have a maximum of at least t, then k values are at least t. Bisection finds a high t.
     """
@@ -274,3 +274,18 @@ def _first_rise(scores):  # type: ignore[no-untyped-def]
         if not scores[i] <= scores[max(i - 1, 0)]:
             return i
     return -1
+
+
+@_jit
+def first_beyond(block, most):  # type: ignore[no-untyped-def]
+    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
+    for r in range(block.shape[0]):
+        row, beyond = block[r], np.uint32(0)
+        for i in range(np.uint64(0), np.uint64(row.shape[0])):
+            size = abs(row[i]) if row[i] != -np.inf else most
+            beyond = np.uint32(beyond | np.uint32(not size <= most))
+        if beyond:
+            for i in range(row.shape[0]):
+                if row[i] != -np.inf and not abs(row[i]) <= most:
+                    return r, i
+    return -1, -1

@@ -205,18 +205,3 @@ def measure_lists(rows, scores, lengths):  # type: ignore[no-untyped-def]
             ordered = False
         lengths[rows[i]] += 1
     return ordered
-
-
-@_jit
-def first_beyond(block, most):  # type: ignore[no-untyped-def]
-    """Finds (row, column) of the first value that is neither -inf nor within -most to most; (-1, -1) if none is."""
-    for r in range(block.shape[0]):
-        row, beyond = block[r], np.uint32(0)
-        for i in range(np.uint64(0), np.uint64(row.shape[0])):
-            size = abs(row[i]) if row[i] != -np.inf else most
-            beyond = np.uint32(beyond | np.uint32(not size <= most))
-        if beyond:
-            for i in range(row.shape[0]):
-                if row[i] != -np.inf and not abs(row[i]) <= most:
-                    return r, i
-    return -1, -1

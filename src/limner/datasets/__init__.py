@@ -118,9 +118,9 @@ def write(collection: Collection, path: str | Path, *, form: str | None = None) 
     """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what the format cannot store.
 
     Args:
-        collection: What to write.
-        path: The file or folder; its ending says the form.
-        form: "beir" for a folder of that kind.
+        collection: The collection.
+        path: The file or folder; its extension determines the format.
+        form: "beir" for a BEIR folder.
     """
     from limner.datasets import writing
 

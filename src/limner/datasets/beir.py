@@ -1,7 +1,7 @@
-"""BEIR folders (Thakur et al. 2021; MTEB's form too), read and written: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+"""Reads and writes BEIR folders (Thakur et al. 2021; also used by MTEB): corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
 
-One of the two files holds images: its entries have "image", the name of a file. Where neither has, `direction` says
-which side the images are on, and images are only names.
+One of the two files has images: its entries have "image", a file name. If neither has, `direction` says which of them
+are the images, and only their names are known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load_beir(
 ) -> Collection:
     """Loads a BEIR folder: `corpus.jsonl`, `queries.jsonl`, and `qrels/train.tsv`, `dev.tsv`, `test.tsv`.
 
-    Entries have "_id", and "text" (with "title" before it) or "image", the name of a file. With `split`, the pairs are
+    Entries have "_id", and "text" (with an optional "title") or "image", a file name. With `split`, the pairs are
     those of one file of qrels, and the corpus stays the whole pool, as in BEIR. Without it all qrels are read; they
     become splits of the collection if no image is judged in two of them.
 
@@ -55,7 +55,7 @@ def load_beir(
     if direction is None and len(pictured) != 1:
         got = "images on both sides" if pictured else "no images"
         raise LimnerError(
-            f"{root} has {got}: say which side the images are on, direction='t2i' (the corpus) or 'i2t' (the queries)"
+            f"{root} has {got}: give the side of the images with direction='t2i' (the corpus) or 'i2t' (the queries)"
         )
     towards = direction or ("t2i" if pictured == ["corpus"] else "i2t")
     if towards not in _DIRECTIONS:
@@ -73,7 +73,7 @@ def load_beir(
 
 
 def _splits(judged: Mapping[str, Mapping[tuple[str, str], float]], side: int) -> dict[str, list[str]]:
-    """The images of every file of qrels; none where an image is in two, or there is only one file."""
+    """The images of every qrels file; empty if an image is in two of them, or if there is only one."""
     found = {split_name(name): list(dict.fromkeys(pair[side] for pair in pairs)) for name, pairs in judged.items()}
     listed = [image for images in found.values() for image in images]
     return found if len(found) > 1 and len(set(listed)) == len(listed) else {}
@@ -134,15 +134,15 @@ def _file(row: Mapping[str, Any], folder: Path) -> str | None:
 
 
 def write_beir(collection: Collection, path: str | Path, *, direction: str = "t2i") -> tuple[str, ...]:
-    """Writes a BEIR folder; images are named by their files, which are not copied.
+    """Writes a BEIR folder; image files are referenced by name and not copied.
 
     Args:
-        collection: What to write.
+        collection: The collection.
         path: A new folder.
-        direction: "t2i": texts are the queries; "i2t": images are.
+        direction: "t2i" if texts are the queries, "i2t" if images are.
 
     Returns:
-        What the form cannot hold, one sentence each.
+        What the format cannot store, one sentence each.
     """
     if direction not in _DIRECTIONS:
         raise UnknownName("direction", direction, _DIRECTIONS)
@@ -170,7 +170,7 @@ def _pictured(key: str, value: Any) -> dict[str, Any]:
 
 
 def _parts(collection: Collection, direction: str) -> dict[str, set[str] | None]:
-    """The queries of every split; one file of all of them without splits."""
+    """The queries of every split; all of them in one file if there are no splits."""
     if not collection.splits:
         return {"test": None}
     if direction == "i2t":
@@ -183,7 +183,7 @@ def _written(grade: float) -> str:
 
 
 def _lost(collection: Collection) -> list[str]:
-    """What a BEIR folder of this collection lacks."""
+    """What a BEIR folder of this collection does not contain."""
     said = []
     if (collection.judgements.grades % 1).any():
         said.append("some grades are not whole numbers, which BEIR's own tools expect")

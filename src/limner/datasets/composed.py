@@ -1,6 +1,6 @@
-"""Composed queries: a reference image and words that say what should be different, answered by images.
+"""Composed queries: a reference image and a text that says what should be different; the answers are images.
 
-Read from files on disk, in the forms of CIRR (Liu et al. 2021), CIRCO (Baldrati et al. 2023), FashionIQ (Wu et al.
+Read from local files in the formats of CIRR (Liu et al. 2021), CIRCO (Baldrati et al. 2023), FashionIQ (Wu et al.
 2021) and plain JSON lines. A file is data: nothing in it is executed.
 """
 
@@ -31,9 +31,9 @@ class ComposedQuery:
         id: Its name.
         reference: The id of the reference image, which is never an answer.
         text: What should be different.
-        answers: The ids of all images that are right, as far as they are known.
-        group: Similar images that it is also ranked against alone (the subset of CIRR), without the reference.
-        subset: What it tests, such as "colour"; "" if the data set does not say.
+        answers: The ids of all known right images.
+        group: Similar images, without the reference, for a separate ranking (the subset of CIRR).
+        subset: The kind of change, such as "colour"; "" if the data set does not say.
     """
 
     id: str
@@ -46,14 +46,14 @@ class ComposedQuery:
 
 @dataclass(frozen=True, eq=False)
 class ComposedQueries:
-    """Queries of an image and words, and the images they are asked of.
+    """Queries of an image and a text, and the pool of candidate images.
 
     Args:
         name: Name in tables.
         queries: The queries.
         images: The pool: all candidates, the reference images among them.
         complete: Whether all right answers are known, as in `scenes`.
-        warnings: What was left out, and why.
+        warnings: Queries that were left out, and why.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ComposedQueries:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuses queries about images that are not in the pool."""
+        """Refuses queries with images that are not in the pool."""
         if not self.queries:
             raise LimnerError(f"{self.name!r} has no queries: expected at least one")
         named = dict.fromkeys(i for q in self.queries for i in (q.reference, *q.answers, *q.group))
@@ -75,7 +75,7 @@ class ComposedQueries:
 
     @cached_property
     def texts(self) -> Items:
-        """The words of the queries, by query id."""
+        """The texts of the queries, by query id."""
         ids = Ids((query.id for query in self.queries), what="query")
         return Items(ids, [query.text for query in self.queries], kind="text")
 
@@ -86,7 +86,7 @@ class ComposedQueries:
         return Judgements.from_pairs(pairs, queries=self.texts.ids, candidates=self.images.ids).named("answers")
 
     def describe(self) -> dict[str, Any]:
-        """The numbers that characterise it, as JSON values."""
+        """Summary statistics as JSON values."""
         answers = sum(len(query.answers) for query in self.queries)
         counts = {"queries": len(self.queries), "images": len(self.images), "answers": answers}
         return {"name": self.name, **counts, "complete": self.complete, "warnings": list(self.warnings)}
@@ -100,10 +100,10 @@ def read_composed(
     Args:
         path: JSON of CIRR (`cap.rc2.val.json`), CIRCO (`val.json`) or FashionIQ (`cap.dress.val.json`); or JSON lines
             with "reference", "text" and "answers", and "id", "group" and "subset" if there are any.
-        images: The folder of the images; without it, images are only names.
+        images: Folder with the images; without it, only their names are known.
         pool: The list of all candidates: `split.rc2.val.json` of CIRR, `split.dress.val.json` of FashionIQ, the file
-            of image information of CIRCO, or a JSON list of names. A split file beside `path`, or in `image_splits`
-            next to its folder, is found without it; otherwise the pool is the images that the queries name.
+            of image information of CIRCO, or a JSON list of names. By default a split file next to `path`, or in
+            `image_splits` next to its folder; if there is none, the pool is the images named in the queries.
     """
     file = existing(path, what="file of composed queries")
     if file.suffix not in ENDINGS:
@@ -114,7 +114,7 @@ def read_composed(
     listed = _split_file(file) if pool is None else existing(pool, what="list of candidates")
     named = dict.fromkeys(i for q in queries for i in (q.reference, *q.answers, *q.group))
     if listed is None:
-        notes.add(At(file), "no list of candidates: the pool is the images that the queries name, which is easier")
+        notes.add(At(file), "no list of candidates: the pool is only the images named in the queries, which is easier")
         files = {name: name for name in named}
     else:
         with damage_told(listed, what="list of candidates"):
@@ -125,7 +125,7 @@ def read_composed(
 
 
 def _read(file: Path, notes: Notes) -> Iterable[ComposedQuery]:
-    """The queries of a file; those without answers are refused, as nothing could be measured."""
+    """The queries in a file; a query without answers is refused, because nothing could be measured."""
     seen: set[str] = set()
     for number, (at, record) in enumerate(_records(file)):
         make = next((make for keys, make in FORMS if keys <= set(record)), None)
@@ -204,7 +204,7 @@ FORMS: Sequence[tuple[frozenset[str], Callable[[int, Mapping[str, Any]], Compose
 
 
 def _split_file(file: Path) -> Path | None:
-    """The list of candidates that belongs to a file: `split.dress.val.json` to `cap.dress.val.json`."""
+    """The list of candidates for a file: `split.dress.val.json` for `cap.dress.val.json`."""
     if not file.name.startswith("cap."):
         return None
     name = f"split.{file.name.removeprefix('cap.')}"
@@ -213,7 +213,7 @@ def _split_file(file: Path) -> Path | None:
 
 
 def _pool(file: Path, content: Any) -> dict[str, str]:
-    """Names of files by image id: of a list, of {id: file}, or of COCO's {"images": [{"id", "file_name"}]}."""
+    """File names by image id, from a list, from {id: file}, or from COCO's {"images": [{"id", "file_name"}]}."""
     if isinstance(content, Mapping) and isinstance(content.get("images"), list):
         return {str(each["id"]): str(each["file_name"]) for each in content["images"]}
     if isinstance(content, Mapping):
@@ -224,7 +224,7 @@ def _pool(file: Path, content: Any) -> dict[str, str]:
 
 
 def _image_file(folder: Path, name: str) -> str:
-    """The file of an image; a name without an ending gets the one that is there."""
+    """The file of an image; a name without an extension gets that of the existing file."""
     place = folder / name.removeprefix("./")
     if place.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"):
         return str(place)

@@ -195,16 +195,16 @@ def load_xtd10(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """Loads XTD10 (Aggarwal & Kale 2020): a caption per image and language, line n of each file for line n of the list.
+    """Loads XTD10 (Aggarwal & Kale 2020): one caption per image and language, in the order of the list of images.
 
     Files are `test_1kcaptions_LANGUAGE.txt` in the folders of the repository (XTD10, MIC, STAIR) and
-    `test_image_names.txt`. Japanese is "ja". All is one split, "test".
+    `test_image_names.txt`. Japanese is "ja". Everything is in one split, "test".
 
     Args:
         path: The folder.
         split: Only "test".
         images: Folder with COCO's images.
-        languages: Keep these languages.
+        languages: Languages to keep.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -212,7 +212,7 @@ def load_xtd10(
     made = Assembly("xtd10", strict=strict)
     found = {_xtd_language(file): file for file in sorted(root.rglob("test_1kcaptions_*.txt"))}
     if not found:
-        raise LimnerError(f"no XTD10 captions in {root}: expected test_1kcaptions_en.txt and its like")
+        raise LimnerError(f"no XTD10 captions in {root}: expected test_1kcaptions_en.txt etc.")
     names = next(iter(sorted(root.rglob("test_image_names.txt"))), None)
     if names is None:
         raise LimnerError(f"no list of images in {root}: expected test_image_names.txt")
@@ -258,16 +258,16 @@ def load_crossmodal(
     check_images: Check = False,
     strict: bool = False,
 ) -> Collection:
-    """Loads Crossmodal-3600 (Thapliyal et al. 2022): captions that people wrote in 36 languages.
+    """Loads Crossmodal-3600 (Thapliyal et al. 2022): captions written by people in 36 languages.
 
     Lines of `captions.jsonl` have "image/key" and, for every language, {"caption": [...]}. Texts have the field
-    "language" and ids such as `00a2f0b5.jpg#de0`; images the field "locale". All is one split, "test".
+    "language" and ids such as `00a2f0b5.jpg#de0`; images the field "locale". Everything is in one split, "test".
 
     Args:
         path: The folder, or `captions.jsonl`.
         split: Only "test".
-        images: Folder with the images; `images` beside the file by default.
-        languages: Keep these languages.
+        images: Folder with the images; by default `images` next to the file.
+        languages: Languages to keep.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
@@ -285,7 +285,8 @@ def load_crossmodal(
         image = f"{row['image/key']}.jpg"
         made.image(image, at, split="test", fields={"locale": str(row.get("image/locale", ""))})
         for language in kept:
-            captions = row.get(language, {}).get("caption", [])
+            said = row.get(language)
+            captions = said.get("caption", []) if isinstance(said, Mapping) else []
             if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
                 refuse(at, f"captions of {language!r} are {type(captions).__name__}; expected a list of texts")
             for number, caption in enumerate(captions):

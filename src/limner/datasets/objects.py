@@ -168,7 +168,7 @@ def _arrow_rows(given: Any) -> Iterator[Row]:
 
 
 def _filled(found: Iterable[dict[object, object]]) -> Iterator[Row]:
-    """Rows of a pandas table, without missing values, which pandas stores as NaN."""
+    """Rows of a pandas table, with None instead of NaN for missing values."""
     for row in found:
         yield {str(name): None if isinstance(cell, float) and cell != cell else cell for name, cell in row.items()}
 

@@ -35,9 +35,9 @@ def write(collection: Collection, path: str | Path, *, form: str | None = None) 
     """Writes the format of the file extension: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
 
     Args:
-        collection: What to write.
+        collection: The collection.
         path: The file or folder.
-        form: A key of `FOLDERS` for a folder of another form than images with captions.
+        form: A key of `FOLDERS`, for a folder in another format than images with captions.
 
     Returns:
         What the format cannot store, one sentence each.

@@ -45,7 +45,7 @@ def content_key(value: Any, *, kind: str) -> bytes:
     elif isinstance(value, bytes):
         held = value
     elif not isinstance(value, (str, Path)):
-        picture = open_image(value, name="picture")
+        picture = open_image(value, name="image")
         held = repr(picture.size).encode() + picture.tobytes()
     else:
         held = _bytes(Path(str(value)))
@@ -53,7 +53,7 @@ def content_key(value: Any, *, kind: str) -> bytes:
 
 
 def _bytes(file: Path) -> bytes:
-    return read_bytes(file, what="picture")
+    return read_bytes(file, what="image")
 
 
 def keys_of(values: Iterable[bytes]) -> Keys:

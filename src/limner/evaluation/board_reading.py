@@ -21,6 +21,7 @@ from limner.evaluation import published
 from limner.evaluation.board import Board, BoardEntry, entries_of, ranked
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
+from limner.evaluation.model_card import read_model_card
 from limner.evaluation.mteb import META, is_mteb, read_mteb
 from limner.evaluation.report import Report
 from limner.evaluation.storage import read as read_report
@@ -59,7 +60,8 @@ def leaderboard(
 
     Args:
         results: Reports; files: reports (.json), results of MTEB (.json, or a folder of them), tables of numbers
-            (.csv, .tsv), runs (with `judgements`); and "published:NAME", a table of `limner.evaluation.published`.
+            (.csv, .tsv), model cards (.md), runs (with `judgements`); and "published:NAME", a table of
+            `limner.evaluation.published`.
         judgements: Relevance judgements, for runs.
         groups: The group of each query of a run, such as the image of each caption.
         measures: Only these measures, such as "R@1 nDCG@10"; for runs, the measures to compute.
@@ -137,6 +139,8 @@ def _read(result: Result, unit: str | None, how: Mapping[str, Any]) -> list[Boar
         return _usual(_folder(path), how)
     if path.suffix.lower() in (".csv", ".tsv"):
         return read_table(path, unit=unit)
+    if path.suffix.lower() == ".md":
+        return read_model_card(path)
     if path.suffix.lower() != ".json" or how["judgements"] is not None:
         return _run(path, how)
     content = read_json(path, what="result")

@@ -9,7 +9,7 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.tables import Grid, document, markdown, plain_text, to_csv
 
 MOST = 10_000_000
-"""Larger numbers of queries are shown as "more than" this."""
+"""Larger numbers of queries are shown as "over" this."""
 HEAD = ("ranks", "system", "value", "interval", "queries", "detectable", "queries needed")
 
 

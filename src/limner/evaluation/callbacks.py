@@ -1,7 +1,7 @@
-"""Callbacks around `RetrievalMeter` for the Trainer of Hugging Face transformers and for Lightning.
+"""Callbacks with `RetrievalMeter` for the Hugging Face Trainer and for Lightning.
 
 Retrieval is measured on the whole validation set at once, as `limner.evaluate` does, and not as a mean over batches.
-The libraries are imported only when a callback is made.
+The libraries are imported only when a callback is created.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ def trainer_callback(
     similarity: str = "cosine",
     prefix: str = "eval_",
 ) -> Any:
-    """A callback for the Trainer of transformers: retrieval measures after every evaluation.
+    """A callback for the Hugging Face Trainer: retrieval measures after every evaluation.
 
     The values are added to the metrics of the evaluation, so that `metric_for_best_model="eval_t2i R@1"` finds them,
-    and to the log. Only the main process measures; with several processes `feed` goes over all data there.
+    and to the log. Only the main process measures; with several processes, `feed` must iterate over all data there.
 
     Args:
         feed: Called with the model in evaluation mode; yields batches of vectors as arguments of
             `RetrievalMeter.update`. Run it without gradients.
-        measures: What to measure.
+        measures: The measures.
         similarity: "cosine" or "dot".
-        prefix: Before the names of the values.
+        prefix: Prefix of the names of the values.
 
     Returns:
         A `transformers.TrainerCallback`, with the meter as `meter`.
@@ -77,9 +77,9 @@ def lightning_callback(
     Args:
         read: Called with (what validation_step returned, the batch); gives the arguments of `RetrievalMeter.update`. By
             default validation_step returns them as a dict.
-        measures: What to measure.
+        measures: The measures.
         similarity: "cosine" or "dot".
-        prefix: Before the names of the values, which are logged with `log_dict`.
+        prefix: Prefix of the names of the values, which are logged with `log_dict`.
 
     Returns:
         A Lightning `Callback`, with the meter as `meter`.
@@ -94,7 +94,7 @@ def lightning_callback(
             self.meter = RetrievalMeter(measures, similarity=similarity)
 
         def on_validation_epoch_start(self, trainer: Any, module: Any) -> None:
-            """Forgets the last validation; refuses several processes, each of which sees only its share."""
+            """Resets the meter; refuses several processes, each of which sees only its share of the data."""
             if trainer.world_size > 1:
                 raise LimnerError(
                     f"a retrieval meter in {trainer.world_size} processes: each sees only its share of the validation "
@@ -109,7 +109,7 @@ def lightning_callback(
             self.meter.update(**_batch(outputs if read is None else read(outputs, batch)))
 
         def on_validation_epoch_end(self, trainer: Any, module: Any) -> None:
-            """Logs the values; not in the sanity check, which sees a few batches only."""
+            """Logs the values, except in the sanity check, which sees only a few batches."""
             if not trainer.sanity_checking:
                 module.log_dict({f"{prefix}{name}": value for name, value in self.meter.compute().items()})
 
@@ -117,7 +117,7 @@ def lightning_callback(
 
 
 def measured(meter: RetrievalMeter, batches: Iterable[Batch]) -> dict[str, float]:
-    """The values of a validation set that comes in batches.
+    """Collects a validation set in batches and computes the values.
 
     >>> batches = [{"image_vectors": [[1.0, 0.0]], "text_vectors": [[1.0, 0.1]]}]
     >>> measured(RetrievalMeter("R@1"), batches)

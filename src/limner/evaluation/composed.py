@@ -1,8 +1,8 @@
-"""Composed queries, measured: how well do an image and words together find what they ask for?
+"""Evaluates composed queries: how well do an image and a text together find the requested images?
 
 The reference image is left out of the pool of its query. R@k and MAP@k count all known answers; the subset recall of
-CIRR ranks the answer among a few similar images alone. The three simple compositions are always there as baselines: a
-data set on which the words alone, or the image alone, do as well as both does not test composition.
+CIRR ranks the answer among only a few similar images. The three simple compositions are always included as baselines:
+if the text alone, or the image alone, does as well as both, the data set does not test composition.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ComposedLine:
         system: The composition, or the name of the system.
         subset: The kind of change; "all" for all queries.
         measure: Such as "R@10", or "subset R@1" within the group of similar images.
-        queries: How many queries.
+        queries: Number of queries.
         value: The mean, with its interval; queries with the same reference image count as one cluster.
     """
 
@@ -60,7 +60,7 @@ class ComposedReport(Tabular):
     Args:
         name: Name of the queries.
         lines: By system, subset and measure.
-        notes: What a reader must know.
+        notes: Notes for readers.
     """
 
     name: str
@@ -68,7 +68,7 @@ class ComposedReport(Tabular):
     notes: tuple[str, ...] = ()
 
     def value(self, system: str, measure: str, *, subset: str = "all") -> stats.Interval:
-        """One value with its interval."""
+        """The value with its interval."""
         for line in self.lines:
             if (line.system, line.measure, line.subset) == (system, measure, subset):
                 return line.value
@@ -154,13 +154,13 @@ def evaluate_composed(
     measures: str = MEASURES,
     weight: float = 0.5,
 ) -> ComposedReport:
-    """Measures composed queries.
+    """Evaluates composed queries.
 
     Args:
         queries: The queries.
-        system: Embeddings of the images and of the words, for the three simple compositions; or scores of a system of
-            your own, queries by images.
-        name: Name of such a system.
+        system: Embeddings of the images and of the texts, for the three simple compositions; or scores of your own
+            system, queries by images.
+        name: Name of that system.
         measures: Measures over the whole pool.
         weight: The weight of the words in "sum".
 
@@ -184,7 +184,7 @@ def evaluate_composed(
 
 
 def _cosines(queries: ComposedQueries, vectors: Embeddings, pool: Embeddings) -> Scores:
-    """Cosines of all queries and images; the reference of a query comes last. Nothing larger than a block is held."""
+    """Cosine similarity of all queries and images; the reference of a query comes last. Computed block by block."""
     places = pool.ids.positions([query.reference for query in queries.queries])
     sides = [np.column_stack([v.normalised().matrix, p]).astype(np.float32) for v, p in
              ((vectors, places), (pool, np.arange(len(pool))))]  # fmt: skip
@@ -192,7 +192,7 @@ def _cosines(queries: ComposedQueries, vectors: Embeddings, pool: Embeddings) ->
 
 
 def _without_reference(rows: Float32, columns: Float32) -> Float32:
-    """Products of vectors; the last number of each is a position, and equal positions are excluded."""
+    """Dot products of vectors; the last number of each is a position, and pairs with equal positions are excluded."""
     block = rows[:, :-1] @ columns[:, :-1].T
     block[rows[:, -1:] == columns[:, -1]] = -np.inf
     return block
@@ -230,7 +230,7 @@ def _line(
 
 
 def _within_groups(queries: Sequence[ComposedQuery], scores: Scores) -> dict[str, dict[str, float]]:
-    """Recall of the answer among the similar images of its group alone, by measure and query."""
+    """Recall of the answer among only the similar images of its group, by measure and query."""
     found: dict[str, dict[str, float]] = {}
     for row, query in enumerate(queries):
         if not query.group:
@@ -244,7 +244,7 @@ def _within_groups(queries: Sequence[ComposedQuery], scores: Scores) -> dict[str
 
 
 def _expected_hit(scores: FloatArray | Float32, right: int, cut: int) -> float:
-    """How often one of the first `right` is among the best `cut`, if equal scores are in random order.
+    """The probability that one of the first `right` is among the best `cut`, with ties in random order.
 
     >>> _expected_hit(np.array([0.5, 0.5, 0.1]), 1, 1), _expected_hit(np.array([0.2, 0.9, 0.1]), 1, 2)
     (0.5, 1.0)

@@ -1,4 +1,4 @@
-"""R-precision and mAP@R of lists in which every candidate is relevant but a few, from the ranks of these few.
+"""R-precision and mAP@R of lists in which all but a few candidates are relevant, from the ranks of these few.
 
 The bounds of partly judged collections need them: with 25,000 candidates a query, of which a few dozen were judged,
 writing out all relevant ranks would cost more than the whole evaluation.
@@ -16,11 +16,11 @@ from limner.core.arrays import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class FewWrong:
-    """Candidates that are not relevant; all others of the pool are.
+    """Candidates that are not relevant; all others in the pool are.
 
     Args:
-        query: Query number of each, in rising order.
-        place: Rank of each from 0, rising within a query and below its pool.
+        query: Query number of each, in ascending order.
+        place: Rank of each from 0, ascending within a query and below the size of its pool.
         pool: Number of candidates of each query.
     """
 
@@ -43,7 +43,7 @@ class FewWrong:
         return np.asarray((self.relevant - np.bincount(query, minlength=len(self.pool))) / self._divisor)
 
     def average_precision_at_r(self) -> FloatArray:
-        """The mean over the first R ranks of the precision at each that is relevant.
+        """The mean precision at the relevant ranks among the first R.
 
         A relevant rank j after w wrong ones has precision 1 - w / j: between two wrong ones these are sums of 1 / j.
 
@@ -63,11 +63,11 @@ class FewWrong:
 
     @property
     def _divisor(self) -> FloatArray:
-        """R, and NaN where nothing is relevant."""
+        """R; NaN if nothing is relevant."""
         return np.where(self.relevant > 0, self.relevant, np.nan)
 
     @cached_property
     def _inside(self) -> tuple[IntArray, IntArray]:
-        """Query and rank of those among the first R."""
+        """Query and rank of the irrelevant candidates among the first R."""
         inside = self.place < self.relevant[self.query]
         return self.query[inside], self.place[inside]

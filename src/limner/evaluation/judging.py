@@ -192,7 +192,7 @@ _SHORT: dict[object, Callable[[FewWrong], FloatArray]] = {
 
 
 def _few_wrong(judged: Placements, least: float, depth: int) -> tuple[FewWrong, npt.NDArray[np.bool_]]:
-    """The judged and wrong candidates, and the queries that they describe: without ties, and with something right."""
+    """The candidates judged irrelevant, and the queries they describe: those without ties and with a right answer."""
     at, place = _places(judged, depth)
     wrong = (judged.grades <= 0) | (judged.grades < least)
     chosen = wrong[at] & (place < judged.pool[judged.query[at]])

@@ -1,7 +1,7 @@
-"""Languages by measures: a collection with captions in several languages, evaluated language by language.
+"""Evaluates a collection with captions in several languages, language by language.
 
-For each language the texts are those of that language alone; the images are the same for all. The macro mean weighs
-every language alike. Its interval takes an image with all its captions, in all languages, as one cluster.
+Each language has only its own texts, with the same images for all. The macro mean gives every language the same weight.
+Its interval treats an image with all its captions, in all languages, as one cluster.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from limner import stats
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
@@ -40,7 +41,7 @@ class LanguageLine:
         direction: "i2t" or "t2i".
         measure: Such as "R@10".
         images: Images with a text in this language.
-        queries: How many queries.
+        queries: Number of queries.
         value: The mean with its interval.
     """
 
@@ -60,7 +61,7 @@ class LanguageReport(Tabular):
         system: Name of the system.
         collection: Name of the collection.
         lines: By language, direction and measure; the macro mean last.
-        notes: What a reader must know.
+        notes: Notes for readers.
     """
 
     system: str
@@ -69,7 +70,7 @@ class LanguageReport(Tabular):
     notes: tuple[str, ...] = ()
 
     def value(self, language: str, measure: str, *, direction: str = "t2i") -> stats.Interval:
-        """One value with its interval."""
+        """The value with its interval."""
         for line in self.lines:
             if (line.language, line.measure, line.direction) == (language, measure, direction):
                 return line.value
@@ -132,13 +133,13 @@ def evaluate_languages(
 
     Args:
         scores: Images by texts of the collection, all languages together.
-        collection: Its texts have the field that names their language.
+        collection: A collection whose texts have a field with their language.
         measures: Means of values between 0 and 1: R@k, MRR, nDCG, MAP, ...
         name: Name of the system in the table.
         field: The field of the language.
 
     Returns:
-        Languages by measures in both directions, with intervals, and the macro mean.
+        The measures of each language in both directions, with intervals, and the macro mean.
     """
     chosen = parse(measures)
     _refuse_unbounded(chosen)
@@ -179,9 +180,14 @@ def _results(
 
 
 def _line(language: str, result: Result) -> LanguageLine:
-    value = stats.mean_interval(result.values, clusters=result.clusters)
-    images = len(np.unique(result.clusters))
+    value = stats.mean_interval(result.values, clusters=_rows(result))
+    images = len(np.unique(_rows(result)))
     return LanguageLine(language, result.direction, str(result.measure), images, len(result.queries), value)
+
+
+def _rows(result: Result) -> IntArray:
+    """The row of each query's image."""
+    return np.arange(len(result.queries)) if result.clusters is None else result.clusters
 
 
 def _macro(results: dict[str, tuple[Result, ...]]) -> list[LanguageLine]:
@@ -189,8 +195,8 @@ def _macro(results: dict[str, tuple[Result, ...]]) -> list[LanguageLine]:
     lines = []
     for number, first in enumerate(next(iter(results.values()))):
         parts = [found[number] for found in results.values()]
-        value = stats.sum_interval([stats.Part(part.values, part.clusters, 1 / len(parts)) for part in parts])
-        images = np.unique(np.concatenate([part.clusters for part in parts if part.clusters is not None]))
+        value = stats.sum_interval([stats.Part(part.values, _rows(part), 1 / len(parts)) for part in parts])
+        images = np.unique(np.concatenate([_rows(part) for part in parts]))
         counts = len(images), sum(len(part.values) for part in parts)
         lines.append(LanguageLine(MACRO, first.direction, str(first.measure), *counts, value))
     return lines

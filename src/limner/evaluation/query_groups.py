@@ -23,11 +23,11 @@ DISTINCT = 12
 
 @dataclass(frozen=True, eq=False)
 class QueryGroup:
-    """Some of the queries.
+    """A group of queries.
 
     Args:
-        by: What groups them: "length", "words", "objects" or a field.
-        value: What these have in common.
+        by: The grouping: "length", "words", "objects" or a field.
+        value: The value that the queries share.
         members: One boolean per query.
     """
 
@@ -73,7 +73,7 @@ class _Queries:
         ]
 
     def column(self, field: str) -> Sequence[Any] | None:
-        """A field of the queries, or of the images that they belong to; None if there is none of that name."""
+        """A field of the queries, or of their images; None if there is no such field."""
         own = self.collection.images if self.direction == "i2t" else self.collection.texts
         if field in own.fields:
             return _looked_up(own.ids, own.field(field), self.ids)
@@ -86,7 +86,7 @@ def _looked_up(ids: Ids, column: Sequence[Any], wanted: Iterable[str]) -> list[A
 
 
 def default_kinds(collection: Collection) -> list[str]:
-    """What queries are grouped by if nothing is named: length, language, and objects or else words."""
+    """The default groupings: length, language, and objects or else words."""
     fields = {*collection.images.fields, *collection.texts.fields}
     return ["length", *(["language"] if "language" in fields else []), "objects" if "objects" in fields else "words"]
 
@@ -97,12 +97,12 @@ def query_groups(
     """Groups of the queries with at least `min_size` queries inside and outside, by each of `by` in turn.
 
     Args:
-        collection: Where captions and fields are.
+        collection: The collection with captions and fields.
         direction: "i2t" or "t2i".
         queries: The queries.
         by: "length" (words of the caption, in thirds), "words", "objects" (annotated ones) or a field of the images or
-            texts. A caption has the fields of its image too. Numbers are cut into thirds.
-        min_size: The fewest queries of a group, and of the rest.
+            texts. A caption also has the fields of its image. Numbers are split into thirds.
+        min_size: The minimum number of queries in a group, and in the rest.
     """
     known = _Queries(collection, direction, queries)
     return [group for kind in by for group in _of_kind(known, kind, min_size)]
@@ -120,7 +120,7 @@ def _of_kind(queries: _Queries, kind: str, min_size: int) -> list[QueryGroup]:
 
 
 def _labels_by(queries: _Queries, kind: str) -> list[set[str]]:
-    """The groups of each query; none at all if the queries have no such field."""
+    """The groups of each query; empty if the queries have no such field."""
     if kind not in ("length", "words"):
         column = queries.column(kind)
         return [] if column is None else _labels(column)
@@ -134,7 +134,7 @@ def _labels_by(queries: _Queries, kind: str) -> list[set[str]]:
 
 
 def _labels(column: Sequence[Any]) -> list[set[str]]:
-    """The labels of each query in a column: several where it holds lists, such as the objects of an image."""
+    """The labels of each query in a column: several if it contains lists, such as the objects of an image."""
     values = [value for value in column if value is not None]
     numeric = values and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
     if numeric and len(set(values)) > DISTINCT:
@@ -153,7 +153,7 @@ def _labels_of(value: object) -> set[str]:
 
 
 def _thirds(column: Sequence[Any], unit: str) -> list[set[str]]:
-    """Low, middle and high values, about equally many of each."""
+    """Splits values into low, middle and high, in about equal numbers."""
     known = np.array([np.nan if value is None else float(value) for value in column])
     finite = known[np.isfinite(known)]
     if not len(finite):
@@ -165,15 +165,15 @@ def _thirds(column: Sequence[Any], unit: str) -> list[set[str]]:
 
 
 def known_kinds(collection: Collection) -> list[str]:
-    """What queries of a collection can be grouped by."""
+    """The possible groupings of queries in a collection."""
     return ["length", "words", *sorted({*collection.images.fields, *collection.texts.fields})]
 
 
 def refuse_unknown(collection: Collection, by: Sequence[str]) -> None:
-    """Refuses what queries cannot be grouped by."""
+    """Refuses unknown groupings."""
     known = known_kinds(collection)
     for kind in by:
         if kind not in known:
             raise UnknownName(f"group of queries of {collection.name!r}", kind, known)
     if len(set(by)) < len(by):
-        raise LimnerError(f"by: got {', '.join(by)}, expected each one once")
+        raise LimnerError(f"by: got {', '.join(by)}, expected each only once")

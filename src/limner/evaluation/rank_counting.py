@@ -91,7 +91,7 @@ class _Count:
         return (told, kept) if len(told) == len(found) else None
 
     def divided(self, score: PairScores) -> _CountPieces | None:
-        """The counter of pieces: if the scores of positives are known, counts can be summed. Folds are not split."""
+        """A counter for pieces of rows, whose counts can be summed if positive scores are known; None with folds."""
         if any(counter.pools is not None for counter in self.counters):
             return None
         known = [score(*np.divmod(counter.keys, counter.width)) for counter in self.counters]

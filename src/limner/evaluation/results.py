@@ -177,7 +177,7 @@ class Result:
         return replace(self, queries=queries, values=self.values[rows], **others)
 
     def restricted(self, rows: IntArray) -> Result:
-        """The result of some of its queries; the candidates stay the same."""
+        """The result for some of its queries; the candidates stay the same."""
         kept = {"clusters": self.clusters, "folds": self.folds, "if_right": self.if_right}
         some: dict[str, Any] = {name: None if held is None else held[rows] for name, held in kept.items()}
         return replace(self, queries=self.queries[rows], values=self.values[rows], **some)

@@ -45,7 +45,7 @@ def shown_p(value: float) -> str:
 
 
 def title(found: Slices) -> str:
-    """Which systems, on what."""
+    """A heading with the systems and the collection."""
     systems = f"{found.system} minus {found.against}" if found.against else found.system
     return f"{systems} on {found.collection}, slices of at least {found.min_size} queries"
 
@@ -66,15 +66,15 @@ def slices_markdown(found: Slices) -> str:
 
 
 def slices_latex(found: Slices) -> str:
-    """As LaTeX tables (booktabs)."""
+    """The slices as LaTeX tables (booktabs)."""
     return document(f"% {title(found)}", slice_grids(found), _notes(found), latex, note="% ")
 
 
 def slices_csv(found: Slices) -> str:
-    """As CSV, a line per slice."""
+    """The slices as CSV, a line per slice."""
     return to_csv(found.rows())
 
 
 def slices_json(found: Slices) -> str:
-    """As the text of a JSON file."""
+    """The slices as JSON text."""
     return json.dumps({"limner": "slices", **plain(found.describe())}, allow_nan=False)

@@ -1,10 +1,10 @@
-"""slices: where is a system weak, or where does it lose against another one, without being misled by chance?
+"""Slices: where is a system weak, or where does it lose against another one, beyond chance?
 
-Every slice of the queries is compared with all other queries by a test that permutes whole images. Many slices are
-looked at, so p-values are adjusted for the false discovery rate: of the slices that are marked, at most 5% are false on
-average. Slices overlap, and those of one field exclude each other, so the default is Benjamini & Yekutieli (2001),
-which holds for any dependence; Benjamini & Hochberg (1995) finds more, and holds for independent slices or positive
-dependence.
+Every slice of the queries is compared with all other queries by a test that permutes whole images. Because many slices
+are tested, p-values are adjusted for the false discovery rate: of the marked slices, at most 5% are false on average.
+Slices overlap, and those of one field exclude each other, so the default is Benjamini & Yekutieli (2001), which is
+valid for any dependence; Benjamini & Hochberg (1995) has more power, and is valid for independent or positively
+dependent slices.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ SLICE_FORMATS: Registry[Callable[..., str]] = Registry(
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice of the queries on one measure, beside all other queries.
+    """One slice of the queries on one measure, compared with all other queries.
 
     Args:
-        by: What the slice is by: "length", "words", "objects" or a field.
-        name: What its queries have in common.
+        by: The grouping: "length", "words", "objects" or a field.
+        name: The value that its queries share.
         view: Judgements.
         direction: "i2t" or "t2i".
-        measure: What was measured.
-        queries: How many there are.
+        measure: The measure.
+        queries: Number of queries.
         value: The number of the slice; with two systems, the first minus the second.
         interval: Its 95% interval; None if there are too few queries.
         rest: The number of all other queries.
         apart: 95% interval of the difference from the rest; None if there are too few queries.
         test: The permutation test.
         p_adjusted: Its p-value, adjusted over all slices.
-        level: What `p_adjusted` has to reach.
+        level: The significance level for `p_adjusted`.
     """
 
     by: str
@@ -82,7 +82,7 @@ class Slice:
 
     @property
     def difference(self) -> float:
-        """The slice less the rest."""
+        """The difference between the slice and the rest."""
         return self.value - self.rest
 
     @property
@@ -92,7 +92,7 @@ class Slice:
 
     @property
     def verdict(self) -> str:
-        """Weaker or stronger; nothing where the difference may be chance."""
+        """The verdict, "weaker" or "stronger"; empty if the difference may be chance."""
         if not self.found:
             return ""
         return "stronger" if self.difference * self.measure.kind.better > 0 else "weaker"
@@ -115,13 +115,13 @@ class Slices(Tabular):
 
     Args:
         system: Name of the system.
-        against: Name of the second system; "" if one is looked at.
+        against: Name of the second system; "" if there is only one.
         collection: Name of the collection.
         slices: Every slice that was tested.
-        level: The share of false discoveries that is allowed.
+        level: The allowed false discovery rate.
         control: "by" or "bh".
-        min_size: The fewest queries of a slice.
-        notes: What a reader must know.
+        min_size: The minimum number of queries in a slice.
+        notes: Notes for readers.
     """
 
     system: str
@@ -140,23 +140,23 @@ class Slices(Tabular):
 
     @property
     def corrected(self) -> str:
-        """How p-values are adjusted, as in the foot of the table."""
+        """How p-values are adjusted, as text for the table footer."""
         return (
             f"adjusted over {len(self.slices)} slices ({CONTROLS[self.control]}): of the marked ones, at most "
             f"{100 * self.level:g}% are false on average"
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat record per slice: the form of the CSV file."""
+        """One flat record per slice, as in the CSV file."""
         return [each.row() for each in self.slices]
 
     def describe(self) -> dict[str, Any]:
-        """Everything as plain values."""
+        """The slices as plain values."""
         kept = ("system", "against", "collection", "level", "control", "min_size")
         return {**{name: getattr(self, name) for name in kept}, "notes": list(self.notes), "slices": self.rows()}
 
     def save(self, path: str | Path) -> Path:
-        """Writes the slices in the format of the file's ending, one of `SLICE_FORMATS`."""
+        """Writes the slices in the format of the file extension, one of `SLICE_FORMATS`."""
         return save_as(self, path, SLICE_FORMATS, {}, what="slices")
 
     def _columns(self) -> dict[str, list[Any]]:
@@ -189,14 +189,14 @@ def slices(
         by: One or several of "length" (of captions, in thirds), "words" (of captions), "objects" (annotated), or
             fields of the images or texts. Length, language, and objects or else words, where left out.
         against: A second report on the same queries: slices of the difference of the two systems, query by query.
-        measure: What to slice; the headline measure of each direction where left out.
-        view: The judgements; those of the first view where left out.
-        min_size: The fewest queries of a slice, and of the rest.
-        level: The share of false discoveries that is allowed.
+        measure: The measure; by default the headline measure of each direction.
+        view: The judgements; by default those of the first view.
+        min_size: The minimum number of queries in a slice, and in the rest.
+        level: The allowed false discovery rate.
         control: "by" (any dependence) or "bh" (independent or positively dependent slices).
-        samples: The most permutations for a slice; enough for the number of slices where left out.
+        samples: The maximum number of permutations for a slice; by default enough for the number of slices.
         seed: The same seed gives the same p-values.
-        progress: Called with the number of slices that are done, and of all.
+        progress: Called with (slices done, slices in total).
 
     >>> import limner
     >>> world = limner.load("scenes", images=60)
@@ -236,12 +236,12 @@ def _starts(grouped: Sequence[tuple[Any, Sequence[QueryGroup]]]) -> list[int]:
 
 
 def _after(progress: Callable[[int, int], None] | None, before: int, total: int) -> Callable[[int, int], None] | None:
-    """Progress of one part of the slices as progress of all."""
+    """Converts the progress of some slices to progress of all slices."""
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def _chosen(report: Report, measure: str | Measure | None, view: str | None) -> list[Result]:
-    """One result of each direction: the measure that was named, or the headline."""
+    """One result per direction: the given measure, or the headline."""
     results = [r for r in report.results if r.direction in ("i2t", "t2i") and view in (None, r.view)]
     if measure is not None:
         wanted = written(measure, report.results)
@@ -260,7 +260,7 @@ def _chosen(report: Report, measure: str | Measure | None, view: str | None) -> 
 def _refuse_unsliced(result: Result) -> None:
     if result.statistic != "mean" or result.folds is not None or not comparable(result, result):
         raise LimnerError(
-            f"{' '.join(result.key)}: slices need a mean of one finite value per query, not in folds; name another "
+            f"{' '.join(result.key)}: slices need a mean of one finite value per query, not in folds; choose another "
             "measure or view, such as R@1"
         )
 
@@ -339,6 +339,6 @@ def _notes(total: int, samples: int, level: float, control: str) -> tuple[str, .
 
 
 def of_direction(found: Slices) -> Iterator[tuple[str, str, str, list[Slice]]]:
-    """(view, direction, measure, slices), in order: the tables."""
+    """The slices of each table, as (view, direction, measure, slices)."""
     for key in dict.fromkeys((s.view, s.direction, str(s.measure)) for s in found.slices):
         yield *key, [s for s in found.slices if (s.view, s.direction, str(s.measure)) == key]

@@ -270,7 +270,7 @@ _LATEX = {
 
 
 def latex(grid: Grid) -> str:
-    """A table as LaTeX (booktabs)."""
+    """A grid as a LaTeX table (booktabs)."""
     escaped = [["".join(_LATEX.get(c, c) for c in cell).replace("->", r"$\to$") for cell in row] for row in grid.rows]
     lines = [" & ".join(row) + r" \\" for row in escaped]
     return "\n".join(

@@ -18,7 +18,7 @@ from limner.language.overlap import IRREGULAR, STOP_WORDS, stem, tokens
 
 
 def query_words(text: str) -> dict[str, str]:
-    """The words of a query by their stems, stop words left out; each stem with the word as it is written.
+    """The words of a query by stem, without stop words; each stem with the word as written.
 
     >>> query_words("The dogs on a beach")
     {'dog': 'dogs', 'beach': 'beach'}
@@ -28,11 +28,12 @@ def query_words(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class BM25:
-    """The words of documents with their weights; made by `BM25.of`.
+    """The words of documents with their weights, created by `BM25.of`.
 
     Args:
         vocabulary: Column of each stem.
-        weights: Documents by stems, sparse, by column: what a stem adds to the score of a document.
+        weights: Sparse matrix, documents by stems, stored by column: the contribution of a stem to the score of a
+            document.
     """
 
     vocabulary: Mapping[str, int]
@@ -44,8 +45,8 @@ class BM25:
 
         Args:
             documents: Each is a list of texts, such as the captions of an image.
-            k1: How slowly a repeated word stops adding.
-            b: How much long documents are held back, 0 to 1.
+            k1: Saturation of repeated words: higher values saturate more slowly.
+            b: Strength of the length normalisation, 0 to 1.
 
         >>> found = BM25.of([["a dog runs", "two dogs"], ["a cat"], ["a dog and a cat on a beach"]])
         >>> found.scores("dogs").round(2)
@@ -75,7 +76,7 @@ class BM25:
         return total
 
     def having(self, text: str) -> Any:
-        """Which documents have every word of a text; none for a text without words."""
+        """Which documents contain every word of a text; none for a text without words."""
         words = query_words(text)
         found = np.full(self.weights.shape[0], bool(words))
         for word in words:
@@ -85,7 +86,7 @@ class BM25:
         return found
 
     def matched(self, text: str, document: int) -> tuple[str, ...]:
-        """The words of a query that a document has, as the query writes them."""
+        """The words of a query that occur in a document, as written in the query."""
         return tuple(word for key, word in query_words(text).items() if document in self._postings(key)[0])
 
     def _postings(self, word: str) -> tuple[Any, Any]:
@@ -95,7 +96,7 @@ class BM25:
 
 
 def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> tuple[Any, Any, FloatArray]:
-    """Document and stem of every word, and the length of each document; new stems join the vocabulary."""
+    """Document and stem of every word, and the length of each document; new stems are added to the vocabulary."""
     stems: dict[str, int | None] = {}
     rows, columns, lengths = [], [], []
     for row, texts in enumerate(documents):

@@ -44,7 +44,7 @@ class Csls(Correction):
 
     @property
     def reach(self) -> float:
-        """Twice a score plus two means."""
+        """The bound for twice a score plus two means."""
         return 4.0
 
     def fits(self, queries: int) -> bool:
@@ -84,7 +84,7 @@ class InvertedSoftmax(Correction):
 
     @property
     def reach(self) -> float:
-        """beta times a score, and the same for the sum."""
+        """The bound for beta times a score plus the logarithm of a sum."""
         return 4.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -133,7 +133,7 @@ class DualSoftmax(Correction):
 
     @property
     def reach(self) -> float:
-        """Twice beta times a score, and the same for the sums."""
+        """The bound for twice beta times a score plus the logarithms of two sums."""
         return 8.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -162,7 +162,7 @@ class DynamicInvertedSoftmax(Correction):
 
     @property
     def reach(self) -> float:
-        """beta times a score, and the same for the sum."""
+        """The bound for beta times a score plus the logarithm of a sum."""
         return 4.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -196,7 +196,7 @@ class Nnn(Correction):
 
     @property
     def reach(self) -> float:
-        """A score plus a share of a mean."""
+        """The bound for a score plus a share of a mean."""
         return 2.0 + self.alpha
 
     def fits(self, queries: int) -> bool:
@@ -235,7 +235,7 @@ class Centred(Correction):
 
     @property
     def reach(self) -> float:
-        """A score plus a share of a mean."""
+        """The bound for a score plus a share of a mean."""
         return 2.0 + self.alpha
 
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -270,7 +270,7 @@ class Sinkhorn(Correction):
 
     @property
     def reach(self) -> float:
-        """beta times a score, plus twice that for every round."""
+        """The bound for beta times a score plus the potentials of all rounds."""
         return 4.0 * self.beta * (self.rounds + 1)
 
     def gather(self, bank: Scores) -> dict[str, Array]:

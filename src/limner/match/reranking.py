@@ -157,7 +157,9 @@ def _depth(depth: int | float, proposer: Scores | Ranking) -> int:
         if not 0 < depth <= 1:
             raise LimnerError(f"depth={depth}: expected a share above 0 and up to 1, or a whole number of candidates")
         if pool is None:
-            raise LimnerError(f"depth={depth} of a ranking whose pool is unknown: give a whole number of candidates")
+            raise LimnerError(
+                f"depth={depth} is a share, but the ranking's pool is unknown: give a whole number of candidates"
+            )
         return max(1, round(depth * pool))
     if depth < 1:
         raise LimnerError(f"depth={depth}: expected at least 1 candidate, or a share such as 0.2")

@@ -9,6 +9,7 @@ from limner.search.hybrid import search_words
 from limner.search.index import Index, index, open_index
 from limner.search.item_texts import ItemTexts, with_captions
 from limner.search.items import read
+from limner.search.kept_correction import keep_correction, kept_correction
 from limner.search.store import About, Version
 from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
 
@@ -34,6 +35,8 @@ __all__ = [
     "encoded",
     "index",
     "judged_queries",
+    "keep_correction",
+    "kept_correction",
     "open_index",
     "read",
     "read_filters",

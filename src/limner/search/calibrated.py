@@ -103,7 +103,7 @@ def calibration_of(index: Index) -> Calibration:
 
 
 def _evidence(held: Any, path: str) -> tuple[dict[str, Any], Answers]:
-    """What is known of a calibration, and the answers to judged queries; refused if they are not what was written."""
+    """The description of a calibration and the answers to judged queries; refused if they are damaged."""
     try:
         about = dict(json.loads((held.schema.metadata or {})[b"limner"]))
         numbers = {name: about[name] for name in ("version", "rows", "absent")}

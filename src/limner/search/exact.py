@@ -49,7 +49,7 @@ def top(
         k: Number of rows per query; at most all rows.
         rows: Total number of rows in the blocks.
         max_norm: The largest Euclidean norm of a row, if known: 1 for cosine.
-        among: Which rows to compare, a mask; all of them without one.
+        among: A mask of the rows to compare; all rows by default.
         progress: Called with (rows done, rows in total).
     """
     counted = _counted(blocks, rows, progress)
@@ -64,7 +64,7 @@ def top(
 
 
 def _allowed(blocks: Iterable[tuple[int, Float32]], among: Array) -> Iterator[Float32]:
-    """The rows of a mask."""
+    """The rows that a mask selects."""
     for start, block in blocks:
         chosen = among[start : start + len(block)]
         if chosen.any():

@@ -31,10 +31,10 @@ class Match:
     """Why an item was found.
 
     Args:
-        words: The words of the query that its texts have.
-        by_words: Its rank in the list by words; 0 if it is not in it.
-        by_vectors: Its rank in the list by vectors; 0 if it is not in it.
-        text: The one of its texts that has most of the words; "" if none has any.
+        words: The words of the query that occur in its texts.
+        by_words: Its rank in the list by words; 0 if it is not in that list.
+        by_vectors: Its rank in the list by vectors; 0 if it is not in that list.
+        text: The text of the item that contains most of the words; "" if none does.
     """
 
     words: tuple[str, ...] = ()
@@ -83,8 +83,8 @@ class Hits:
         exact: Whether every item was compared.
         cut_off: The cut-off that was applied; None if all hits are shown.
         matches: Why each hit was found, by query and id; empty for a plain search by vectors.
-        by: What hits were ranked by: "vectors", "words" or "hybrid".
-        notes: What minus terms and filters did, in words.
+        by: How hits were ranked: "vectors", "words" or "hybrid".
+        notes: Notes on the effect of minus terms and filters.
     """
 
     queries: Items
@@ -124,7 +124,7 @@ class Hits:
 
     @property
     def how(self) -> str:
-        """One line on how the search was done, with its promise, minus terms and filters."""
+        """One line on how the search was done, with its guarantee, minus terms and filters."""
         return "; ".join([self.way, *([str(self.cut_off)] if self.cut_off else []), *self.notes])
 
     def records(self) -> list[dict[str, object]]:
@@ -206,7 +206,7 @@ class Hits:
 
 
 def searched(count: int, kind: str, by: str) -> str:
-    """What was searched, and what it was ranked by.
+    """What was searched, and how it was ranked.
 
     >>> searched(3000, "image", "hybrid")
     '3,000 images searched by words and vectors, fused by reciprocal rank'
@@ -223,7 +223,7 @@ def _named(key: str, value: object, number: int) -> str:
 
 
 def _after(hit: Hit) -> str:
-    """What a line of the table says after the id: the text, or the caption that matched, and why."""
+    """The rest of a line in the table, after the id: the text, or the caption that matched, and why."""
     why = f"  [{hit.match}]" if hit.match is not None else ""
     value = hit.match.text if hit.match is not None and hit.match.text else hit.value
     return ("" if value is None or value == hit.id else f"  {_cut(value)}") + why

@@ -1,8 +1,8 @@
-"""Search by words and vectors together, with minus terms and filters by field.
+"""Hybrid search by words and vectors, with minus terms and filters by field.
 
-Vectors find what means the same, words find what is written the same. Both lists are fused by reciprocal rank, which
-needs no common scale. A minus term removes the items whose own texts have it; where an index knows no texts, the
-direction of the term is removed from the query vector instead (Widdows 2003), which lowers such items and removes none.
+Vectors find similar meanings, words find exact wording. Both lists are fused by reciprocal rank, which needs no common
+scale. A minus term removes the items whose texts contain it. If an index has no texts, the direction of the term is
+removed from the query vector instead (Widdows 2003), which ranks such items lower but removes none.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ DEPTH = 1000
 
 @dataclass(frozen=True, eq=False)
 class Ordered:
-    """Items in order.
+    """A ranked list of items.
 
     Args:
-        places: Their places, best first.
-        scores: Of the vectors, of BM25, or the sum of reciprocal ranks.
-        by_words: Rank of each in the list by words; 0 if it is not in it.
+        places: Their positions, best first.
+        scores: Scores of the vectors, BM25 scores, or sums of reciprocal ranks.
+        by_words: Rank of each in the list by words; 0 if it is not in that list.
         by_vectors: Likewise by vectors.
     """
 
@@ -67,17 +67,17 @@ def search_words(
     texts: ItemTexts | None = None,
     progress: Progress | None = None,
 ) -> Hits:
-    """The best items of an index for queries as people type them: `dog -beach split:test`.
+    """Searches an index with queries as people type them: `dog -beach split:test`.
 
     Args:
         index: An index of images with captions, or of texts; and a system that encodes texts, unless `by` is "words".
-        queries: Texts, which `read_terms` reads; images and vectors can be filtered too.
+        queries: Texts, which `read_terms` parses; images and vectors can be filtered too.
         k: Number of hits per query.
         by: "vectors", "words" (BM25), or "hybrid" for both, fused by reciprocal rank.
         where: Filters for all queries: "split=test", or as `read_filters` gives them.
-        literal: Whether hyphens and colons in the queries are only text.
-        texts: What the index knows of its items, if it is already read.
-        progress: Called with (queries done, queries in all).
+        literal: Whether hyphens and colons in the queries are plain text.
+        texts: The texts and fields of the index, if they are already loaded.
+        progress: Called with (queries done, queries in total).
     """
     if by not in WAYS:
         raise UnknownName("way to rank", by, WAYS)
@@ -101,12 +101,12 @@ def search_words(
 def _read(
     index: Index, queries: Queries, known: ItemTexts, by: str, literal: bool
 ) -> tuple[Items, list[Terms], Embeddings | None]:
-    """The queries, the terms of each, and the vectors of those that are no texts."""
+    """The queries, the terms of each, and the vectors of those that are not texts."""
     asked = None if as_vectors(queries) is not None else Items.of(queries)
     if asked is not None and asked.kind == "text":
         return asked, [Terms(text) if literal else read_terms(text, known.names) for text in asked.values], None
     if by != "vectors":
-        raise LimnerError(f"queries that are no texts have no words to rank by: leave out by={by!r} (--by {by})")
+        raise LimnerError(f"queries that are not texts cannot be ranked by words: leave out by={by!r} (--by {by})")
     shown, vectors = index.asked(queries)
     return shown, [Terms("")] * len(vectors), vectors
 
@@ -116,7 +116,7 @@ def _ordered(
 ) -> Ordered:
     """The best items of one query."""
     if vector is None and not terms.words.strip():
-        raise LimnerError("a query without words: say what to look for, not only what to leave out or to filter by")
+        raise LimnerError("a query without words: add words to search for, besides minus terms and filters")
     allowed = texts.allowed(replace(terms, without=()) if texts.is_empty else terms)
     near = None
     if by != "words":
@@ -127,7 +127,7 @@ def _ordered(
 
 
 def query_vector(index: Index, terms: Terms, texts: ItemTexts) -> Embeddings:
-    """The vector of the words; where the index knows no texts, without the directions of the minus terms."""
+    """The vector of the words; if the index has no texts, without the directions of the minus terms."""
     asked = index.asked(Items(Ids(["query"]), [terms.words], kind="text"))[1]
     if not terms.without or not texts.is_empty:
         return asked
@@ -140,15 +140,15 @@ def query_vector(index: Index, terms: Terms, texts: ItemTexts) -> Embeddings:
 def fused(
     terms: Terms, texts: ItemTexts, nearest: tuple[Array, Array] | None, allowed: Array | None, by: str, depth: int
 ) -> Ordered:
-    """One order from words, vectors, or both.
+    """Ranks items by words, vectors, or both.
 
     Args:
         terms: The query.
-        texts: What is known of the items.
-        nearest: Places and scores by vectors, best first, of allowed items; None if only words count.
+        texts: The texts and fields of the items.
+        nearest: Positions and scores of allowed items by vectors, best first; None if only words count.
         allowed: Which items may be shown; None for all.
         by: A key of `WAYS`.
-        depth: How many of each list count.
+        depth: Number of entries of each list that count.
     """
     nothing = np.empty(0, np.int64), np.empty(0)
     near = nothing if nearest is None or by == "words" else (nearest[0][:depth], nearest[1][:depth])
@@ -157,7 +157,7 @@ def fused(
         return Ordered(near[0], near[1], np.zeros(len(ranks), np.int64), ranks)
     if texts.is_empty:
         raise LimnerError(
-            f"nothing is known of these {texts.kind}s in words: make the index from a collection with captions, or "
+            f"these {texts.kind}s have no texts in the index: create it from a collection with captions, or "
             "with a field 'captions' (limner.search.with_captions); or search by vectors"
         )
     word = _by_words(terms, texts, allowed, depth)
@@ -168,7 +168,7 @@ def fused(
 
 
 def _by_words(terms: Terms, texts: ItemTexts, allowed: Array | None, depth: int) -> tuple[Array, Array]:
-    """Places and BM25 of the items that share a word with the query, best first."""
+    """Positions and BM25 scores of the items that share a word with the query, best first."""
     scores = texts.bm25.scores(terms.words)
     if allowed is not None:
         scores = np.where(allowed, scores, 0.0)
@@ -178,7 +178,7 @@ def _by_words(terms: Terms, texts: ItemTexts, allowed: Array | None, depth: int)
 
 
 def _both(word: tuple[Array, Array], near: tuple[Array, Array]) -> Ordered:
-    """Two lists fused by reciprocal rank; equal sums keep the order of the items."""
+    """Fuses two lists by reciprocal rank; equal sums keep the order of the items."""
     from limner.match.fusion import reciprocal_rank
 
     union = np.union1d(word[0], near[0]).astype(np.int64)
@@ -198,7 +198,7 @@ def _both(word: tuple[Array, Array], near: tuple[Array, Array]) -> Ordered:
 
 
 def about(terms: Terms, texts: ItemTexts) -> str:
-    """What minus terms and filters did, in words."""
+    """Notes on the effect of minus terms and filters."""
     kind, said = texts.kind, []
     if terms.without:
         named = " and ".join(f"“{word}”" for word in terms.without)

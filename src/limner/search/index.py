@@ -355,7 +355,7 @@ class Index:
     def nearest(
         self, vectors: Embeddings, k: int, *, among: Array | None = None, progress: Progress | None = None
     ) -> exact.Best:
-        """Places in the store and scores of the k best rows, exactly; of those that a mask allows, if one is given."""
+        """The exact k best rows: positions in the store and scores; only among the rows of a mask, if one is given."""
         held = self._in_memory()
         blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
@@ -374,7 +374,7 @@ class Index:
         return replace(found, correction=scores.correction.name)
 
     def hits_at(self, asked: Items, places: Array, scores: Array) -> Hits:
-        """The hits at these places of the store, one row per query; -1 for none."""
+        """The hits at these positions of the store, one row per query; -1 for none."""
         unique, held = np.unique(places[places >= 0]), self._now_held()
         rows = self.store.take(unique) if held is None else held.take(self.store, unique)
         return self._hits(asked, rows, np.where(places < 0, -1, np.searchsorted(unique, places)), scores)

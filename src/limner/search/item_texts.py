@@ -1,4 +1,4 @@
-"""The texts and fields of what is searched: captions of images or the texts themselves, for words and filters."""
+"""The texts and fields of indexed items, for search by words and for filters."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ItemTexts:
 
     Args:
         kind: "image" or "text".
-        texts: For each item what is said of it: the captions of an image, or the text itself.
-        fields: For each item its fields by name.
+        texts: The texts of each item: the captions of an image, or the text itself.
+        fields: The fields of each item, by name.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class ItemTexts:
 
     @classmethod
     def of_index(cls, index: Index) -> ItemTexts:
-        """What an index keeps."""
+        """Reads the texts and fields from an index."""
         is_text, store = index.about.kind == "text", index.store
         columns = ["value" if is_text else CAPTIONS, "fields"] if store.describes else ["value"]
         texts: list[Sequence[str]] = []
@@ -56,7 +56,7 @@ class ItemTexts:
 
     @classmethod
     def of_items(cls, items: Items) -> ItemTexts:
-        """Of images with a field "captions" (see `with_captions`), or of texts."""
+        """The texts and fields of images with a field "captions" (see `with_captions`), or of texts."""
         from limner.search.items import kept_fields
 
         nothing: Sequence[Sequence[str]] = [()] * len(items)
@@ -65,7 +65,7 @@ class ItemTexts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is said of any item."""
+        """Whether no item has any text."""
         return not any(self.texts)
 
     @cached_property
@@ -80,14 +80,14 @@ class ItemTexts:
 
     @cached_property
     def choices(self) -> dict[str, list[str]]:
-        """The values of every field that has few, by name, for a form."""
+        """The values of every field with few different values, by name, for a form."""
         found = {name: sorted({value for each in self.fields for value in _values(each, name)}) for name in self.names}
         return {name: values for name, values in found.items() if 1 < len(values) <= MOST_CHOICES}
 
     def allowed(self, terms: Terms) -> Array | None:
-        """Which items the filters and the minus terms leave; None if there are neither.
+        """Which items pass the filters and the minus terms; None if there are neither.
 
-        An item is removed by a minus term if its texts together hold all words of it.
+        A minus term removes an item if the texts of the item together contain all words of the term.
         """
         if terms.plain:
             return None
@@ -104,14 +104,14 @@ class ItemTexts:
         return np.array([any(value.lower() in values for value in _values(each, name)) for each in self.fields])
 
     def telling(self, terms: Terms, row: int) -> str:
-        """The text of an item that has most words of a query; "" if no text has any."""
+        """The text of an item that contains most words of a query; "" if no text contains any."""
         scored = [(len(BM25.of([[text]]).matched(terms.words, 0)), -n, text) for n, text in enumerate(self.texts[row])]
         best = max(scored, default=(0, 0, ""))
         return best[2] if best[0] else ""
 
 
 def _read(written: str, path: str) -> Mapping[str, Any]:
-    """The fields of an item, as an index keeps them."""
+    """The fields of an item, as stored in an index."""
     try:
         return dict(json.loads(written))
     except (ValueError, TypeError, RecursionError):
@@ -123,7 +123,7 @@ def _condition(each: FieldFilter) -> tuple[str, bool]:
 
 
 def _values(fields: Mapping[str, Any], name: str) -> list[str]:
-    """The values of an item's field, as they are typed.
+    """The values of a field of an item, as a user would type them.
 
     >>> _values({"year": 2019, "tags": ["a", "b"], "new": True}, "year"), _values({"new": True}, "new")
     (['2019'], ['true'])

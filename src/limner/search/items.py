@@ -30,10 +30,10 @@ IMAGE_COLUMNS = ("image", "path", "file", "file_name", "filename")
 
 
 def kept(items: Items, row: int) -> Kept:
-    """What an index keeps of one item: its value, captions and fields.
+    """The stored form of one item: its value, captions and fields.
 
-    The value is a text or an absolute path; an image that has no path leaves a thumbnail. Captions are the field
-    "captions" of images. Of the other fields, texts, numbers, truth values and lists of texts are kept.
+    The value is a text or an absolute path; for an image without a path, a thumbnail is stored. Captions are the field
+    "captions" of images. Other fields are stored if they are texts, numbers, booleans or lists of texts.
     """
     value, picture = _value(items.values[row], items.kind)
     captions = items.fields.get(CAPTIONS) if items.kind == "image" else None
@@ -62,7 +62,7 @@ def _value(value: Any, kind: str) -> tuple[str | None, bytes | None]:
 
 
 def _plain(name: str, value: Any) -> str | float | bool | list[str] | None:
-    """A value to filter by; None for what is no text, number, truth value or short list of texts."""
+    """A value to filter by; None if it is not a text, number, boolean or short list of texts."""
     value = value.item() if hasattr(value, "item") and not getattr(value, "ndim", 0) else value
     if name == CAPTIONS or (isinstance(value, float) and value != value):
         return None

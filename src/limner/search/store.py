@@ -169,7 +169,7 @@ class VectorStore:
 
     @property
     def describes(self) -> bool:
-        """Whether its format keeps captions and fields of items."""
+        """Whether the format of the store has captions and fields of items."""
         return "captions" in self.table.schema.names
 
     def has_pictures(self) -> bool:
@@ -235,7 +235,7 @@ class VectorStore:
         merge.execute(self._reader(batches))
 
     def _reader(self, batches: Iterable[Any]) -> Any:
-        """Rows with the columns of the table: one of an older format keeps no captions and fields."""
+        """Rows with the columns of the table; a table of an older format has no captions and fields."""
         names = [name for name in schema(self.about).names if name in self.table.schema.names]
         return _reader(schema(self.about, names), (each.select(names) for each in batches))
 

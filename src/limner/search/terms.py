@@ -15,25 +15,25 @@ _PART = re.compile(
 
 @dataclass(frozen=True)
 class FieldFilter:
-    """A condition on a field: the value it must have, or must not have; upper and lower case count the same."""
+    """A condition on a field: the value it must or must not have, ignoring case."""
 
     field: str
     value: str
     excluded: bool = False
 
     def __str__(self) -> str:
-        """As it is typed."""
+        """The condition as a user would type it."""
         quoted = f'"{self.value}"' if " " in self.value else self.value
         return f"{'-' if self.excluded else ''}{self.field}:{quoted}"
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a query asks for.
+    """The parsed parts of a query.
 
     Args:
-        words: What to look for.
-        without: Words or phrases that results must not have.
+        words: The words to search for.
+        without: Words or phrases that results must not contain.
         where: Conditions on fields; several values of one field are alternatives.
     """
 
@@ -47,19 +47,20 @@ class Terms:
         return not self.without and not self.where
 
     def with_filters(self, filters: Iterable[FieldFilter]) -> Terms:
-        """The same with further filters."""
+        """The same query with further filters."""
         return replace(self, where=tuple(dict.fromkeys([*self.where, *filters])))
 
 
 def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
-    """Reads a query.
+    """Parses a query.
 
     `-word` and `-"two words"` are minus terms. `field:value` and `field:"two words"` are filters where the field is
-    known, and `-field:value` excludes; everything else is words. A hyphen within a word or by itself means nothing.
+    known, and `-field:value` excludes; everything else is words. A hyphen within a word or by itself has no special
+    meaning.
 
     Args:
         text: The query.
-        fields: The fields that are known.
+        fields: The known fields.
 
     >>> found = read_terms("dog -beach background:grass at 12:30", ["background"])
     >>> found.words, found.without, str(found.where[0])
@@ -85,7 +86,7 @@ def read_terms(text: str, fields: Sequence[str] = ()) -> Terms:
 
 
 def has_terms(text: str) -> bool:
-    """Whether a query may hold minus terms or filters.
+    """Whether a query may contain minus terms or filters.
 
     >>> has_terms("dog -beach"), has_terms("split:test"), has_terms("a black-and-white cat")
     (True, True, False)

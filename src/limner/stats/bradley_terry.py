@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.errors import LimnerError, MissingExtra, shown
+from limner.core.errors import LimnerError, shown
 from limner.stats.inputs import Vector
 
 _LIMIT = 100_000
@@ -39,8 +39,8 @@ def bradley_terry(
 ) -> Preference:
     """Bradley-Terry scores: `P(i preferred to j) = p_i / (p_i + p_j)`, scaled to sum to 100.
 
-    Bradley & Terry 1952; fitted by evalica. The scores exist only if every option beat every other one, directly or
-    through a chain of others; otherwise the fit would diverge silently, so an error is raised. Intervals are
+    Bradley & Terry 1952; fitted by the algorithm of Hunter 2004. The scores exist only if every option beat every other
+    one, directly or through a chain of others; otherwise the fit would diverge, so an error is raised. Intervals are
     percentiles of a bootstrap over votes.
 
     Args:
@@ -60,7 +60,7 @@ def bradley_terry(
             f"no Bradley-Terry scores: {shown(names[i] for i in unlinked)} never won against, or never lost to, the "
             "rest, even indirectly; collect more votes, or leave them out"
         )
-    scores = _fitted(table)
+    scores = _fitted(table[None])[0]
     drawn = _bootstrap(table, samples, seed)
     tail = 50 * (1 - confidence)
     empty = np.full(len(names), np.nan)
@@ -86,21 +86,21 @@ def apart(counts: Vector) -> list[int]:
     return [int(i) for i in np.flatnonzero(group != np.bincount(group).argmax())]
 
 
-def _fitted(table: Vector) -> Vector:
-    try:
-        import evalica
-    except ImportError as error:
-        raise MissingExtra("Bradley-Terry scores", "evalica", "web") from error
-    rows, columns = np.nonzero(table)
-    found = evalica.bradley_terry(
-        rows.tolist(), columns.tolist(), [evalica.Winner.X] * len(rows),
-        weights=table[rows, columns].tolist(), tolerance=_TOLERANCE, limit=_LIMIT,
-    )  # fmt: skip
-    if found.iterations >= _LIMIT:
-        raise LimnerError(f"Bradley-Terry scores did not converge in {_LIMIT:,} iterations: collect more votes")
-    scores = np.array([float(found.scores[row]) for row in range(len(table))])
-    scaled: Vector = 100 * scores / scores.sum()
-    return scaled
+def _fitted(tables: Vector) -> Vector:
+    """Scores of highest likelihood of each table, in percent, by minorisation and maximisation (Hunter 2004)."""
+    wins, games = tables.sum(axis=2), tables + tables.transpose(0, 2, 1)
+    scores = np.full(wins.shape, 1 / wins.shape[1])
+    moving = np.arange(len(tables))
+    for _ in range(_LIMIT):
+        held = scores[moving]
+        renewed = wins[moving] / (games[moving] / (held[:, :, None] + held[:, None, :])).sum(axis=2)
+        renewed /= renewed.sum(axis=1, keepdims=True)
+        scores[moving] = renewed
+        moving = moving[np.linalg.norm(renewed - held, axis=1) >= _TOLERANCE]
+        if not len(moving):
+            scaled: Vector = 100 * scores
+            return scaled
+    raise LimnerError(f"Bradley-Terry scores did not converge in {_LIMIT:,} iterations: collect more votes")
 
 
 def _bootstrap(table: Vector, samples: int, seed: int) -> Vector:
@@ -109,5 +109,5 @@ def _bootstrap(table: Vector, samples: int, seed: int) -> Vector:
     total = np.rint(table.sum()).astype(int)
     share = (table / table.sum()).ravel()
     drawn = (draw.multinomial(total, share).reshape(table.shape).astype(np.float64) for _ in range(samples))
-    found = [_fitted(each) for each in drawn if not apart(each)]
-    return np.array(found).reshape(-1, len(table))
+    kept = [each for each in drawn if not apart(each)]
+    return _fitted(np.array(kept)) if kept else np.empty((0, len(table)))

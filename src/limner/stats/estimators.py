@@ -239,7 +239,7 @@ def sum_of_means(
 
 
 def _tail(apart: Vector, h: Codes, n: Vector, size: Vector, error: float, z: float) -> float:
-    """How much further the interval of a sum of means reaches, with the sign of the skewness (Johnson 1978)."""
+    """The extra length of the interval of a sum of means, with the sign of the skewness (Johnson 1978)."""
     if error <= 0:
         return 0.0
     third = np.bincount(h, weights=apart**3) * n / np.maximum((n - 1) * (n - 2), 1)

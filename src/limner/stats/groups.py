@@ -1,10 +1,10 @@
-"""Is a group of queries different from the rest? One test per group, and the share of false discoveries among many.
+"""Is a group of queries different from the rest? One test per group, with control of the false discovery rate.
 
 The test permutes which queries are in the group. Queries of one cluster, such as the captions of one image, are not
-independent, so what is permuted are whole clusters: a cluster takes over the membership of another cluster of the same
-size. If membership has nothing to do with the values, every such permutation is equally likely, and the p-value is
-exact. The statistic is studentised (Janssen 1997; Chung & Romano 2013), so that groups whose values vary more, but have
-the same mean, are not found either, as the number of clusters grows.
+independent, so whole clusters are permuted: a cluster takes over the membership of another cluster of the same size. If
+membership is independent of the values, every such permutation is equally likely, and the p-value is exact. The
+statistic is studentised (Janssen 1997; Chung & Romano 2013), so that for many clusters, groups with the same mean but a
+larger variance are not reported either.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _Members = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class GroupTest:
-    """A group of queries beside the rest.
+    """A group of queries compared with the rest.
 
     Attributes:
         mean: the mean of the group.
         rest: the mean of all other queries.
-        size: how many queries are in the group.
+        size: number of queries in the group.
         statistic: the difference of the means divided by its standard error, by cluster.
         correlation: correlation of the two means, which share clusters where a cluster is only partly in the group.
         p_value: two-sided, from permutations.
-        permutations: how many were drawn for it.
+        permutations: number of permutations.
     """
 
     mean: float
@@ -54,7 +54,7 @@ class GroupTest:
 
     @property
     def difference(self) -> float:
-        """The mean of the group less that of the rest."""
+        """The mean of the group minus that of the rest."""
         return self.mean - self.rest
 
 
@@ -69,18 +69,19 @@ def group_tests(
 ) -> list[GroupTest]:
     """Tests each group of queries against all other queries, by permuting membership of whole clusters.
 
-    `t = (mean(group) - mean(rest)) / se`, where `se^2` is the sum over clusters of squared influences: of each cluster
+    `t = (mean(group) - mean(rest)) / se`, where `se^2` is the sum over clusters of squared influences: for each cluster
     `(sum_group - n_group * mean_group) / N_group - (sum_rest - n_rest * mean_rest) / N_rest`. The p-value is
-    `(hits + 1) / (permutations + 1)`, hits being the permutations with `|t|` at least the one observed. A group with 20
-    hits is not tested further, and its p-value is `hits / permutations` (Besag & Clifford 1991): both are valid.
+    `(hits + 1) / (permutations + 1)`, where hits counts the permutations with `|t|` at least the observed one. A group
+    with 20 hits is not tested further, and its p-value is `hits / permutations` (Besag & Clifford 1991): both are
+    valid.
 
     Args:
         values: one number per query.
         members: a row per group, one boolean per query.
         clusters: a label per query, for queries that are not independent.
-        samples: the most permutations for one group; p-values are never below `1 / (samples + 1)`.
+        samples: maximum number of permutations for one group; p-values are never below `1 / (samples + 1)`.
         seed: the same seed gives the same p-values.
-        progress: called with the number of groups that are done, and of all.
+        progress: called with (groups done, groups in total).
 
     Returns:
         One test per group, in order.
@@ -124,7 +125,7 @@ def _members(members: npt.ArrayLike, n: int) -> _Members:
         )
     empty = np.flatnonzero(~rows.any(axis=1) | rows.all(axis=1))
     if empty.size:
-        raise LimnerError(f"members: group {empty[0]} holds no query or every query, so there is nothing to compare")
+        raise LimnerError(f"members: group {empty[0]} contains no query or every query, so there is nothing to compare")
     return rows
 
 
@@ -153,7 +154,7 @@ class _Table:
         return cls(_placed(values, (row, place), (len(sizes), int(sizes.max()))), (row, place), sizes[by_size])
 
     def arranged(self, of_queries: _Members) -> Vector:
-        """One number per query, in the form of the table."""
+        """Converts one number per query to the layout of the table."""
         return _placed(of_queries, self.where, self.values.shape)
 
     @cached_property
@@ -163,12 +164,12 @@ class _Table:
 
     @cached_property
     def squares(self) -> Vector:
-        """Products of every two values of a cluster."""
+        """The products of every two values in a cluster."""
         first, second = np.triu_indices(self.values.shape[1])
         return self.values[:, first] * self.values[:, second]
 
     def orders(self, samples: int, rng: np.random.Generator) -> Iterator[Codes]:
-        """Random orders of the clusters, those of the same size among each other; first few at a time, then more."""
+        """Random permutations of clusters of the same size, in batches that grow."""
         ends = np.cumsum(np.unique(self.sizes, return_counts=True)[1]).tolist()
         done, size = 0, FIRST
         while done < samples:
@@ -207,7 +208,7 @@ class _Groups:
         return cls(weights, weights.sum(axis=2), weights[:, :, first] * weights[:, :, second] * twice)
 
     def only(self, which: Codes) -> _Groups:
-        """Some of the groups."""
+        """Membership of only some of the groups."""
         return (
             self if len(which) == len(self.weights) else _Groups(*(getattr(self, f.name)[which] for f in fields(self)))
         )
@@ -260,7 +261,7 @@ def _correlation(table: _Table, row: _Members) -> float:
 
 
 def false_discovery(p_values: npt.ArrayLike, *, method: str = "by") -> Vector:
-    """P-values adjusted for the false discovery rate: the expected share of false ones among those found.
+    """P-values adjusted for the false discovery rate, the expected share of false positives among all discoveries.
 
     Sorted ascending, `adjusted_i = min over j >= i of min(1, c m p_j / j)`. "bh" has `c = 1` (Benjamini & Hochberg
     1995) and holds for independent tests, or tests that depend on each other positively. "by" has
@@ -287,7 +288,7 @@ def false_discovery(p_values: npt.ArrayLike, *, method: str = "by") -> Vector:
 
 
 def smallest_needed(groups: int, level: float, *, method: str = "by") -> float:
-    """The p-value that one group needs to be found if no other is: `level / (c m)`, as in `false_discovery`.
+    """The p-value that a single group needs to be significant: `level / (c m)`, as in `false_discovery`.
 
     >>> round(smallest_needed(10, 0.05, method="bh"), 4)
     0.005

@@ -113,6 +113,30 @@ def _role(ask: Ask, role: str) -> str:
     return role
 
 
+def reset_page(ask: Ask) -> Response:
+    """The form for a new password; refused without a valid link."""
+    from limner.annotate.store.resets import read_reset
+
+    token = ask.request.path_params["token"]
+    _role(ask, "")
+    return page(ask, "reset.html", name=read_reset(ask.site.store, token).name, token=token, error="", rule=RULE)
+
+
+def reset(ask: Ask) -> Response:
+    """Sets the new password, once, and logs in."""
+    from limner.annotate.store.resets import read_reset, use_reset
+
+    token = ask.request.path_params["token"]
+    _role(ask, "")
+    name = read_reset(ask.site.store, token).name
+    try:
+        chosen = _new_password(ask, name)
+    except LimnerError as error:
+        return page(ask, "reset.html", status=400, name=name, token=token, error=str(error), rule=RULE)
+    whose = use_reset(ask.site.store, token, password_hash=chosen)
+    return logged_in(ask, whose.id, whose.name, RedirectResponse("/", 303))
+
+
 def account_page(ask: Ask) -> Response:
     """The account page of the current user."""
     if not ask.site.team:

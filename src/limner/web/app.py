@@ -104,6 +104,8 @@ def routes() -> list[BaseRoute]:
         Route("/logout", open_endpoint(accounts.logout), methods=["POST"]),
         Route("/invite/{token}", open_endpoint(accounts.invitation), methods=["GET"]),
         Route("/invite/{token}", open_endpoint(accounts.accept, apart=True), methods=["POST"]),
+        Route("/reset/{token}", open_endpoint(accounts.reset_page), methods=["GET"]),
+        Route("/reset/{token}", open_endpoint(accounts.reset, apart=True), methods=["POST"]),
         Route("/account", endpoint(accounts.account_page), methods=["GET"]),
         Route("/account", endpoint(accounts.change_password, apart=True), methods=["POST"]),
     ]
@@ -139,6 +141,7 @@ def _admins() -> list[BaseRoute]:
         Route("/admin/account", endpoint(team.account, role="admin"), methods=["POST"]),
         Route("/admin/role", endpoint(team.role, role="admin"), methods=["POST"]),
         Route("/admin/password", endpoint(team.password, role="admin", apart=True), methods=["POST"]),
+        Route("/admin/reset", endpoint(team.reset, role="admin"), methods=["POST"]),
         Route("/admin/guideline", endpoint(guideline.edit, role="admin"), methods=["POST"]),
         Route("/admin/aside", endpoint(admin.aside, role="admin"), methods=["POST"]),
         Route("/admin/review", endpoint(admin.review_task, role="reviewer"), methods=["POST"]),

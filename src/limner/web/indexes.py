@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from limner.core.embeddings import Embeddings
+    from limner.scores import Statistics
     from limner.search import Calibration, Hit, Hits, Index, ItemTexts
 
 
@@ -43,7 +45,7 @@ class ServedIndex:
 
     @classmethod
     def open(cls, name: str, path: str, *, trust: bool = False) -> ServedIndex:
-        """Opens an index with the model that built it, and searches it once to load its vectors into memory."""
+        """Opens an index with the model that built it, and searches it once in every way to warm it up."""
         from limner.search import open_index
         from limner.systems.opening import open_index_with_system
 
@@ -53,7 +55,11 @@ class ServedIndex:
         if index.about.kind == "item":
             raise LimnerError(f"the index {path} contains vectors without images or texts: there is nothing to show")
         made = cls(name, index)
-        index.search(made.sample(), 1)
+        for _ in range(2):  # the first time LanceDB scans; the second time vectors are read into memory
+            index.search(made.sample(), 1)
+        if index.system is not None:
+            with suppress(LimnerError):  # a model without texts: said when somebody asks
+                index.search(["a red dog"], 1)
         return made
 
     def sample(self) -> Embeddings:
@@ -147,6 +153,32 @@ class ServedIndex:
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]
         return IndexAnswer(listed, self.kind, hits.how, promise=str(cut_off))
+
+    @cached_property
+    def correction(self) -> tuple[Statistics, int] | None:
+        """The correction that the index keeps, and of which version of the index; None if there is none."""
+        from limner.search import kept_correction
+
+        try:
+            return kept_correction(self.index), self.index.version
+        except LimnerError:
+            return None
+
+    def corrected(
+        self, served: Mapping[str, ServedIndex], asked: SearchRequest, plain: IndexAnswer
+    ) -> tuple[Sequence[Hit], dict[str, int], str]:
+        """The hits with the correction that the index keeps, their ranks without it where known, and how."""
+        there = self._holding("image" if asked.finds_images else "text", served)
+        held = there.correction
+        if held is None or held[0].correction.name != asked.correction:
+            raise LimnerError(
+                f"{there.name} keeps no correction {asked.correction!r}: run 'limner index INDEX --correct "
+                f"{asked.correction} --bank FILE', then start the server again"
+            )
+        if held[1] != there.index.version:
+            raise LimnerError(f"{there.name} has changed since the server started: start it again")
+        hits = there.index.search(self._query(asked), asked.k, correct=held[0])
+        return hits[hits.queries.ids[0]], {hit.id: hit.rank for hit in plain.hits}, hits.way
 
     @cached_property
     def calibration(self) -> tuple[Calibration, int]:

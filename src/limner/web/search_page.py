@@ -53,7 +53,7 @@ def search_page(ask: Ask) -> Response:
     return page(
         ask, "search.html", status=202 if job else 200, asked=asked, columns=columns, error=error, job=job,
         upload=upload, picture=shown, link=linker(asked), collections=library.searchable, systems=library.names,
-        corrections=library.corrections, is_index=asked.collection in library.indexes,
+        corrections=_corrections(ask, asked), is_index=asked.collection in library.indexes,
         splits=[] if job else _splits(ask, asked), samples=[] if job or columns else _samples(ask, asked),
         promises=PROMISES, choices={} if job else choices_of(library, asked),
         labelled=any(a.right is not None for column in columns for a in column.answers),
@@ -68,6 +68,15 @@ def _found(ask: Ask, asked: SearchRequest) -> tuple[list[Column], str, Job | Non
         return [], "", pending.job
     except LimnerError as refusal:
         return [], str(refusal), None
+
+
+def _corrections(ask: Ask, asked: SearchRequest) -> list[str]:
+    """The corrections that can be chosen: of an index, the one that it keeps."""
+    library = ask.site.library
+    if asked.collection not in library.indexes:
+        return library.corrections
+    kept = library.indexes[asked.collection].correction
+    return [] if kept is None else [kept[0].correction.name]
 
 
 def _splits(ask: Ask, asked: SearchRequest) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.embeddings import Embeddings
     from limner.scores import Scores, Statistics
-    from limner.search import Match
+    from limner.search import Hit, Match
 
 BANK = 5000
 """Maximum number of bank queries from the training split."""
@@ -87,7 +87,7 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
     if asked.empty:
         return []
     if asked.collection in library.indexes:
-        return [_in_index(library, asked)]
+        return _in_index(library, asked)
     return [column for name in asked.systems for column in _columns(library, asked, name)]
 
 
@@ -140,19 +140,25 @@ def _explained(answer: SearchAnswer, match: Match | None, words: str) -> SearchA
     return replace(answer, why=str(match), caption=marked(match.text or answer.text, words))
 
 
-def _in_index(library: Library, asked: SearchRequest) -> Column:
-    """The answers of an index, among its own images and texts."""
+def _in_index(library: Library, asked: SearchRequest) -> list[Column]:
+    """The answers of an index, among its own images and texts, without and with the correction that it keeps."""
     served = library.indexes[asked.collection]
     found = served.search(library.indexes, asked, lambda name: texts_of_index(library, name))
     answers = [
-        _explained(
-            SearchAnswer(rank, hit.id, hit.score, hit.value or hit.id if found.kind == "text" else ""),
-            hit.match, found.words,
-        )
-        for rank, hit in enumerate(found.hits, start=1)
-    ]  # fmt: skip
+        _explained(_hit(hit, found.kind), hit.match, found.words)
+        for hit in (replace(each, rank=rank) for rank, each in enumerate(found.hits, start=1))
+    ]
     unknown = () if asked.by_image else tuple(served.unknown_words(found.words))
-    return Column(served.encoder, "", answers, unknown, found.how, found.promise, found.note)
+    plain = Column(served.encoder, "", answers, unknown, found.how, found.promise, found.note)
+    if not asked.correction or not asked.crosses or asked.has_terms or asked.precision is not None:
+        return [plain]
+    hits, before, how = served.corrected(library.indexes, asked, found)
+    changed = [replace(_hit(hit, found.kind), before=before.get(hit.id)) for hit in hits]
+    return [plain, Column(served.encoder, asked.correction, changed, unknown, how)]
+
+
+def _hit(hit: Hit, kind: str) -> SearchAnswer:
+    return SearchAnswer(hit.rank, hit.id, hit.score, hit.value or hit.id if kind == "text" else "")
 
 
 def _pool(ready: OpenSystem, asked: SearchRequest) -> int:

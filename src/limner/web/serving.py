@@ -91,12 +91,14 @@ def serve(
     )  # fmt: skip
     try:
         from limner.web.connections import Connections, affordable, listen
+        from limner.web.worded import warm
     except ImportError as error:
         raise MissingExtra("the page", error.name or "uvicorn", "web") from error
     with closing(listen(host, port, Connections(affordable()))) as gate:
         server = server_of(app, gate, certificate=certificate, key=key)
         app.state.site.prepare()
         app.state.site.library.warm()
+        warm(app.state.site.library)
         if started is not None:
             started(_address(app, host, gate.getsockname()[1], str(store)))
         server.run(sockets=[gate])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -109,7 +108,9 @@ class Site:
     @cached_property
     def secret(self) -> bytes:
         """The secret that signs the cookies of known browsers."""
-        return bytes.fromhex(self.store.set("device secret", secrets.token_hex(32), replace=False))
+        from limner.annotate.store.resets import secret_of
+
+        return secret_of(self.store)
 
     def close(self) -> None:
         """Releases all resources."""

@@ -67,6 +67,16 @@ def password(ask: Ask) -> Response:
     return page(ask, "password.html", name=whose.name, password=made)
 
 
+def reset(ask: Ask) -> Response:
+    """Makes a link with which somebody who has lost their password chooses a new one; it is shown once."""
+    from limner.annotate.store.people import annotator_of
+    from limner.annotate.store.resets import HOURS, make_reset
+
+    whose = annotator_of(ask.site.store, _other(ask))
+    token = make_reset(ask.site.store, whose.id)
+    return page(ask, "reset_link.html", name=whose.name, link=f"{ask.base}reset/{token}", hours=HOURS)
+
+
 def _other(ask: Ask) -> int:
     """The id of an account other than the user's own."""
     _refuse_alone(ask)

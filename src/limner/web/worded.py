@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -110,16 +111,28 @@ def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: s
     return texts
 
 
-def texts_of_index(library: Library, name: str) -> ItemTexts:
+def texts_of_index(library: Library, name: str, *, patience: float = 5.0) -> ItemTexts:
     """The stored texts of an index's items, read once per version."""
     from limner.search import ItemTexts
 
     index = library.indexes[name].index
-    texts: ItemTexts = library.jobs.value(
-        ("words", name, index.version), f"reading the captions of {name}", lambda job: ItemTexts.of_index(index),
-        patience=5.0,
-    )  # fmt: skip
+
+    def work(job: Job) -> ItemTexts:
+        found = ItemTexts.of_index(index)
+        _ = found.bm25, found.choices
+        return found
+
+    key = ("words", name, index.version)
+    texts: ItemTexts = library.jobs.value(key, f"reading the captions of {name}", work, patience=patience)
     return texts
+
+
+def warm(library: Library) -> None:
+    """Reads the captions of indexes in the background, if they are not too large, so that no visitor waits for them."""
+    for name, served in library.indexes.items():
+        if len(served.index) <= AT_START:
+            with suppress(Pending, LimnerError):  # reported when it is requested
+                texts_of_index(library, name, patience=0.0)
 
 
 def choices_of(library: Library, asked: SearchRequest) -> dict[str, list[str]]:

@@ -357,7 +357,7 @@ def _postgres(target: str) -> sa.Engine:
     try:
         import psycopg  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("a store in PostgreSQL", "psycopg", "web") from error
+        raise MissingExtra("a store in PostgreSQL", "psycopg", "postgres") from error
     if set(target.partition("//")[2].rpartition("@")[0]) & set("@/?#"):  # an error would show its end as a host
         hint = "in a password, write @ as %40, / as %2F, ? as %3F and # as %23"
         raise LimnerError(f"store {without_password(target)}: expected postgresql://user:password@host/name; {hint}")

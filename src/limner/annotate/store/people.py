@@ -88,6 +88,17 @@ def set_password_hash(store: Store, annotator_id: int, password_hash: str) -> No
         _end_sessions(connection, annotator_id)
 
 
+def replace_password_hash(store: Store, annotator_id: int, *, old: str | None, new: str) -> bool:
+    """Replaces the hash of a password if it is still the old one, and ends the sessions; whether it did."""
+    same = annotator.c.password_hash.is_(None) if old is None else annotator.c.password_hash == old
+    with store.writing() as connection:
+        changed = sa.update(annotator).where(annotator.c.id == annotator_id, same).values(password_hash=new)
+        done = bool(connection.execute(changed).rowcount)
+        if done:
+            _end_sessions(connection, annotator_id)
+    return done
+
+
 def set_role(store: Store, annotator_id: int, role: str) -> None:
     """Changes the role; the last active admin keeps the role. Invitations by a former admin become void."""
     with store.writing() as connection:

@@ -32,6 +32,7 @@ FORMS = {
     "webdataset": ".tar",
     "folder": "",
     "beir": "",
+    "clip-retrieval": "",
 }
 
 
@@ -109,6 +110,8 @@ def convert(
     to: Annotated[
         str | None, word(f"Format; by default from the file ending: {', '.join(FORMS)}.", metavar="FORM")
     ] = None,
+    images: Annotated[Path | None, word("For clip-retrieval: embeddings of the images.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("For clip-retrieval: embeddings of the texts.", metavar="FILE")] = None,
     split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
     as_json: Json = False,
@@ -118,20 +121,36 @@ def convert(
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet
       $ limner data convert flickr8k:DIR flickr8k-beir --to beir --split test
+      $ limner data convert flickr8k:DIR out --to clip-retrieval --images I.npy --texts T.npy
       $ limner data convert scenes world --to folder -O images=100
       $ limner data convert scenes pairs.qrels --split test
     """
-    from limner.datasets import write
-
+    if (images is None or texts is None) if to == "clip-retrieval" else (images or texts):
+        raise typer.BadParameter("--images and --texts are for --to clip-retrieval, which needs both")
     target = place_for(_target(out, to))
     whole = load(spec, option)
     chosen = whole if split is None else part(whole, split)
     with progress(f"writing {target}"):
-        lost = write(chosen, target, form="beir" if to == "beir" else None)
+        lost = _written(chosen, target, to, images, texts, whole)
     for sentence in lost:
         tell(f"warning: {sentence}")
     data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}
     answer(f"wrote {target}: {len(chosen.images):,} images, {len(chosen.texts):,} texts", data, as_json=as_json)
+
+
+def _written(
+    chosen: Collection, target: Path, to: str | None, images: Path | None, texts: Path | None, whole: Collection
+) -> tuple[str, ...]:
+    """Writes a collection; returns what the form cannot hold."""
+    if to != "clip-retrieval":
+        from limner.datasets import write
+
+        return write(chosen, target, form="beir" if to == "beir" else None)
+    from limner.cli.inputs import Way, opened
+    from limner.datasets.clip_retrieval import write_clip_retrieval
+
+    scores: Any = opened(Way(images, texts), whole, chosen)
+    return write_clip_retrieval(chosen, scores.query_vectors, scores.candidate_vectors, target)
 
 
 def _target(out: Path, to: str | None) -> Path:

@@ -148,9 +148,7 @@ def evaluate(
     refuse_report_ending(save)
     _refuse_unknown(measures)
     if cluster is not None and workers is not None:
-        raise typer.BadParameter(
-            "--workers with --cluster: the cluster determines the number of workers; give only one of the two"
-        )
+        raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
     given = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache)
     ways = _ways(given, encoder or [], alone=bool(name or save_bank or by))
     whole = cached_call(lambda: load(str(collection), option))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.calibrating import calibrated
+from limner.cli.calibrating import calibrated, with_correction
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared, system_for
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
@@ -35,6 +35,19 @@ Calibrate = Annotated[
         metavar="COLLECTION",
     ),
 ]
+Approximate = Annotated[
+    str | None,
+    word("Build an approximate index: ivf_sq, ivf_hnsw_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
+]
+Compact = Annotated[
+    bool,
+    flag("--compact", "Merge small pieces, rebuild an approximate index; drop versions older than a week."),
+]
+Correct = Annotated[
+    str | None,
+    word("Keep a correction for 'limner search --correct kept': csls, nnn(k=8), ...; with --bank.", metavar="HOW"),
+]
+Bank = Annotated[Path | None, word("Its query bank: texts, images or vectors.", metavar="FILE")]
 
 
 @renamed(of="side")
@@ -59,17 +72,13 @@ def index(
     replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
     resume: Annotated[bool, flag("--resume", "Skip items whose ids are in the index.")] = False,
     delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
-    ann: Annotated[
-        str | None,
-        word("Build an approximate index: ivf_sq, ivf_hnsw_sq, ivf_pq, ivf_rq, ivf_flat.", metavar="KIND"),
-    ] = None,
+    ann: Approximate = None,
     exact: Annotated[bool, flag("--exact", f"Build no approximate index, even above {ANN_ABOVE:,} items.")] = False,
     calibrate: Calibrate = None,
+    correct: Correct = None,
+    bank: Bank = None,
     cluster: Address = None,
-    compact: Annotated[
-        bool,
-        flag("--compact", "Merge small fragments, rebuild an approximate index; drop versions older than a week."),
-    ] = False,
+    compact: Compact = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -85,19 +94,22 @@ def index(
       $ limner index captions.index captions.csv --side texts --embeddings texts.npy
       $ limner index photos.index --delete old.jpg --compact
       $ limner index pictures.index --calibrate scenes
+      $ limner index pictures.index --correct csls --bank captions.txt
       $ limner index photos.index --json
     """
     _refuse_both({"--replace": replace, "--resume": resume})
     _refuse_both({"--ann": ann, "--exact": exact})
     _refuse_both({"a COLLECTION": collection, "--items": items})
     _refuse_both({"--embeddings": embeddings, "--features": features})
+    if bool(correct) != bool(bank):
+        raise typer.BadParameter("--correct and --bank go together: a correction, and the queries to gather it with")
     done: dict[str, Any] = {}
     if collection or items or embeddings:
         source = _Source(collection, items, embeddings, ids, side, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
             done["added"] = _added(path, source, system, similarity, existing, features=features, trust=trust)
-    elif ((system or features) and not calibrate) or replace or resume or ids or cluster or similarity:
+    elif ((system or features) and not (calibrate or correct)) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
     if delete:
@@ -108,6 +120,8 @@ def index(
     _approximate(made, ann, exact)
     if calibrate:
         done |= calibrated(path, calibrate, option, system, features=features, trust=trust)
+    if correct and bank:
+        done |= with_correction(path, correct, bank, system, features=features, trust=trust)
     data = {"index": path, **done, **described(made)}
     answer(_text(data), data, as_json=as_json)
 

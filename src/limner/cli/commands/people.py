@@ -27,6 +27,10 @@ def people(
         str | None,
         word("Set a new password, from a prompt or standard input; ends all sessions.", metavar="NAME"),
     ] = None,
+    reset: Annotated[
+        str | None, word("Make a one-time link to a new password; with --url, the whole address.", metavar="NAME")
+    ] = None,
+    url: Annotated[str | None, word("Address of the page, for --reset.", metavar="URL")] = None,
     close: Annotated[
         list[str] | None, word("Close an account; its answers are kept. Repeatable.", metavar="NAME")
     ] = None,
@@ -42,6 +46,7 @@ def people(
       $ limner annotate people work.db
       $ limner annotate people work.db --role ada=reviewer
       $ limner annotate people work.db --password ada
+      $ limner annotate people work.db --reset ada --url https://labels.example.org
       $ limner annotate people work.db --close bob --revoke all
     """
     from limner.annotate.store.people import annotators, open_invites, set_active, set_role
@@ -57,6 +62,8 @@ def people(
             _revoke(db, word_)
         if password is not None:
             _set_password(db, _named(db, password))
+        if reset is not None:
+            tell(_reset_link(db, _named(db, reset), url or ""))
         accounts, invites = annotators(db), open_invites(db)
     listed = [
         {"name": a.name, "role": a.role, "open": a.active, "password": a.password_hash is not None} for a in accounts
@@ -106,6 +113,13 @@ def _revoke(store: Store, word: str) -> None:
         raise typer.BadParameter(f"--revoke got {word!r}: expected the number of an invitation, or all")
     for number in [each.id for each in open_invites(store)] if word == "all" else [int(word)]:
         revoke_invite(store, number)
+
+
+def _reset_link(store: Store, account: Annotator, url: str) -> str:
+    from limner.annotate.store.resets import HOURS, make_reset
+
+    link = f"{url.rstrip('/')}/reset/{make_reset(store, account.id)}"
+    return f"{account.name} chooses a new password once, within {HOURS:g} hours, at {link}"
 
 
 def _set_password(store: Store, account: Annotator) -> None:

@@ -35,7 +35,10 @@ Width = Annotated[
     str | None, word("Width of a figure: column (the default), page, or a number of inches.", metavar="WIDTH")
 ]
 Estimate = Annotated[
-    str | None, word("With --others: answers to a plan, for differences under the complete truth.", metavar="STORE")
+    str | None, word("With --others: answers to a plan, for differences under complete judgements.", metavar="STORE")
+]
+Card = Annotated[
+    Path | None, word("Add the results to the metadata of a model card instead: README.md.", metavar="FILE")
 ]
 
 
@@ -54,6 +57,7 @@ def report(
     width: Width = None,
     estimate: Estimate = None,
     mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
+    card: Card = None,
     split: Split = None,
     option: Loading = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
@@ -69,10 +73,14 @@ def report(
       $ limner report ours.json -o table.tex
       $ limner report ours.json --others baseline.json -o recall.pdf
       $ limner report ours.json -o measures.svg --figure measures --width page
+      $ limner report ours.json --card README.md
     """
     from limner.evaluation.comparison import compare
     from limner.evaluation.report import Report, load_reports
 
+    if card is not None:
+        _add_to_card(file, card, as_json=as_json)
+        return
     refuse_report_ending([out])
     given = {
         "--collection": collection,
@@ -104,6 +112,15 @@ def report(
     answer(f"wrote {out}", {"wrote": str(out), "bytes": out.stat().st_size}, as_json=as_json)
     if show:
         typer.launch(out.resolve().as_uri())
+
+
+def _add_to_card(file: Path, card: Path, *, as_json: bool) -> None:
+    """Writes the results of a report into the metadata of a model card."""
+    from limner.evaluation.model_card import write_model_card
+    from limner.evaluation.report import Report
+
+    write_model_card(Report.load(file), card)
+    answer(f"wrote {card}", {"wrote": str(card)}, as_json=as_json)
 
 
 def _refuse_ignored(out: Path, given: list[str]) -> None:

@@ -34,6 +34,10 @@ QueryFile = Annotated[
     str | None,
     word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
 ]
+Fix = Annotated[
+    str | None,
+    word("Correct hubs: csls, nnn, ..., a file of saved statistics, or 'kept': those in the index.", metavar="HOW"),
+]
 QueryBank = Annotated[Path | None, word("Query bank of the correction, or its saved statistics.", metavar="FILE")]
 TERMS = "--by, --where, minus terms and field:value"
 By = Annotated[
@@ -55,9 +59,7 @@ def search(
     k: Annotated[int, word("How many.", "-k", "--top", metavar="N", min=1)] = 10,
     system: Annotated[str | None, word("The query encoder.", show_default="the encoder of the index")] = None,
     features: Features = None,
-    correct: Annotated[
-        str | None, word("Correct hubs: csls, nnn, ..., or a file of saved statistics.", metavar="HOW")
-    ] = None,
+    correct: Fix = None,
     bank: QueryBank = None,
     option: Annotated[
         list[str] | None,
@@ -89,6 +91,7 @@ def search(
       $ limner search pictures.index --queries queries.txt --json
       $ limner search pictures.index "a cat" --correct csls --bank captions.txt --save-bank bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
+      $ limner search pictures.index "a dog" --correct kept
       $ limner search pictures.index "a dog" --precision 0.9
       $ limner search pictures.index "dog -beach" --by hybrid --where split=test
     """
@@ -176,8 +179,13 @@ def _correction(
 ) -> dict[str, Any]:
     """The correction in the form that `index.search` accepts."""
     from limner.scores import Statistics
-    from limner.search import read
+    from limner.search import kept_correction, read
+    from limner.search.kept_correction import KEPT
 
+    if correct == KEPT:
+        if bank or options:
+            raise LimnerError(f"--correct {KEPT} has its bank and options in the index: leave out --bank and -O")
+        return {"correct": kept_correction(index, trust=trust)}
     if bank is None:
         return {"correct": correct, "trust": trust, **options}
     if _holds_statistics(bank):

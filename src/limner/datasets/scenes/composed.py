@@ -1,8 +1,8 @@
-"""Composed queries in the built-in world: "the same, but the dog is red", with all answers known.
+"""Composed queries on the scenes: "the same, but the dog is red", with all answers known.
 
-Images are families: two objects side by side, in every combination of two backgrounds, two of three kinds, three
+Images come in families: two objects side by side, in every combination of two backgrounds, two of three kinds, three
 colours each, and both orders. An image answers a query if it has the background, the kinds and the colours of the
-reference with the one change that the text names; which object stands where does not matter.
+reference with the one change that the text describes; the positions of the objects do not matter.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WHERE = {
 
 
 class Content(NamedTuple):
-    """What an answer must share: the background, and each kind with its colour."""
+    """The content that an answer must have: the background, and each kind with its colour."""
 
     background: str
     things: frozenset[tuple[str, str]]
@@ -48,23 +48,23 @@ class Content(NamedTuple):
         return cls(scene.background, frozenset((each.kind, each.colour) for each in scene.objects))
 
     def but(self, old: tuple[str, str], new: tuple[str, str]) -> Content:
-        """The same with another thing in place of one."""
+        """The same content with one object replaced."""
         return Content(self.background, self.things - {old} | {new})
 
 
 def scenes_composed(queries: int = 120, *, seed: int = 0) -> ComposedQueries:
-    """Queries of three kinds of change, and the images of the families they are about.
+    """Queries with three kinds of change, and the images of their families.
 
     Args:
         queries: Number of queries; a family of 108 images is drawn for every 30.
-        seed: Seed of the world.
+        seed: Seed of the scenes.
 
     >>> made = scenes_composed(3)
     >>> [query.subset for query in made.queries], len(made.images), {len(query.answers) for query in made.queries}
     (['colour', 'object', 'background'], 108, {2})
     """
     if queries < 1:
-        raise LimnerError(f"composed queries need at least one; got queries={queries}")
+        raise LimnerError(f"expected at least one query; got queries={queries}")
     if seed < 0:
         raise LimnerError(f"the seed of scenes must be 0 or above; got seed={seed}")
     families = [_Family(Dice(seed, number, STREAM)) for number in range(-(-queries // PER_FAMILY))]
@@ -101,7 +101,7 @@ class _Family:
             yield side_by_side(background, chosen, list(colours[::step]), seed, 1000 * number + at)
 
     def change(self, dice: Dice, subset: str) -> tuple[Content, str, Content]:
-        """What is wanted, the words that ask for it, and the content of the reference."""
+        """The wanted content, the text that asks for it, and the content of the reference."""
         first, second, third = dice.shuffled(self.kinds)
         paint, other = dice.shuffled(self.colours)[:2]
         background, elsewhere = dice.shuffled(self.backgrounds)

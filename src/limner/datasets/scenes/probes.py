@@ -64,7 +64,7 @@ def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str,
 
 
 def standing_kinds() -> list[ObjectKind]:
-    """The kinds that stand on the ground and leave room for another one."""
+    """The kinds that stand on the ground and leave room for another object."""
     sizes = {kind: extent(kind, "medium") for kind in KINDS.values() if "ground" in kind.places}
     return [kind for kind, (width, height) in sizes.items() if width <= _WIDEST and height <= _TALLEST]
 

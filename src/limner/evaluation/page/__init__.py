@@ -63,8 +63,8 @@ def render(
         comparison: An existing comparison; by default one is computed if there are others.
         examples: Number of queries to show with their results, best and worst together; 0 for none.
         failures: The output of `limner.explain.showing.shown_failures`: failures by class, with boxes and explanations.
-        sliced: The output of `limner.evaluation.slices`: parts of the queries beside the rest.
-        baseline: Report of a baseline on the same queries, shown beside the headline.
+        sliced: The output of `limner.evaluation.slices`: groups of queries compared with the rest.
+        baseline: Report of a baseline on the same queries, shown next to the headline.
 
     Returns:
         The page as text.

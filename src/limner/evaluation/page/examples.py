@@ -187,8 +187,8 @@ class QueryTable:
         name: Its short name.
         heads: The columns.
         rows: The first queries: id, caption, columns, and their image.
-        about: How many there are.
-        further: The other queries as JSON: id, caption, columns, and the name of an image that the page holds anyway.
+        about: Their number, as text.
+        further: The other queries as JSON: id, caption, columns, and the name of an image that is already on the page.
     """
 
     title: str
@@ -200,7 +200,7 @@ class QueryTable:
 
 
 def query_tables(report: Report, truth: Truth, gallery: Gallery, *, most: int = 500) -> list[QueryTable]:
-    """One table per direction, the hardest queries first; what comes after `most` rows is data for the script."""
+    """One table per direction, the hardest queries first; rows after the first `most` are data for the script."""
     return [_query_table(report, truth, gallery, d, most) for d in directions_of(report)]
 
 
@@ -232,7 +232,7 @@ def _seen(truth: Truth, gallery: Gallery, direction: str, query: str) -> Shown |
 def _further(
     truth: Truth, gallery: Gallery, direction: str, queries: Sequence[str], judges: Sequence[Result]
 ) -> Markup | None:
-    """The rows that a script shows, as JSON that cannot end its element."""
+    """The rows for the script, as JSON that is safe inside a script element."""
     rows = []
     for query in queries:
         image = query if direction == "i2t" else next(iter(truth.labelled(direction, query)), "")

@@ -95,7 +95,7 @@ def _or_nothing(main: Result, value: float | None) -> str:
 
 
 def _baseline(main: Result, baseline: Report) -> tuple[str, str, str, str]:
-    """The baseline's number, and whether it differs from ours by a paired test of this one number."""
+    """The value of the baseline, and whether it differs significantly by a paired test of this measure."""
     found = next((r for r in baseline.results if r.key == main.key), None)
     if found is None:
         raise LimnerError(

@@ -18,9 +18,9 @@ def intervals_drawn(name: str, title: str, groups: Sequence[tuple[str, Sequence[
     """Shares with their intervals; every result has one.
 
     Args:
-        name: Name of the drawing on its page.
+        name: Name of the chart on its page.
         title: Alternative text for screen readers.
-        groups: What each group is called, and its systems with their results.
+        groups: The name of each group, and its systems with their results.
     """
     ends = [end for _, rows in groups for _, r in rows if r.interval for end in (r.interval.low, r.interval.high)]
     low, high = _whole_tenths(min(ends), max(ends))
@@ -39,7 +39,7 @@ def intervals_drawn(name: str, title: str, groups: Sequence[tuple[str, Sequence[
 
 
 def _whole_tenths(low: float, high: float) -> tuple[float, float]:
-    """Whole tenths around both, within 0 and 1.
+    """The range of the axis in whole tenths, within 0 and 1.
 
     >>> _whole_tenths(0.33, 0.52)
     (0.3, 0.6)

@@ -1,4 +1,4 @@
-"""Slices of the queries beside the rest: where a system is weak."""
+"""Slices of the queries compared with the rest: where a system is weak."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class SliceRow:
-    """One slice: numbers, their intervals, the bar of its difference from the rest, and the verdict."""
+    """One slice: numbers, intervals, the bar of its difference from the rest, and the verdict."""
 
     direction: str
     by: str
@@ -44,7 +44,7 @@ class SliceTable:
 
 
 def slice_tables(found: Slices | None) -> list[SliceTable]:
-    """One table per direction, the weakest slices first; of those that are not marked only some."""
+    """One table per direction, the weakest slices first; only some of the unmarked slices are shown."""
     if found is None:
         return []
     tables = []
@@ -72,7 +72,7 @@ def _ends(interval: Interval | None, show: Callable[[float], str]) -> str:
 
 
 def _change(each: Slice) -> tuple[float, ...]:
-    """The difference from the rest between the ends of its interval; nothing if there is none."""
+    """The interval of the difference from the rest as text; empty if there is none."""
     return (each.apart.low, each.difference, each.apart.high) if each.apart and each.measure.kind.percent else ()
 
 
@@ -85,7 +85,7 @@ def _bar(each: Slice, reach: float) -> tuple[float, float, float] | None:
 
 
 def slices_finding(found: Slices | None) -> str:
-    """A sentence for the first screen; nothing if no slice is marked."""
+    """A sentence for the first screen; empty if no slice is marked."""
     weak = [each for each in found.slices if each.verdict == "weaker"] if found else []
     if found is None or not weak:
         return ""

@@ -61,7 +61,7 @@ def chance(report: Report, truth: Truth, result: Result) -> float | None:
 
 
 def constant(report: Report, truth: Truth, result: Result) -> float | None:
-    """R@1 of the best answer that is the same for every query; None where it is not known, or for another measure."""
+    """R@1 of the best constant answer for all queries; None if unknown, or for other measures."""
     name = truth.judgements_of(result.view)
     judged = None if name is None or chance(report, truth, result) is None else truth.judged(name, result.direction)
     if judged is None or result.measure.k != 1:

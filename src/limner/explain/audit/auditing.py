@@ -20,7 +20,8 @@ from limner.core.judgements import Judgements
 from limner.core.paths import place_for
 from limner.evaluation.tables import Grid, plain_text, to_csv
 from limner.explain.audit import captions, labels, pictures
-from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding
+from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
+from limner.explain.audit.page import render_audit
 
 EXAMPLES = 3
 LEAST_SIDE = 32
@@ -91,7 +92,9 @@ class Audit(Tabular):
         """
         target = Path(path)
         written = {
-            ".html": lambda: _page(self, collection),
+            ".html": lambda: render_audit(
+                self.collection, self.findings, collection, added=self.added, leave_out=self.leave_out, notes=self.notes
+            ),
             ".json": lambda: json.dumps({"limner": "audit", **self.describe()}),
             ".csv": lambda: to_csv(self.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}]),
             ".txt": lambda: str(self),
@@ -112,18 +115,6 @@ class Audit(Tabular):
         if self.added:
             parts.append(f"repaired judgements: {self.added:,} pairs more; {len(self.leave_out):,} items to leave out")
         return "\n\n".join([*parts, *(f"note: {note}" for note in self.notes)])
-
-
-def _page(audit: Audit, collection: Collection | None) -> str:
-    from limner.explain.audit.page import render_audit
-
-    return render_audit(audit, collection)
-
-
-def counted(findings: Iterable[Finding]) -> str:
-    """How many findings of each severity there are, in words; "" for none."""
-    many = Counter(finding.severity for finding in findings)
-    return ", ".join(f"{many[s]:,} {s}{'s' if many[s] != 1 and s != INFO else ''}" for s in SEVERITIES if many[s])
 
 
 def audit(

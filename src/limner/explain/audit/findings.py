@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 ERROR, WARNING, INFO = "error", "warning", "info"
@@ -87,3 +89,13 @@ class Finding:
     def severity(self) -> str:
         """The severity of its kind."""
         return KINDS[self.kind].severity
+
+
+def counted(findings: Iterable[Finding]) -> str:
+    """How many findings of each severity there are, in words; "" for none.
+
+    >>> counted([Finding("leakage", ("a", "b")), Finding("tiny-image", ("c",)), Finding("tiny-image", ("d",))])
+    '1 error, 2 warnings'
+    """
+    many = Counter(finding.severity for finding in findings)
+    return ", ".join(f"{many[s]:,} {s}{'s' if many[s] != 1 and s != INFO else ''}" for s in SEVERITIES if many[s])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.version import VERSION
 from limner.evaluation.page.pictures import Gallery, Shown
 from limner.evaluation.page.writing import written
-from limner.explain.audit.auditing import Audit, counted
-from limner.explain.audit.findings import KINDS, SEVERITIES, Finding
+from limner.explain.audit.findings import KINDS, SEVERITIES, Finding, counted
 
 SHOWN = 24
 """Findings of a kind that the page shows."""
@@ -17,39 +17,52 @@ ITEMS = 6
 """Items of a finding that the page shows."""
 
 
-def render_audit(audit: Audit, collection: Collection | None = None) -> str:
+def render_audit(
+    name: str,
+    findings: Sequence[Finding],
+    collection: Collection | None = None,
+    *,
+    added: int = 0,
+    leave_out: Sized = (),
+    notes: Sequence[str] = (),
+) -> str:
     """Writes an audit as one self-contained HTML page.
 
     Args:
-        audit: What was found.
+        name: Name of the collection.
+        findings: What was found, in order of severity and kind.
         collection: The collection that was audited, for its images and captions; without it, ids are shown.
+        added: Pairs that the repaired judgements add.
+        leave_out: Items to leave out.
+        notes: What was not checked, and why.
 
     Returns:
         The page as text.
     """
     gallery = Gallery(collection)
-    kinds = [_kind(audit, name, gallery) for name in dict.fromkeys(finding.kind for finding in audit.findings)]
-    counts = counted(audit.findings)
+    grouped = {kind: [f for f in findings if f.kind == kind] for kind in dict.fromkeys(f.kind for f in findings)}
+    kinds = [_kind(kind, found, gallery) for kind, found in grouped.items()]
+    counts = counted(findings)
     return written(
         "audit.html",
-        name=audit.collection,
+        name=name,
         lead=f"{counts}." if counts else "Nothing was found.",
-        repaired=_repaired(audit),
+        repaired=_repaired(added, len(leave_out)),
         kinds=kinds,
-        notes=[*audit.notes, *gallery.notes()],
+        notes=[*notes, *gallery.notes()],
         pictures=list(gallery.pictures.values()),
         version=VERSION,
     )
 
 
-def _repaired(audit: Audit) -> str:
-    parts = [f"Pairs that the repaired judgements add: {audit.added:,}."] if audit.added else []
-    parts += [f"Items to leave out: {len(audit.leave_out):,}."] if audit.leave_out else []
+def _repaired(added: int, left_out: int) -> str:
+    parts = [f"Pairs that the repaired judgements add: {added:,}."] if added else []
+    parts += [f"Items to leave out: {left_out:,}."] if left_out else []
     return " ".join(parts)
 
 
-def _kind(audit: Audit, name: str, gallery: Gallery) -> dict[str, Any]:
-    kind, found = KINDS[name], audit.of(name)
+def _kind(name: str, found: Sequence[Finding], gallery: Gallery) -> dict[str, Any]:
+    kind = KINDS[name]
     return {
         "name": name,
         "severity": kind.severity,

@@ -1,0 +1,71 @@
+"""A correction that an index keeps: the statistics of a query bank, gathered once, for every search that wants it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from limner.core.errors import LimnerError
+from limner.scores import Statistics
+from limner.scores.correction import Correction
+from limner.search.index import Index
+from limner.search.queries import Queries
+from limner.search.store import connect
+
+TABLE = "correction"
+"""The table next to that of the vectors; its one row holds the file of statistics."""
+KEPT = "kept"
+"""What `limner search --correct` calls the statistics that the index keeps."""
+
+
+def keep_correction(
+    index: Index, how: str | type[Correction] | Correction, bank: Queries, **options: Any
+) -> Statistics:
+    """Gathers the statistics of a query bank, and keeps them in the index; they replace those it kept before.
+
+    Args:
+        index: The index; gather them again after every change.
+        how: The correction: a name of `limner corrections`, or the correction itself.
+        bank: Queries like those to come, not the judged ones of a test: vectors, or items that the index encodes.
+        options: Options of the correction.
+    """
+    import pyarrow as pa
+
+    known = index.statistics(how, bank, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        data = known.save(Path(folder, "statistics.npz")).read_bytes()
+    about = {"version": index.version, "rows": len(index), "correction": known.correction.name}
+    held = pa.table({"statistics": pa.array([data], pa.large_binary())})
+    database = connect(index.store.path)
+    with index.store.writing():
+        database.drop_table(TABLE, ignore_missing=True)
+        database.create_table(TABLE, held.replace_schema_metadata({"limner": json.dumps(about)}))
+    return known
+
+
+def kept_correction(index: Index, *, trust: bool = False) -> Statistics:
+    """The statistics that an index keeps; refused where there are none, or the index has changed since.
+
+    Args:
+        index: The index.
+        trust: Whether they may name a correction of your own, module:class.
+    """
+    path = index.store.path
+    try:
+        with index.store.explained():  # a damaged file may even be a panic of compiled code
+            held = connect(path).open_table(TABLE).to_arrow()
+            about = dict(json.loads((held.schema.metadata or {}).get(b"limner", b"{}")))
+            data = held["statistics"].to_pylist()[0]
+    except (LimnerError, KeyError, IndexError, TypeError):
+        raise LimnerError(
+            f"the index {path} keeps no correction: gather one with 'limner index {path} --correct csls --bank FILE', "
+            "or limner.search.keep_correction(...)"
+        ) from None
+    if (about.get("version"), about.get("rows")) != (index.version, len(index)):
+        raise LimnerError(f"the index {path} has changed since its correction was gathered: gather it again")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "statistics.npz")
+        file.write_bytes(data if isinstance(data, bytes) else b"")
+        return Statistics.load(file, trust=trust)
