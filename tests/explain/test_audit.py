@@ -241,7 +241,7 @@ def test_the_command_finds_repairs_and_fails_in_ci(folder):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("--images", "S.npy"), 2, "go together"),
+        (("--images", "S.npy"), 2, "belong together"),
         (("--scores", "none.npy"), 3, "none.npy"),
         (("--save", "f.docx"), 3, ".docx"),
         (("--split", "test"), 3, "split"),

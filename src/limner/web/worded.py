@@ -112,7 +112,7 @@ def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: s
 
 
 def texts_of_index(library: Library, name: str, *, patience: float = 5.0) -> ItemTexts:
-    """What an index keeps of its items, read once per version."""
+    """The stored texts of an index's items, read once per version."""
     from limner.search import ItemTexts
 
     index = library.indexes[name].index
