@@ -83,7 +83,7 @@ def test_zoom_select_colour_and_send_to_labelling(page):
     page.wait_for_selector(f"#map[data-chosen='{before}']")
     page.click("[data-send]")
     page.wait_for_url("**/admin")
-    page.wait_for_selector("text=tasks made")
+    page.wait_for_selector("text=tasks created")
 
 
 def test_a_saved_map_needs_no_server(page, tmp_path, monkeypatch):

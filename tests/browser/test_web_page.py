@@ -157,7 +157,7 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         arrive(page, "/admin")
         page.fill("#pairs", "36")
         page.click("button:has-text('Make tasks')")
-        page.wait_for_selector("text=tasks made", timeout=60_000)
+        page.wait_for_selector("text=tasks created", timeout=60_000)
         for context, name in ((first, "first"), (second, "second")):
             context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
             context.add_init_script(websites.read_guideline(name))

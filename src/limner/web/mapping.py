@@ -107,7 +107,7 @@ def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth:
     pairs = [pair for pair in waiting(store) if pair in wanted]
     near = {(p.image, p.caption) for p in proposals(store)}
     made = add_tasks(store, make_tasks(pairs, loaded.held.judgements, near=near), replication=people)
-    return f"{len(wanted):,} pairs of the region, {len(pairs):,} without a task; {len(made):,} tasks made"
+    return f"{len(wanted):,} pairs of the region, {len(pairs):,} without a task; {len(made):,} tasks created"
 
 
 def _lists(library: Library, name: str, system: str, chosen: list[str]) -> dict[str, Ranking]:
