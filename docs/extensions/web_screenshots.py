@@ -52,7 +52,7 @@ def take(browser: Any, where: str) -> None:
     arrive(page, "/admin")
     page.fill("#pairs", "36")
     page.click("button:has-text('Make tasks')")
-    page.wait_for_selector("text=tasks made", timeout=120_000)
+    page.wait_for_selector("text=tasks created", timeout=120_000)
     judged(browser, where)
     arrive(page, "/admin")
     shot(page, "serve-progress")

@@ -42,10 +42,10 @@ def test_a_region_becomes_tasks_of_its_own_pairs(site, store):
     assert site.post("/map/label", data=asked, headers={"origin": "http://localhost"}).status_code == 303
     told = words(websites.settled(site))
     for _ in range(100):
-        if "tasks made" in told:
+        if "tasks created" in told:
             break
         told = words(websites.settled(site))
-    assert "4 pairs of the region, 4 without a task; 1 tasks made" in told
+    assert "4 pairs of the region, 4 without a task; 1 tasks created" in told
     with open_store(store) as opened:
         asked_for = [pair for pair in pairs(opened) if pair.origin == "pool"]
     assert len(asked_for) == 4
