@@ -275,7 +275,7 @@ def test_the_command(tmp_path, monkeypatch):
         (("none.json",), 3, "none.json"),
         (("p.json", "--scores", "S.npy"), 3, "(2, 2)"),
         (("p.json", "--save", "x.html"), 3, ".html"),
-        (("scenes", "--image-folder", "."), 2, "drawn"),
+        (("scenes", "--image-folder", "."), 2, "generated"),
         (("p.json", "--image-folder", "nowhere"), 3, "nowhere"),
     ],
 )
