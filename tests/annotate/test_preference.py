@@ -169,7 +169,7 @@ def test_systems_are_compared_where_they_differ(tmp_path):
     assert (found.measures[0].decided, found.measures[0].values) == (0, {"one": 1.0, "two": 0.0})
     with pytest.raises(LimnerError, match="same lists"):
         study_of_systems({"one": one, "same": one})
-    with pytest.raises(LimnerError, match="two or more"):
+    with pytest.raises(LimnerError, match="at least two"):
         study_of_systems({"one": one})
 
 
@@ -288,7 +288,7 @@ def test_the_whole_study_from_the_shell(tmp_path, monkeypatch):
         (("study", "s.db", *WORLD), "right answers, 40 are wanted"),
         (("study", "s.db", *WORLD, "--judgements", "nosuch"), "unknown judgements"),
         (("study", "s.db", *WORLD, "--direction", "up"), "unknown direction"),
-        (("study", "s.db", *WORLD, "--system", "colours"), "two or more"),
+        (("study", "s.db", *WORLD, "--system", "colours"), "at least two"),
         (("preferences", "nosuch.db"), "no store"),
         (("preferences", "empty.db"), "unknown study"),
         (("votes", "empty.db", "nosuch.csv", "--import"), "no file"),

@@ -243,7 +243,7 @@ def test_the_form_offers_fields_and_what_cannot_be_is_refused(site, described):
         assert asked.get("/api/search?q=fish&by=magic").status_code == 400
         assert patient(asked, "/api/search?q=fish&where=colours:red").status_code == 404
         assert patient(asked, "/api/search?q=fish&where=red").status_code == 400
-        assert "say what to look for" in patient(asked, "/api/search?q=-fish").json()["error"]
+        assert "add words to search for" in patient(asked, "/api/search?q=-fish").json()["error"]
         assert "promised precision" in asked.get("/api/search?q=fish -house&sure=90").json()["error"]
         nothing = words(patient(asked, "/search?q=xyzzy&by=words"))
         assert "Nothing is left" in nothing
