@@ -48,7 +48,7 @@ class WordedSearch:
         texts = texts_of(library, asked, ready.collection, ready.name)
         terms = terms_of(asked, texts)
         if not terms.words.strip() and not asked.by_image:
-            raise LimnerError("the query has no words: say what to look for, not only what to leave out")
+            raise LimnerError("a query without words: add words to search for, besides minus terms and filters")
         if asked.by_image and asked.by != "vectors":
             raise LimnerError("an image has no words to rank by: rank by vectors")
         return cls(replace(asked, words=terms.words), texts, terms)
