@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import STORE, add_node, free_port
+from machines import add_node, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
@@ -28,15 +28,16 @@ def nodes() -> Iterator[Any]:
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), kept.get("PYTHONPATH", "")]).strip(os.pathsep),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "GRPC_ENABLE_FORK_SUPPORT": "0",  # the proxy forks only to start another program; gRPC's handlers can end that
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: use the loopback, whatever other address there is
     }
     pytest.importorskip("ray", reason="no Ray here: pip install 'limner[cluster]'")
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": "127.0.0.1", "include_dashboard": False}
-    head |= {"temp_dir": folder, "ray_client_server_port": free_port()}
-    started = Cluster(initialize_head=True, head_node_args=head)
+    head = {"include_dashboard": False, "temp_dir": folder, "ray_client_server_port": free_port()}
+    started = Cluster()
     try:
+        add_node(started, **head)
         add_node(started)
         yield started
     finally:

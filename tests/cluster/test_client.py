@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
-from limner import Embeddings, Scores
+from limner import Embeddings, LimnerError, Scores
+from limner.cluster import _join
 
 # What a notebook on a laptop does. The encoder is defined in it, so that it travels to the workers.
 NOTEBOOK = """
@@ -48,3 +50,30 @@ def test_a_process_that_is_on_no_node(nodes, client_address, tmp_path):
         assert np.array_equal(ranking.indices, found[names[0]]) and np.array_equal(ranking.scores, found[names[1]])
     batches = [16] * 32 + [8] * 8
     assert found["vectors"].tolist() == [[size, n + 10, n + 2] for n, size in enumerate(batches)]
+
+
+class Proxy:
+    """Stands for Ray's proxy, which starts no server for the first `failing` times that a client asks."""
+
+    def __init__(self, failing):
+        self.failing, self.asked = failing, 0
+
+    def init(self, address, **options):
+        self.asked += 1
+        if self.asked <= self.failing:
+            raise ConnectionAbortedError("Starting Ray client server failed")
+
+
+def test_a_client_asks_again_for_a_server_that_did_not_start():
+    proxy = Proxy(failing=2)
+    _join(proxy, "ray://127.0.0.1:1")
+    assert proxy.asked == 3
+
+
+def test_a_client_gives_up_in_the_end():
+    proxy = Proxy(failing=9)
+    with pytest.raises(
+        LimnerError, match=r"no Ray cluster at 'ray://127.0.0.1:1' \(Starting Ray client server failed\)"
+    ):
+        _join(proxy, "ray://127.0.0.1:1")
+    assert proxy.asked == 3

@@ -7,6 +7,7 @@ file system when it succeeds; the tests look for the mark.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -478,9 +479,11 @@ def test_no_reader_of_pickles_yaml_or_remote_code():
     found = []
     for file in source.rglob("*.py"):
         text = file.read_text()
-        for word in ("allow_pickle=True", "weights_only=False", "trust_remote_code=True", "import yaml", "eval("):
-            if word in text.replace(".eval()", "").replace("fuse_conv_bn_eval(", "").replace("literal_eval(", ""):
+        for word in ("allow_pickle=True", "weights_only=False", "trust_remote_code=True", "import yaml"):
+            if word in text:
                 found.append(f"{file.relative_to(source)}: {word}")
+        if re.search(r"(?<![.\w])(eval|exec)\(", text):  # not a network's method, not the end of a longer name
+            found.append(f"{file.relative_to(source)}: eval or exec")
         if "import pickle" in text and file.name not in ("_sending.py", "weights.py", "tensor_files.py"):
             found.append(f"{file.relative_to(source)}: pickle")
         for line in text.splitlines():

@@ -45,7 +45,7 @@ def test_a_full_stdout_is_told(words):
     with open("/dev/full", "w") as full:
         done = limner_process(*words, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 3
-    assert done.stderr == "limner: error: standard output: No space left on device; the result is not printed\n"
+    assert done.stderr == "limner: error: standard output: No space left on device; the result was not printed\n"
 
 
 def test_an_ascii_locale(folder):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from limner.core.errors import LimnerError, MissingExtra
 from limner.scores import RUNNER, TILE_COLUMNS, usable_cores
 
 __all__ = ["Cluster", "connect"]
+
+CLIENT_ATTEMPTS = 3
+"""How often a process that is on no node asks the cluster for a server."""
 
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
@@ -100,9 +103,21 @@ def _join(ray: Any, address: str) -> None:
         quiet |= {"num_cpus": usable_cores(), "include_dashboard": False}
     try:
         with _loopback() if address == "local" else nullcontext():
-            ray.init(address, **quiet)
+            _init(ray, address, **quiet)
     except (ConnectionError, ValueError, RuntimeError, ImportError, TimeoutError) as error:
         raise LimnerError(
             f"no Ray cluster at {address!r} ({error}): expected 'auto', 'local', 'host:port' or 'ray://host:port'; "
             "start one with 'ray start --head'"
         ) from error
+
+
+def _init(ray: Any, address: str, **options: Any) -> None:
+    """`ray.init`, again where the cluster accepts a client but its server for that client did not start.
+
+    The proxy behind ray:// forks that server while its own threads call gRPC, which now and then ends the child.
+    """
+    for _ in range(CLIENT_ATTEMPTS - 1):
+        with suppress(ConnectionAbortedError):
+            ray.init(address, **options)
+            return
+    ray.init(address, **options)

@@ -127,7 +127,7 @@ def _kept(how: str, rows: Any, make: Callable[[], FloatArray]) -> FloatArray:
     about = f"{how} scikit-learn {sklearn.__version__} {rows.shape}".encode()
     file = folder.parent / "maps" / f"{hashlib.sha256(about + rows.tobytes()).hexdigest()[:40]}.npz"
     try:
-        with np.load(file) as held:
+        with np.load(file, allow_pickle=False) as held:
             points: FloatArray = np.asarray(held["points"], dtype=np.float64)
             if points.shape == (len(rows), 2):
                 return points
