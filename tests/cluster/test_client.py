@@ -72,8 +72,6 @@ def test_a_client_asks_again_for_a_server_that_did_not_start():
 
 def test_a_client_gives_up_in_the_end():
     proxy = Proxy(failing=9)
-    with pytest.raises(
-        LimnerError, match=r"no Ray cluster at 'ray://127.0.0.1:1' \(Starting Ray client server failed\)"
-    ):
+    with pytest.raises(LimnerError, match=r"no Ray cluster at .* \(Starting Ray client server failed\)"):
         _join(proxy, "ray://127.0.0.1:1")
     assert proxy.asked == 3
