@@ -19,6 +19,7 @@ from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
+from limner.core.pages import template
 from limner.evaluation.hubs import Hubs
 from limner.explain.map_projection import METHODS, MapProjection, project
 from limner.scores import Scores, VectorScores
@@ -144,10 +145,8 @@ class EmbeddingMap:
 
     def html(self) -> str:
         """A self-contained page with the map; it needs no server."""
-        from jinja2 import Environment
-
         held = {name: files("limner.explain").joinpath(name).read_text(encoding="utf-8") for name in _PARTS}
-        page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(held["map.html"])
+        page = template("limner.explain", "map.html")
         data = "".join(self.lines()).replace("<", "\\u003c")
         return page.render(name=self.name, script=held["map.js"], style=held["map.css"], data=data)
 
@@ -162,7 +161,7 @@ class EmbeddingMap:
         return target
 
 
-_PARTS = ("map.html", "map.js", "map.css")
+_PARTS = ("map.js", "map.css")
 
 
 def _named(colour: MapColour) -> list[Any]:

@@ -8,13 +8,13 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
+from limner.core.pages import template
 from limner.core.ranking import Ranking
 from limner.core.spreadsheet import guarded_row
 from limner.search.approximate import Recall
@@ -168,10 +168,7 @@ class Hits:
 
     def html(self) -> str:
         """A self-contained HTML page with thumbnails."""
-        from jinja2 import Environment
-
-        template = files("limner.search").joinpath("hits.html").read_text(encoding="utf-8")
-        page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+        page = template("limner.search", "hits.html")
         named = zip(self.queries.ids, self.queries.values, strict=True)
         shown = [
             (_asked(key, value, self.queries.kind), [_shown(h, self.kind) for h in self[key]]) for key, value in named

@@ -84,7 +84,8 @@ def render(
     content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
     content["pictures"] = list(gallery.pictures.values())
     content["contents"] = [(name, title) for name, title in SECTIONS if _present(name, content)]
-    return written("report.html", report=report, collection=collection, **content)
+    version = report.settings.get("version", "")
+    return written("report.html", report=report, collection=collection, version=version, **content)
 
 
 def _measured(report: Report, others: Sequence[Report], compared: Comparison | None, truth: Truth) -> dict[str, object]:

@@ -8,7 +8,7 @@ from limner.core.version import VERSION
 from limner.evaluation.board import Board, BoardRow, BoardTable
 from limner.evaluation.board_tables import foot, needed, notes, ranks
 from limner.evaluation.page.words import slug
-from limner.evaluation.page.writing import written
+from limner.evaluation.page.writing import NOTES, written
 
 
 def render_board(board: Board) -> str:
@@ -21,7 +21,9 @@ def render_board(board: Board) -> str:
         The page as text.
     """
     tables = [{**_shown(table), "id": f"t{at}-{slug(table.title)}"} for at, table in enumerate(board.tables)]
-    return written("board.html", tables=tables, foot=foot(board), notes=notes(board), version=VERSION)
+    remarks = notes(board)
+    contents = [*((table["id"], table["title"]) for table in tables), *([NOTES] if remarks else [])]
+    return written("board.html", tables=tables, foot=foot(board), notes=remarks, contents=contents, version=VERSION)
 
 
 def _shown(table: BoardTable) -> dict[str, object]:

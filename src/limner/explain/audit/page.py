@@ -8,7 +8,7 @@ from typing import Any
 from limner.core.collection import Collection
 from limner.core.version import VERSION
 from limner.evaluation.page.pictures import Gallery, Shown
-from limner.evaluation.page.writing import written
+from limner.evaluation.page.writing import NOTES, written
 from limner.explain.audit.findings import KINDS, SEVERITIES, Finding, counted
 
 SHOWN = 24
@@ -42,14 +42,15 @@ def render_audit(
     gallery = Gallery(collection)
     grouped = {kind: [f for f in findings if f.kind == kind] for kind in dict.fromkeys(f.kind for f in findings)}
     kinds = [_kind(kind, found, gallery) for kind, found in grouped.items()]
-    counts = counted(findings)
+    counts, remarks = counted(findings), [*notes, *gallery.notes()]
     return written(
         "audit.html",
         name=name,
         lead=f"{counts}." if counts else "Nothing was found.",
         repaired=_repaired(added, len(leave_out)),
         kinds=kinds,
-        notes=[*notes, *gallery.notes()],
+        notes=remarks,
+        contents=[("overview", "Overview"), *((kind, kind) for kind in grouped), *([NOTES] if remarks else [])],
         pictures=list(gallery.pictures.values()),
         version=VERSION,
     )
