@@ -7,10 +7,8 @@ if the text alone, or the image alone, does as well as both, the data set does n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +17,11 @@ from limner import stats
 from limner.core.arrays import Float32, FloatArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.files import write_text
-from limner.core.frames import Tabular, by_column
-from limner.core.paths import place_for
 from limner.datasets.composed import ComposedQueries, ComposedQuery
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.plain import plain
-from limner.evaluation.tables import Grid, plain_text, to_csv
+from limner.evaluation.table_report import TableReport, percent, titled
+from limner.evaluation.tables import Grid
 from limner.scores import Scores
 
 COMPOSITIONS = ("image", "text", "sum")
@@ -54,7 +50,7 @@ class ComposedLine:
 
 
 @dataclass(frozen=True)
-class ComposedReport(Tabular):
+class ComposedReport(TableReport):
     """The results of composed queries. Prints as a table.
 
     Args:
@@ -63,6 +59,7 @@ class ComposedReport(Tabular):
         notes: Notes for readers.
     """
 
+    kind = "composed"
     name: str
     lines: tuple[ComposedLine, ...]
     notes: tuple[str, ...] = ()
@@ -75,7 +72,7 @@ class ComposedReport(Tabular):
         there = "; ".join(dict.fromkeys(f"{line.system} {line.subset} {line.measure}" for line in self.lines))
         raise LimnerError(f"no value {system} {subset} {measure}: there are {there}")
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per line: the form of the CSV file."""
         return [
             {"system": line.system, "subset": line.subset, "measure": line.measure, "queries": line.queries,
@@ -83,22 +80,9 @@ class ComposedReport(Tabular):
             for line in self.lines
         ]  # fmt: skip
 
-    def _columns(self) -> dict[str, list[Any]]:
-        return by_column(self.rows())
-
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Plain values that hold the whole report."""
         return {"queries": self.name, "lines": plain(self.rows()), "notes": list(self.notes)}
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the report: .json, .csv or .txt."""
-        target = Path(path)
-        made = {".json": lambda: json.dumps({"limner": "composed", **self.describe()})}
-        made |= {".csv": lambda: to_csv(self.rows()), ".txt": lambda: str(self)}
-        if target.suffix.lower() not in made:
-            raise LimnerError(f"{target} ends in {target.suffix!r}: this report is written as {', '.join(made)}")
-        write_text(place_for(target), made[target.suffix.lower()]())
-        return target
 
     def __str__(self) -> str:
         measures = list(dict.fromkeys(line.measure for line in self.lines))
@@ -107,14 +91,10 @@ class ComposedReport(Tabular):
             for system in dict.fromkeys(line.system for line in self.lines):
                 here = {line.measure: line for line in self.lines if (line.subset, line.system) == (subset, system)}
                 count = f"{max(line.queries for line in here.values()):,}"
-                cells = (_shown(here[m].value) if m in here else "" for m in measures)
+                cells = (percent(here[m].value) if m in here else "" for m in measures)
                 rows.append((subset, count, system, *cells))
         title = f"{self.name}: composed queries"
-        return "\n\n".join([title, plain_text(Grid(title, tuple(rows))), *(f"note: {note}" for note in self.notes)])
-
-
-def _shown(value: stats.Interval) -> str:
-    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+        return titled(title, [Grid(title, tuple(rows))], self.notes)
 
 
 def composed(queries: ComposedQueries, images: Any, texts: Any, *, how: str = "sum", weight: float = 0.5) -> Embeddings:

@@ -6,11 +6,8 @@ Its interval treats an image with all its captions, in all languages, as one clu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,14 +15,12 @@ from limner import stats
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.files import write_text
-from limner.core.frames import Tabular, by_column
-from limner.core.paths import place_for
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure, parse
 from limner.evaluation.plain import plain
 from limner.evaluation.results import DIRECTIONS, Result
-from limner.evaluation.tables import Grid, plain_text, to_csv
+from limner.evaluation.table_report import TableReport, percent, titled
+from limner.evaluation.tables import Grid
 from limner.scores import Scores
 
 MACRO = "macro mean"
@@ -54,7 +49,7 @@ class LanguageLine:
 
 
 @dataclass(frozen=True)
-class LanguageReport(Tabular):
+class LanguageReport(TableReport):
     """Results by language. Prints as a table for each direction.
 
     Args:
@@ -64,6 +59,7 @@ class LanguageReport(Tabular):
         notes: Notes for readers.
     """
 
+    kind = "languages"
     system: str
     collection: str
     lines: tuple[LanguageLine, ...]
@@ -77,7 +73,7 @@ class LanguageReport(Tabular):
         there = ", ".join(dict.fromkeys(line.language for line in self.lines))
         raise LimnerError(f"no value {language} {direction} {measure}: there are the languages {there}")
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per line: the form of the CSV file."""
         return [
             {"system": self.system, "language": line.language, "direction": line.direction, "measure": line.measure,
@@ -86,29 +82,15 @@ class LanguageReport(Tabular):
             for line in self.lines
         ]  # fmt: skip
 
-    def _columns(self) -> dict[str, list[Any]]:
-        return by_column(self.rows())
-
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Plain values that hold the whole report."""
         told = {"system": self.system, "collection": self.collection}
         return {**told, "lines": plain(self.rows()), "notes": list(self.notes)}
 
-    def save(self, path: str | Path) -> Path:
-        """Writes the report: .json, .csv or .txt."""
-        target = Path(path)
-        made = {".json": lambda: json.dumps({"limner": "languages", **self.describe()}, ensure_ascii=False)}
-        made |= {".csv": lambda: to_csv(self.rows()), ".txt": lambda: str(self)}
-        if target.suffix.lower() not in made:
-            raise LimnerError(f"{target} ends in {target.suffix!r}: this report is written as {', '.join(made)}")
-        write_text(place_for(target), made[target.suffix.lower()]())
-        return target
-
     def __str__(self) -> str:
         directions = dict.fromkeys(line.direction for line in self.lines)
-        notes = [f"note: {note}" for note in self.notes]
         title = f"{self.system} on {self.collection}, by language"
-        return "\n\n".join([title, *(plain_text(self._grid(each)) for each in directions), *notes])
+        return titled(title, map(self._grid, directions), self.notes)
 
     def _grid(self, direction: str) -> Grid:
         here = [line for line in self.lines if line.direction == direction]
@@ -117,13 +99,9 @@ class LanguageReport(Tabular):
         for language in dict.fromkeys(line.language for line in here):
             found = {line.measure: line for line in here if line.language == language}
             first = found[measures[0]]
-            cells = (_shown(found[measure].value) for measure in measures)
+            cells = (percent(found[measure].value) for measure in measures)
             rows.append((language, f"{first.images:,}", f"{first.queries:,}", *cells))
         return Grid(rows[0][0], tuple(rows))
-
-
-def _shown(value: stats.Interval) -> str:
-    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
 
 
 def evaluate_languages(

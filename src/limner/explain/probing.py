@@ -11,23 +11,18 @@ does not test whether a system uses images.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from limner import stats
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
-from limner.core.files import write_text
-from limner.core.frames import Tabular, by_column
-from limner.core.paths import place_for
 from limner.datasets.probes import Probe, ProbeCase
 from limner.evaluation.plain import plain
-from limner.evaluation.tables import Grid, plain_text, to_csv
+from limner.evaluation.table_report import TableReport, percent, titled
+from limner.evaluation.tables import Grid
 from limner.language.bigram import BigramModel, words
 from limner.scores import Scores
 
@@ -68,7 +63,7 @@ class ProbeLine:
 
 
 @dataclass(frozen=True)
-class ProbeReport(Tabular):
+class ProbeReport(TableReport):
     """The results of a probe. Prints as a table.
 
     Args:
@@ -78,6 +73,7 @@ class ProbeReport(Tabular):
         notes: Remarks needed to read the table.
     """
 
+    kind = "probe"
     system: str
     probe: str
     lines: tuple[ProbeLine, ...]
@@ -91,47 +87,27 @@ class ProbeReport(Tabular):
             raise LimnerError(f"no line {subset} {measure}: there are {there}")
         return found[0]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per line, as in the CSV file."""
         return [_record(line) for line in self.lines]
 
-    def _columns(self) -> dict[str, list[Any]]:
-        return by_column(self.rows())
-
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The whole report as plain values."""
         return {"system": self.system, "probe": self.probe, "lines": plain(self.rows()), "notes": list(self.notes)}
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the report: .json, .csv or .txt."""
-        target = Path(path)
-        forms = {
-            ".json": lambda: json.dumps({"limner": "probe", **self.describe()}),
-            ".csv": lambda: to_csv(self.rows()),
-        }
-        forms[".txt"] = lambda: str(self)
-        if target.suffix.lower() not in forms:
-            raise LimnerError(f"{target} ends in {target.suffix!r}: a probe is written as {', '.join(forms)}")
-        write_text(place_for(target), forms[target.suffix.lower()]())
-        return target
 
     def __str__(self) -> str:
         head = ["subset", "measure", "cases", "chance", *([self.system] if self.system else []), *BLIND, "solved blind"]
         rows = [tuple(head)]
         for line in self.lines:
             values = [*([line.system] if line.system else []), *(line.blind[name] for name in BLIND)]
-            cells = [line.subset, line.measure, f"{line.cases:,}", f"{100 * line.chance:.1f}", *map(_shown, values)]
+            cells = [line.subset, line.measure, f"{line.cases:,}", f"{100 * line.chance:.1f}", *map(percent, values)]
             rows.append((*cells, "yes" if line.solved_blind else ""))
         title = f"{self.system + ' on ' if self.system else ''}{self.probe}"
-        return "\n\n".join([title, plain_text(Grid(title, tuple(rows))), *(f"note: {note}" for note in self.notes)])
+        return titled(title, [Grid(title, tuple(rows))], self.notes)
 
 
-def _shown(value: stats.Interval) -> str:
-    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
-
-
-def _record(line: ProbeLine) -> dict[str, Any]:
-    record: dict[str, Any] = {
+def _record(line: ProbeLine) -> dict[str, object]:
+    record: dict[str, object] = {
         "subset": line.subset,
         "measure": line.measure,
         "cases": line.cases,

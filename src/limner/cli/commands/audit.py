@@ -54,8 +54,9 @@ def audit(
     from limner.core.paths import place_for
     from limner.datasets.trec import write_qrels
     from limner.explain.audit import audit as run_audit
+    from limner.explain.audit.auditing import AUDIT_FORMATS
 
-    refuse_ending(save, (".json", ".csv", ".txt", ".html"), "audit")
+    refuse_ending(save, tuple(AUDIT_FORMATS), "audit")
     for file in filter(None, (save_judgements, save_exclude)):
         place_for(file)
     whole = load(collection, option)

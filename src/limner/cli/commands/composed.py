@@ -55,8 +55,9 @@ def composed(
       $ limner composed scenes --system MODEL
     """
     from limner.evaluation.composed import MEASURES, evaluate_composed
+    from limner.evaluation.table_report import TABLE_FORMATS
 
-    refuse_ending(save, (".json", ".csv", ".txt"), "table")
+    refuse_ending(save, tuple(TABLE_FORMATS), "table")
     asked = _queries(source, image_folder, pool, queries, seed)
     warn(asked.warnings)
     found = _system(asked, system, images, texts, scores, trust)

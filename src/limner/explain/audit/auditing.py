@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.files import write_text
-from limner.core.frames import Tabular, by_column
+from limner.core.formats import save_as
 from limner.core.judgements import Judgements
-from limner.core.paths import place_for
+from limner.core.registry import Registry
+from limner.evaluation.table_report import TABLE_FORMATS, TableReport
 from limner.evaluation.tables import Grid, plain_text, to_csv
 from limner.explain.audit import captions, labels, pictures
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
@@ -31,8 +29,19 @@ MOST_SCORED = 20_000
 """Labels are checked by scores only for collections of at most this many images."""
 
 
+AUDIT_FORMATS: Registry[Callable[..., str]] = Registry(
+    "audit file ending",
+    {
+        **TABLE_FORMATS.homes,
+        ".csv": "limner.explain.audit.auditing:audit_csv",
+        ".html": "limner.explain.audit.auditing:audit_html",
+    },
+)
+"""File formats of an audit, by file ending; ".txt" is what `print` shows."""
+
+
 @dataclass(frozen=True, eq=False)
-class Audit(Tabular):
+class Audit(TableReport):
     """The findings for a collection. Prints as a table.
 
     Args:
@@ -44,6 +53,7 @@ class Audit(Tabular):
         notes: Which checks were skipped, and why.
     """
 
+    kind = "audit"
     collection: str
     findings: tuple[Finding, ...]
     repaired: Judgements
@@ -62,17 +72,14 @@ class Audit(Tabular):
         """Whether there is neither an error nor a warning."""
         return all(finding.severity == INFO for finding in self.findings)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per finding, as in the CSV file."""
         return [
             {"severity": f.severity, "kind": f.kind, "items": " ".join(f.items), "detail": f.detail}
             for f in self.findings
         ]
 
-    def _columns(self) -> dict[str, list[Any]]:
-        return by_column(self.rows())
-
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The whole audit as plain values."""
         return {
             "collection": self.collection,
@@ -90,19 +97,8 @@ class Audit(Tabular):
             path: The file.
             collection: The collection that was audited; a page then shows its images and captions, not only ids.
         """
-        target = Path(path)
-        written = {
-            ".html": lambda: render_audit(
-                self.collection, self.findings, collection, added=self.added, leave_out=self.leave_out, notes=self.notes
-            ),
-            ".json": lambda: json.dumps({"limner": "audit", **self.describe()}),
-            ".csv": lambda: to_csv(self.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}]),
-            ".txt": lambda: str(self),
-        }
-        if target.suffix.lower() not in written:
-            raise LimnerError(f"{target} ends in {target.suffix!r}: an audit is written as {', '.join(written)}")
-        write_text(place_for(target), written[target.suffix.lower()]())
-        return target
+        options = {"collection": collection} if Path(path).suffix.lower() == ".html" else {}
+        return save_as(self, path, AUDIT_FORMATS, options, what="audit")
 
     def __str__(self) -> str:
         head = f"{self.collection}: " + (counted(self.findings) or "nothing found")
@@ -115,6 +111,18 @@ class Audit(Tabular):
         if self.added:
             parts.append(f"repaired judgements: {self.added:,} pairs more; {len(self.leave_out):,} items to leave out")
         return "\n\n".join([*parts, *(f"note: {note}" for note in self.notes)])
+
+
+def audit_csv(found: Audit) -> str:
+    """The findings as CSV; an empty record if there are none."""
+    return to_csv(found.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}])
+
+
+def audit_html(found: Audit, *, collection: Collection | None = None) -> str:
+    """The findings as one web page; with the collection it shows images and captions."""
+    return render_audit(
+        found.collection, found.findings, collection, added=found.added, leave_out=found.leave_out, notes=found.notes
+    )
 
 
 def audit(
