@@ -28,6 +28,8 @@ from limner.web.throttle import Throttle
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 PASSWORD = "correct horse battery"
+SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
+"""Viewports: a phone, a tablet, a desk."""
 
 
 @cache
@@ -170,3 +172,36 @@ def running(app, *, limits: Limits | None = None, certificate: Path | None = Non
         finally:
             server.should_exit = True
             thread.join(10)
+
+
+@contextmanager
+def warm(folder: Path, path: str):
+    """A running site with a page that was already computed once."""
+    asked = client(folder / "answers.db")
+    patient(asked, path)
+    with running(asked.app) as address:
+        yield address
+
+
+@contextmanager
+def watched(browser, *, base_url: str | None = None, viewport: dict[str, int]):
+    """A page of a real browser; errors of its scripts fail the test."""
+    context = browser.new_context(viewport=viewport, base_url=base_url, reduced_motion="reduce")
+    page, errors = context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []
+
+
+@contextmanager
+def from_disk(browser, file: Path):
+    """A saved page on a phone; it may neither ask for anything outside nor write to the console."""
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page, asked, said = context.new_page(), [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(file.as_uri())
+    yield page
+    assert said == [] and [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    context.close()

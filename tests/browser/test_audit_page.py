@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import limner
 from limner.explain.audit import audit
+from websites import from_disk
 
 
 def test_the_page_shows_thumbnails_and_asks_for_nothing(browser, tmp_path):
@@ -17,17 +18,10 @@ def test_the_page_shows_thumbnails_and_asks_for_nothing(browser, tmp_path):
         world.judgements,
     )
     path = audit(made).save(tmp_path / "audit.html", collection=made)
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    page = context.new_page()
-    asked, said = [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
-    page.goto(path.as_uri())
-    thumbs = page.locator("#duplicate-image svg.thumb")
-    assert thumbs.count() == 2 and thumbs.first.bounding_box()["width"] > 40
-    assert page.locator("#repeated-caption q").count() >= 2
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert said == [] and [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    page.set_viewport_size({"width": 1100, "height": 1400})
-    page.screenshot(path=tmp_path / "audit.png")
-    context.close()
+    with from_disk(browser, path) as page:
+        thumbs = page.locator("#duplicate-image svg.thumb")
+        assert thumbs.count() == 2 and thumbs.first.bounding_box()["width"] > 40
+        assert page.locator("#repeated-caption q").count() >= 2
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        page.set_viewport_size({"width": 1100, "height": 1400})
+        page.screenshot(path=tmp_path / "audit.png")

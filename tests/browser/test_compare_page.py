@@ -7,9 +7,7 @@ import pytest
 
 import websites
 from limner.web import make_app
-from websites import running
-
-SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
+from websites import SIZES, running
 
 
 @pytest.fixture(scope="module")

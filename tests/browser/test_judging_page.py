@@ -8,9 +8,8 @@ import pytest
 
 import websites
 from limner.annotate.store.answers import answers, history
-from websites import running
+from websites import SIZES, running
 
-SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
 LOOK = "#judge[data-ready]:not([data-locked])"
 CHECKED = "[...document.querySelectorAll('input[name=grade]')].find((each) => each.checked)?.value ?? null"
 

@@ -23,8 +23,8 @@ import websites
 from limner.annotate.results import studies
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
+from websites import SIZES
 
-SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
 GOAL = 7.5
 
 

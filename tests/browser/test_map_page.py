@@ -5,27 +5,19 @@ from __future__ import annotations
 import pytest
 
 import websites
-from websites import running
-
-SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
+from websites import SIZES, warm, watched
 
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory):
-    asked = websites.client(tmp_path_factory.mktemp("mapped") / "answers.db")
-    websites.patient(asked, "/map")
-    with running(asked.app) as address:
+    with warm(tmp_path_factory.mktemp("mapped"), "/map") as address:
         yield address
 
 
 @pytest.fixture
 def page(browser, where):
-    context = browser.new_context(viewport=SIZES[2], base_url=where, reduced_motion="reduce")
-    made, errors = context.new_page(), []
-    made.on("pageerror", lambda error: errors.append(str(error)))
-    yield made
-    context.close()
-    assert errors == []
+    with watched(browser, base_url=where, viewport=SIZES[2]) as made:
+        yield made
 
 
 def drawn(page):

@@ -7,28 +7,20 @@ import threading
 import pytest
 
 import websites
-from websites import running
-
-SIZES = ({"width": 390, "height": 844}, {"width": 1024, "height": 768}, {"width": 1440, "height": 900})
+from websites import SIZES, running, warm, watched
 
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory):
     """A site whose systems are ready."""
-    asked = websites.client(tmp_path_factory.mktemp("searched") / "answers.db")
-    websites.patient(asked, "/search?q=dog&fix=csls")
-    with running(asked.app) as address:
+    with warm(tmp_path_factory.mktemp("searched"), "/search?q=dog&fix=csls") as address:
         yield address
 
 
 @pytest.fixture
 def page(browser, where):
-    context = browser.new_context(viewport=SIZES[0], base_url=where, reduced_motion="reduce")
-    made, errors = context.new_page(), []
-    made.on("pageerror", lambda error: errors.append(str(error)))
-    yield made
-    context.close()
-    assert errors == []
+    with watched(browser, base_url=where, viewport=SIZES[0]) as made:
+        yield made
 
 
 CELLS = """() => [...document.querySelectorAll('.found.images li')].map((cell) => {
