@@ -52,7 +52,8 @@ class Pool:
             test: Images and captions with the crowd's votes.
             references: The five captions of each image.
         """
-        crowd, own = test.ratings["crowd"], _mask(test.judgements.relevant)
+        crowd = test.ratings["crowd"].restrict(queries=test.images.ids, candidates=test.texts.ids)
+        own = _mask(test.judgements.relevant)
         passes = bleu_table(list(test.texts.values), references, words=content_words).T >= FILTER
         return cls(own | _mask(crowd), own | _mask(crowd.at_least(HALF_OF_THE_VOTES).relevant), passes)
 

@@ -202,7 +202,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flickr30k", type=Path, help="also Flickr30k, from this results_20130124.token")
     parser.add_argument("--l3", type=Path, help="also paraphrase-MiniLM-L3-v2, from this ONNX file")
     parser.add_argument("--mpnet", type=Path, help="also all-mpnet-base-v2, from this folder")
-    parser.add_argument("--corpora", nargs="+", choices=tuple(CHECKED), default=list(CHECKED), help="of all-MiniLM")
+    parser.add_argument("--corpora", nargs="*", choices=tuple(CHECKED), default=list(CHECKED), help="of all-MiniLM")
     parser.add_argument("--cache", type=Path, help="keep the vectors in this npz file")
 
 

@@ -46,13 +46,13 @@ def test_first_answers_are_judged_below_the_filter_or_never_judged(pooling):
 
 def test_a_pool_joins_originals_and_the_majority_of_the_crowd(pooling):
     pairs = Judgements.from_pairs([("1.jpg", "a"), ("2.jpg", "b")])
-    votes = Judgements.from_pairs([("1.jpg", "b", 0.5), ("2.jpg", "a", 0.33)], name="crowd")
+    votes = [("1.jpg", "b", 0.5), ("2.jpg", "a", 0.33), ("2.jpg", "unused", 1.0)]
     test = Collection(
         "tiny",
         images=Items(["1.jpg", "2.jpg"], ["1.jpg", "2.jpg"], kind="image"),
         texts=Items(["a", "b"], ["a dog runs", "a cat sleeps"], kind="text"),
         judgements=pairs,
-        ratings={"crowd": votes},
+        ratings={"crowd": Judgements.from_pairs(votes)},
     )
     pool = pooling.Pool.of(test, [["a dog runs", "the dog"], ["cats asleep", "a sleeping cat"]])
     assert pool.judged.all()
