@@ -1,4 +1,4 @@
-"""Text-only retrieval on Flickr8k as in Lymperaiou et al. (2022): further encoders of its Table 6 from ordinary packages.
+"""Text-only retrieval on Flickr8k as in Lymperaiou et al. (2022): more encoders of its Table 6, from packages.
 
 As in `text_only.py`, caption #0 of each image asks, and the four others, joined into one text, are the corpus. Needs
 Flickr8k (`--data`) and the weights of at least one encoder:
