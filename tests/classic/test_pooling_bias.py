@@ -1,0 +1,60 @@
+"""The pooling bias of `proofs/pooling.py`, beside the same thing counted pair by pair."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limner.core.collection import Collection, Items
+from limner.core.judgements import Judgements
+
+
+@pytest.fixture
+def pooling(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "proofs"), *sys.path])
+    import pooling
+
+    return pooling
+
+
+def test_first_answers_are_judged_below_the_filter_or_never_judged(pooling):
+    rng = np.random.default_rng(7)
+    judged, passes = rng.random((2, 30, 40)) < 0.4
+    relevant = judged & (rng.random((30, 40)) < 0.3)
+    relevant[:, 0] = judged[:, 0] = True
+    scores = rng.permuted(np.tile(np.arange(40.0), (30, 1)), axis=1)
+    found = pooling.Pool(judged, relevant, passes).bias(scores, depth=5)
+    kinds, plain, lenient = {"judged": 0, "below": 0, "never": 0}, [], []
+    for row in range(30):
+        order = sorted(range(40), key=lambda at: -scores[row, at])
+        right = {at for at in range(40) if relevant[row, at]}
+        more = set(right)
+        for at in order[:5]:
+            kind = "judged" if judged[row, at] else "never" if passes[row, at] else "below"
+            kinds[kind] += 1
+            more |= {at} if kind == "never" else set()
+        plain.append(sum(at in right for at in order[: len(right)]) / len(right))
+        lenient.append(sum(at in more for at in order[: len(more)]) / len(more))
+    assert (found.judged, found.below_filter, found.never_judged) == pytest.approx(
+        tuple(100 * kinds[kind] / 150 for kind in ("judged", "below", "never"))
+    )
+    assert (found.precision, found.if_right) == pytest.approx((100 * np.mean(plain), 100 * np.mean(lenient)))
+
+
+def test_a_pool_joins_originals_and_the_majority_of_the_crowd(pooling):
+    pairs = Judgements.from_pairs([("1.jpg", "a"), ("2.jpg", "b")])
+    votes = [("1.jpg", "b", 0.5), ("2.jpg", "a", 0.33), ("2.jpg", "unused", 1.0)]
+    test = Collection(
+        "tiny",
+        images=Items(["1.jpg", "2.jpg"], ["1.jpg", "2.jpg"], kind="image"),
+        texts=Items(["a", "b"], ["a dog runs", "a cat sleeps"], kind="text"),
+        judgements=pairs,
+        ratings={"crowd": Judgements.from_pairs(votes)},
+    )
+    pool = pooling.Pool.of(test, [["a dog runs", "the dog"], ["cats asleep", "a sleeping cat"]])
+    assert pool.judged.all()
+    assert pool.relevant.tolist() == [[True, True], [False, True]]
+    assert pool.passes.tolist() == [[True, False], [False, True]]
