@@ -76,9 +76,8 @@ def chosen(control: str, *choices: str) -> dict[str, Any]:
 
 def frozen(port: int, token: str) -> dict[str, Any]:
     """Both projects, answered and exported."""
-    from serve_install import asked
-
     from limner.annotate.label_studio import interface
+    from serve_install import asked
 
     other = second_account(port, token)
 

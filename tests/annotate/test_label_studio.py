@@ -123,7 +123,7 @@ def test_a_collection_becomes_tasks_with_predictions(world):
     assert found == {("i0", "t0"): ["100% yes"], ("i0", "t1"): ["partially yes"], ("i1", "t1"): ["100% no"]}
     assert all(task["annotations"] == [] for task in made)
     graded = limner.Judgements.from_pairs([("i0", "t0", 3)], candidates=["t0", "t1"])
-    with pytest.raises(LimnerError, match=r"grades 3.0: expected 0, 0.5 or 1"):
+    with pytest.raises(LimnerError, match=r"grades '3.0': expected 0, 0.5 or 1"):
         collection_tasks(limner.Collection("toy", world.images, world.texts, graded))
 
 
@@ -152,11 +152,11 @@ def picked(*words, control="grade"):
         ({"tasks": []}, "got dict, expected a list of tasks"),
         ([7], "task 1: no 'data'"),
         ([{"id": 1, "image": "i", "grade": "100% yes"}], "export as JSON"),
-        ([{"data": {"caption": "t"}, "annotations": []}], "no image_id or image in its data; got caption"),
+        ([{"data": {"caption": "t"}, "annotations": []}], "no image_id or image in its data; got 'caption'"),
         ([{"data": {"image": True, "caption": "t"}, "annotations": []}], "no image_id or image"),
         ([{"data": {"image": "i", "caption": "t"}}], "expected a list of annotations"),
-        (annotated(picked("100% yes", "100% no")), "2 choices (100% yes, 100% no), expected one"),
-        (annotated(picked("100% yes"), picked("100% no", control="again")), "several controls (again, grade)"),
+        (annotated(picked("100% yes", "100% no")), "2 choices ('100% yes', '100% no'), expected one"),
+        (annotated(picked("100% yes"), picked("100% no", control="again")), "several controls ('again', 'grade')"),
         (annotated(picked("perhaps")), "the choice 'perhaps' has no grade"),
         (annotated({"from_name": "s", "type": "rating", "value": {"rating": 4}}), "the choice '4' has no grade"),
         (annotated(picked("100% yes"), picked("grammar", control="reasons")), "grade 4 with reasons"),
