@@ -207,7 +207,7 @@ def test_the_commands_export_and_import(store, tmp_path):
     for words in (["--choice", "match=9"], ["--choice", "match"]):
         assert run("annotate", "import", store.where, source, *words).exit_code == 2
     assert run("annotate", "import", store.where, tmp_path / "a.csv", "--control", "c").exit_code == 2
-    assert run("annotate", "export", store.where, tmp_path / "a.csv", "--image-url", "x/{image}").exit_code == 2
+    assert run("annotate", "export", store.where, tmp_path / "a.csv", "--image-url", "x/{image}").exit_code == 3
 
 
 def test_the_command_converts_a_collection(tmp_path):
