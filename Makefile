@@ -33,7 +33,7 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 
 # worksteal: neighbouring tests stay in one process, so that what a file's tests share (a model, a server) is made once.
 # compileall: hundreds of tests start limner, and where PYTHONDONTWRITEBYTECODE is set each would compile all of it again.
-test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
+test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
 	@$(MAKE) --no-print-directory -j2 lint whole
 
 whole: $(VENV)/dev.stamp
@@ -74,8 +74,8 @@ lock: $(VENV)/made.stamp  ## write locks/ anew from constraints.txt: hashes of e
 	@$(PYTHON) -m venv --clear $(VENV)/lock && $(VENV)/lock/bin/python -m pip install -qq --no-deps $(UV)
 	@$(call locked,core)
 	@$(call locked,dev,--group dev)
-	@$(VENV)/lock/bin/uv --quiet pip compile --group s3 --no-deps -c constraints.txt --universal --python-version 3.11 \
-	  --generate-hashes --no-annotate --no-header -o locks/s3.txt
+	@$(call locked_aside,s3)
+	@$(call locked_aside,croissant)
 
 clean:  ## remove the virtual environment and everything built
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -85,6 +85,10 @@ clean:  ## remove the virtual environment and everything built
 # torch is left out: it comes as one of several builds (CPU, CUDA), from whatever index has the right one.
 locked = printf 'editables\nhatchling\npip\n' | $(VENV)/lock/bin/uv --quiet --config-file locks/uv.toml pip compile pyproject.toml - $(2) \
   -c constraints.txt --universal --python-version 3.11 --generate-hashes --no-emit-package torch --no-annotate --no-header -o locks/$(1).txt
+
+# A group that names all its packages itself.
+locked_aside = $(VENV)/lock/bin/uv --quiet pip compile --group $(1) --no-deps -c constraints.txt --universal --python-version 3.11 \
+  --generate-hashes --no-annotate --no-header -o locks/$(1).txt
 
 run_each = for script in $(1); do echo "limner: $$script"; $(BIN)/python $$script $(if $(QUICK),--quick,--save) || exit 1; done
 
@@ -120,9 +124,9 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt locks/dev.txt $(VENV)/made.sta
 # Some packages ship templates that end in .py and are not Python: those do not matter.
 compile = $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true
 
-# The server of the tests of object storage: in a folder of its own, which the tests add to their path.
-$(VENV)/s3.stamp: locks/s3.txt $(VENV)/dev.stamp
-	@$(LOCKED) locks/s3.txt --target $(VENV)/s3 --upgrade
+# The server of the tests of object storage, and mlcroissant: each in a folder of its own, which the tests add to their path.
+$(VENV)/s3.stamp $(VENV)/croissant.stamp: $(VENV)/%.stamp: locks/%.txt $(VENV)/dev.stamp
+	@$(LOCKED) locks/$*.txt --target $(VENV)/$* --upgrade --no-build-isolation
 	@touch $@
 
 # open_clip and timm import torchvision, whose build must fit that of torch.

@@ -143,7 +143,7 @@ def _locked(name: str) -> dict[str, tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["core", "dev", "s3"])
+@pytest.mark.parametrize("name", ["core", "dev", "s3", "croissant"])
 def test_locks_have_the_pins_and_a_hash_for_every_file(name):
     locked = _locked(name)
     lines = (ROOT / "constraints.txt").read_text().splitlines()
@@ -165,7 +165,8 @@ def test_locks_are_complete():
     assert set(core) - set(_locked("core")) == set()
     assert set(core + dev) - set(_locked("dev")) - {"torch"} == set()
     assert set(_locked("core")) <= set(_locked("dev"))
-    assert set(map(_name, groups["s3"])) == set(_locked("s3"))
+    for aside in ("s3", "croissant"):
+        assert set(map(_name, groups[aside])) == set(_locked(aside))
 
 
 def test_make_installs_by_hash():

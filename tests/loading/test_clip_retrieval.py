@@ -71,6 +71,8 @@ def test_from_the_shell(tmp_path):
     words = ["data", "convert", "scenes", str(tmp_path / "out"), "--to", "clip-retrieval", "-O", "images=5"]
     done = CliRunner().invoke(app, [*words, *files])
     assert done.exit_code == 0 and (tmp_path / "out" / "text_emb" / "text_emb_0.npy").is_file(), done.output
+    norms = np.linalg.norm(np.load(tmp_path / "out" / "img_emb" / "img_emb_0.npy"), axis=1)
+    assert np.allclose(norms, 1)  # the command writes unit vectors
     assert CliRunner().invoke(app, words).exit_code == 2
     assert CliRunner().invoke(app, ["data", "convert", "scenes", str(tmp_path / "o.csv"), *files]).exit_code == 2
 

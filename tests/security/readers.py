@@ -115,6 +115,20 @@ def _coco(what: str) -> bytes:
     return json.dumps(content).encode()
 
 
+def _field(name: str) -> dict[str, Any]:
+    return {"@id": f"pairs/{name}", "source": {"fileObject": {"@id": "t"}, "extract": {"column": name}}}
+
+
+CROISSANT = {
+    "name": "theirs",
+    "distribution": [{"@id": "t", "contentUrl": "t.csv", "sha256": "0" * 64}, {"@id": "p", "includes": "photos/*.png"}],
+    "recordSet": [
+        {"@id": "pairs", "field": [_field(name) for name in ("image", "caption", "split", "grade")]},
+        {"@id": "splits", "field": [{"@id": "splits/name"}], "data": [{"splits/name": "train"}]},
+    ],
+}
+
+
 def loaded(name: str, **options: Any) -> Callable[[Path], Any]:
     """Reads a data set and looks at all of it."""
 
@@ -227,6 +241,12 @@ DATASETS = {
         {"": spoil.of_bytes},
         loaded("clip-retrieval:{}"),
         2,
+    ),
+    "croissant": Reader(
+        seeds(lambda: {"croissant.json": json.dumps(CROISSANT).encode(), "t.csv": _csv(",")}),
+        {".json": spoil.of_json, ".csv": spoil.of_text},
+        loaded("croissant:{}"),
+        4,
     ),
     "xtd10": Reader(
         seeds(
@@ -593,6 +613,11 @@ ANSWERS = (
 ANSWER_LINES = (
     b'{"image": "a", "caption": "b", "grade": 2}\n{"image": "c", "caption": "d", "grade": 4, "reasons": []}\n'
 )
+CHOSEN = [{"from_name": "grade", "type": "choices", "value": {"choices": ["mostly no"]}, "meta": {"annotator": "ann"}}]
+LABEL_STUDIO = [
+    {"data": {"image": "a", "caption": "b"}, "annotations": [{"result": CHOSEN, "lead_time": 2.5, "completed_by": 1}]},
+    {"data": {"image": "a", "caption": "c", "image_id": "i"}, "annotations": [{"result": [], "was_cancelled": True}]},
+]
 DOG = {"synsets": ["dog.n.01"], "names": ["dog"], "x": 1, "y": 2, "w": 3, "h": 4}
 GENOME = json.dumps([{"image_id": 1, "objects": [DOG]}])
 CXC = b"COCO_val2014_000000000007.jpg:1,COCO_val2014_000000000008.jpg:2,3.5,x\n"
@@ -602,6 +627,9 @@ LISTED = {
     "answers csv": Reader(seeds(lambda: {"a.csv": ANSWERS}), {"": spoil.of_text}, _answers("a.csv"), 3),
     "answers jsonl": Reader(
         seeds(lambda: {"a.jsonl": ANSWER_LINES}), {"": spoil.of_json_lines}, _answers("a.jsonl"), 3
+    ),
+    "answers of label studio": Reader(
+        seeds(lambda: {"a.json": json.dumps(LABEL_STUDIO).encode()}), {"": spoil.of_json}, _answers("a.json"), 3
     ),
     "labels": Reader(
         seeds(lambda: {"l.csv": b"query,label\nq1,colour;number\nq2,\n"}), {"": spoil.of_text}, _labels, 2

@@ -10,12 +10,14 @@ from pathlib import Path
 from limner.annotate._sql import inserted, sa
 from limner.annotate.aggregate import METHODS, majority
 from limner.annotate.failing import labelled
-from limner.annotate.forms import FORMS, Given, write
+from limner.annotate.forms import FORMS, form_of, write
+from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
 from limner.annotate.merge import to_judgements
-from limner.annotate.scale import GUIDELINE
+from limner.annotate.scale import GUIDELINE, Given
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
+from limner.annotate.store.contents import pairs as stored_pairs
 from limner.annotate.store.failures import failure_answers
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
@@ -40,9 +42,15 @@ CLASS_OF = {
 
 
 def export(
-    store: Store, path: str | Path, *, form: str | None = None, method: str = "majority", counted: bool = True
+    store: Store,
+    path: str | Path,
+    *,
+    form: str | None = None,
+    method: str = "majority",
+    counted: bool = True,
+    image_url: str = IMAGE_URL,
 ) -> int:
-    """Writes a store's answers (csv, jsonl, crowd) or labels (qrels, eccv); returns the number of rows.
+    """Writes a store's answers (csv, jsonl, crowd, label-studio) or labels (qrels, eccv); returns the number of rows.
 
     Args:
         store: The store.
@@ -50,10 +58,18 @@ def export(
         form: One of `FORMS`; by default from the file ending.
         method: How answers are aggregated: "majority" or "dawid-skene".
         counted: Whether to leave out excluded answers.
+        image_url: For Label Studio, whose tasks are all pooled pairs: address of an image, with `{image}` for its id.
     """
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
     given = answers(store, counted=counted)
+    if form_of(path, form) == "label-studio":
+        pooled = [(p.image, p.caption) for p in stored_pairs(store) if p.origin != "control"]
+        said = [answer for answer in given if answer.role == "real"]
+        texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
+        return write_tasks(tasks(pooled, texts, answers=said, image_url=image_url), path)
+    if image_url != IMAGE_URL:
+        raise LimnerError("image_url is for the form label-studio only: leave it out")
     if not given:
         raise LimnerError("no answers yet: nothing to write")
     return write(given, lambda: METHODS[method](given), path, form=form)

@@ -1,6 +1,6 @@
-"""File formats of judgements: csv, jsonl, TREC qrels, ECCV Caption's JSON, and Flickr8k's crowd format.
+"""File formats of judgements: csv, jsonl, qrels, ECCV Caption's JSON, Flickr8k's crowd format, Label Studio's tasks.
 
-csv and jsonl contain answers, one per row with all its fields, and can be imported into a store. The others contain one
+csv, jsonl and Label Studio's JSON contain answers and can be imported into a store. The others contain one
 label per pair. All are image -> text; every reader returns `Judgements`.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from limner.annotate.aggregate import Label, majority
+from limner.annotate.label_studio import read_tasks
 from limner.annotate.merge import to_judgements
-from limner.annotate.scale import check_grade, check_reasons, relevant
+from limner.annotate.scale import Given, check_grade, check_reasons, relevant
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
 from limner.core.errors import LimnerError, UnknownName
@@ -27,22 +28,12 @@ from limner.datasets.extended import read_eccv
 from limner.datasets.flickr import crowd_votes
 from limner.datasets.trec import read_qrels, write_qrels
 
-ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", "": "eccv"}
-FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd")
+ENDINGS = {
+    ".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", ".json": "label-studio", "": "eccv",
+}  # fmt: skip
+FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd", "label-studio")
 COLUMNS = tuple(field.name for field in fields(Answer))
 ECCV_FILES = ("eccv_image_to_caption.json", "eccv_caption_to_image.json")
-
-
-@dataclass(frozen=True)
-class Given:
-    """An answer from a file: annotator, pair, grade and reasons."""
-
-    annotator: str
-    image: str
-    caption: str
-    grade: int
-    reasons: tuple[str, ...] = ()
-    milliseconds: int | None = None
 
 
 def form_of(path: str | Path, form: str | None = None) -> str:
@@ -129,11 +120,16 @@ def write(
 def read_answers(path: str | Path, *, form: str | None = None) -> list[Given]:
     """Reads answers from a csv or jsonl with at least image, caption and grade (1 to 4); other columns are optional.
 
-    Controls (a column `role` other than "real") are left out.
+    Controls (a column `role` other than "real") are left out. An export of Label Studio is read too; `read_tasks` of
+    `limner.annotate.label_studio` has options for it.
     """
     chosen = form_of(path, form)
+    if chosen == "label-studio":
+        return read_tasks(path)[0]
     if chosen not in ("csv", "jsonl"):
-        raise LimnerError(f"{path}: the format {chosen} contains labels, not answers; expected csv or jsonl")
+        raise LimnerError(
+            f"{path}: the format {chosen} contains labels, not answers; expected csv, jsonl or label-studio"
+        )
     source = Path(path)
     if not source.is_file():
         raise LimnerError(f"no file {source}: expected a {chosen} file of answers")

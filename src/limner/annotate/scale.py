@@ -7,6 +7,7 @@ and not three, so that nobody can choose a neutral middle every time.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from limner.core.errors import LimnerError, UnknownName
 
@@ -31,6 +32,18 @@ REASONS = {
 
 GUIDELINE = "2"
 """Version of the wording above; every answer stores the version it was given under."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """An answer from a file: annotator, pair, grade and reasons."""
+
+    annotator: str
+    image: str
+    caption: str
+    grade: int
+    reasons: tuple[str, ...] = ()
+    milliseconds: int | None = None
 
 
 def relevant(grade: int) -> bool:

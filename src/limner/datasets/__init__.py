@@ -120,7 +120,7 @@ def write(collection: Collection, path: str | Path, *, form: str | None = None) 
     Args:
         collection: The collection.
         path: The file or folder; its extension determines the format.
-        form: "beir" for a BEIR folder.
+        form: "beir" for a BEIR folder, "croissant" for a Croissant folder.
     """
     from limner.datasets import writing
 

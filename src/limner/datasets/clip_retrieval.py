@@ -84,8 +84,8 @@ def write_clip_retrieval(collection: Collection, images: Any, texts: Any, path: 
 
     Args:
         collection: Images, texts and pairs.
-        images: Embeddings of the images.
-        texts: Embeddings of the texts.
+        images: Embeddings of the images, written as they are; `limner data convert` gives unit vectors.
+        texts: Embeddings of the texts, as well.
         path: A new folder.
 
     Returns:

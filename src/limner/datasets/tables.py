@@ -79,7 +79,7 @@ def load_table(
     """
     file = existing(path, what="table")
     made = Assembly(file.name.split(".")[0], strict=strict)
-    TableReader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    TableReader(made, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
     beside = [file.parent, file.parent / "images"]
     return made.finish(split=split, images=images, beside=beside, check_images=check_images)
 
@@ -119,7 +119,7 @@ def load_folder(
     folder = existing(path, what="folder of images")
     file = _captions_beside(folder) if captions is None else existing(captions, what="table of captions")
     made = Assembly(folder.resolve().name, strict=strict)
-    TableReader(made, columns or {}).add_all(_rows(file, quoted=quoted, encoding=encoding), file)
+    TableReader(made, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
     named = list(map(str, made.images.values))
     places = (folder, folder / "images")
     pictures = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
@@ -130,7 +130,7 @@ def load_folder(
 def holds_pairs(file: Path) -> bool:
     """Whether a table has an image column and a caption column with the usual names."""
     try:
-        _, first = next(iter(_rows(file, quoted=True, encoding="utf-8")))
+        _, first = next(iter(table_rows(file)))
     except (StopIteration, LimnerError):
         return False
     has = [any(name in first for name in COLUMNS[role]) for role in ("image", "caption", "captions")]
@@ -152,7 +152,8 @@ def _note_uncaptioned(made: Assembly, pictures: Path, named: set[str], places: I
         made.notes.add(At(pictures), f"images without a caption: {len(bare):,} ({shown(bare)}); left out")
 
 
-def _rows(file: Path, *, quoted: bool, encoding: str) -> Iterator[tuple[At, dict[str, Any]]]:
+def table_rows(file: Path, *, quoted: bool = True, encoding: str = "utf-8") -> Iterator[tuple[At, dict[str, Any]]]:
+    """The rows of a table by the ending of its file, each with its position."""
     suffixes = [s.lower() for s in file.suffixes]
     ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
     if ending not in ENDINGS:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +16,13 @@ import numpy as np
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder
+from limner.datasets._image_files import write_image
 from limner.datasets.beir import write_beir
-from limner.datasets.tables import IMAGE_ENDINGS
+from limner.datasets.croissant_writing import write_croissant
 from limner.datasets.trec import write_qrels
 from limner.datasets.webdataset import write_webdataset
 
-FOLDERS = {"beir": write_beir}
+FOLDERS = {"beir": write_beir, "croissant": write_croissant}
 """Folders of other forms than images with captions."""
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -90,37 +90,8 @@ def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
         raise LimnerError(f"{folder} is not empty: give a new folder")
     with replacing_folder(folder, head="captions.csv", own=()) as draft:
         (draft / "images").mkdir()
-        files = [_write_picture(collection.images, row, draft / "images") for row in range(len(collection.images))]
+        files = [write_image(collection.images, row, draft / "images") for row in range(len(collection.images))]
         return _write_rows(collection, draft / "captions.csv", files) + _lost_pictures(collection, files)
-
-
-def _write_picture(images: Items, row: int, folder: Path) -> str | None:
-    value, key = images.values[row], images.ids[row]
-    if value is None:
-        return None
-    drawn = not isinstance(value, (str, Path, bytes))
-    name = _safe_name(key, row, ".png" if drawn else _ending(value))
-    if isinstance(value, (str, Path)):
-        shutil.copyfile(value, folder / name)
-    elif isinstance(value, bytes):
-        (folder / name).write_bytes(value)
-    else:
-        (value() if callable(value) else value).save(folder / name)
-    return name
-
-
-def _safe_name(key: str, row: int, ending: str) -> str:
-    """A unique file name: the id itself if it is valid, else the row number."""
-    plain = all(c.isalnum() or c in "._-" for c in key) and not key.startswith(".") and len(key) < 120
-    if not plain:
-        return f"{row:08d}{ending}"
-    return key if key.lower().endswith(IMAGE_ENDINGS) else key + ending
-
-
-def _ending(value: str | Path | bytes) -> str:
-    if not isinstance(value, bytes):
-        return Path(value).suffix.lower() or ".jpg"
-    return ".png" if value.startswith(b"\x89PNG") else ".jpg"
 
 
 def _file_beside(value: object, folder: Path) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import answer, progress, table
+from limner.cli.console import answer, progress, table, tell
 from limner.cli.options import Json, flag, saved, word
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.renamed import renamed
@@ -279,42 +279,91 @@ def bias(
 
 def export(
     store: Where,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=".csv, .jsonl, .qrels, .txt (crowd), or a folder.")],
-    form: Annotated[str | None, word("csv, jsonl, qrels, eccv or crowd; by default from the file ending.")] = None,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help=".csv, .jsonl, .qrels, .txt (crowd), .json (Label Studio), or a folder."),
+    ],
+    form: Annotated[
+        str | None, word("csv, jsonl, qrels, eccv, crowd or label-studio; by default from the file ending.")
+    ] = None,
     method: Method = "majority",
+    image_url: Annotated[
+        str | None, word("For label-studio: address of an image, with {image} for its id.", metavar="URL")
+    ] = None,
     everything: Annotated[bool, flag("--all", "Include excluded answers.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the answers (csv, jsonl, crowd) or the labels (qrels, ECCV Caption's format).
+    """Write the answers (csv, jsonl, crowd, label-studio) or the labels (qrels, ECCV Caption's format).
+
+    For Label Studio, all pooled pairs become tasks, with the answers as annotations; the labelling interface is
+    written next to them (.xml).
 
     Examples:
       $ limner annotate export work.db answers.csv
+      $ limner annotate export work.db tasks.json --image-url "/data/local-files/?d=photos/{image}"
       $ limner annotate export work.db labels.qrels --method dawid-skene
     """
     from limner.annotate.export import export as write
 
     with opened(store) as db:
-        rows = write(db, file, form=form, method=method, counted=not everything)
+        more = {} if image_url is None else {"image_url": image_url}
+        rows = write(db, file, form=form, method=method, counted=not everything, **more)
     answer(f"wrote {file}: {rows:,} rows", {"wrote": str(file), "rows": rows}, as_json=as_json)
 
 
 def import_(
     store: Where,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Answers: .csv or .jsonl with image, caption, grade.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Answers: .csv or .jsonl with image, caption, grade; or .json.")
+    ],
+    choice: Annotated[
+        list[str] | None,
+        word("For label-studio: the grade (1 to 4) of a choice or rating; none: no answer.", metavar="NAME=GRADE"),
+    ] = None,
+    control: Annotated[str | None, word("For label-studio: the control with the grade.", metavar="NAME")] = None,
+    image_field: Annotated[str | None, word("For label-studio: the field with the image's id.", metavar="NAME")] = None,
+    caption_field: Annotated[
+        str | None, word("For label-studio: the field with the caption's id.", metavar="NAME")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Import answers from a file into a store that has their images and captions; a repeated import is refused.
 
+    A .json file is Label Studio's export in the format "JSON". Skipped tasks are not answers: they are left out.
+
     Examples:
       $ limner annotate import work.db answers.csv
+      $ limner annotate import work.db project-1.json --choice match=4 --choice "no match=1" --choice unclear=none
     """
     import hashlib
 
     from limner.annotate.export import import_answers
-    from limner.annotate.forms import read_answers
+    from limner.annotate.forms import form_of, read_answers
+    from limner.annotate.label_studio import read_tasks
 
-    given = read_answers(file)
+    fields = {"control": control, "image_field": image_field, "caption_field": caption_field}
+    chosen: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    chosen |= {"choices": _graded(choice)} if choice else {}
+    if form_of(file) == "label-studio":
+        given, left_out = read_tasks(file, **chosen)
+    elif chosen:
+        raise typer.BadParameter("--choice, --control, --image-field and --caption-field are for Label Studio's .json")
+    else:
+        given, left_out = read_answers(file), ()
     key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
     with opened(store) as db:
         added = import_answers(db, given, key=key)
-    answer(f"{added:,} answers added from {file}", {"added": added}, as_json=as_json)
+    for sentence in left_out:
+        tell(f"warning: {sentence}")
+    answer(f"{added:,} answers added from {file}", {"added": added, "left_out": list(left_out)}, as_json=as_json)
+
+
+def _graded(words: list[str]) -> dict[str, int | None]:
+    """NAME=GRADE of each choice."""
+    found: dict[str, int | None] = {}
+    for each in words:
+        name, equals, grade = each.rpartition("=")
+        if not equals or not name or grade not in ("1", "2", "3", "4", "none"):
+            raise typer.BadParameter(f"--choice got {each!r}: expected NAME=GRADE, with a grade from 1 to 4, or none")
+        found[name] = None if grade == "none" else int(grade)
+    return found

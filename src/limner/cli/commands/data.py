@@ -33,6 +33,8 @@ FORMS = {
     "folder": "",
     "beir": "",
     "clip-retrieval": "",
+    "croissant": "",
+    "label-studio": ".json",
 }
 
 
@@ -110,13 +112,25 @@ def convert(
     to: Annotated[
         str | None, word(f"Format; by default from the file ending: {', '.join(FORMS)}.", metavar="FORM")
     ] = None,
-    images: Annotated[Path | None, word("For clip-retrieval: embeddings of the images.", metavar="FILE")] = None,
+    images: Annotated[
+        Path | None, word("For clip-retrieval: embeddings of the images; unit vectors are written.", metavar="FILE")
+    ] = None,
     texts: Annotated[Path | None, word("For clip-retrieval: embeddings of the texts.", metavar="FILE")] = None,
+    image_url: Annotated[
+        str | None, word("For label-studio: address of an image, with {image} for its id.", metavar="URL")
+    ] = None,
+    about: Annotated[
+        list[str] | None,
+        word("For croissant: license, url, version, creator, citeAs, ... Repeatable.", metavar="KEY=VALUE"),
+    ] = None,
     split: Annotated[str | None, word("Only this split.")] = None,
     option: Loading = None,
     as_json: Json = False,
 ) -> None:
-    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, a folder of images, or BEIR.
+    """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, a folder of images, BEIR, ...
+
+    clip-retrieval gets the embeddings as unit vectors. label-studio gets a task per judged pair, with its grade as a
+    prediction. croissant gets a folder of tables and images with croissant.json, which mlcroissant opens.
 
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet
@@ -124,14 +138,24 @@ def convert(
       $ limner data convert flickr8k:DIR out --to clip-retrieval --images I.npy --texts T.npy
       $ limner data convert scenes world --to folder -O images=100
       $ limner data convert scenes pairs.qrels --split test
+      $ limner data convert scenes world --to croissant --about license=CC-BY-4.0
+      $ limner data convert scenes tasks.json --to label-studio --image-url "/data/local-files/?d=photos/{image}"
     """
+    for name, given, form in (("--image-url", image_url, "label-studio"), ("--about", about, "croissant")):
+        if given and to != form:
+            raise typer.BadParameter(f"{name} is for --to {form}")
     if (images is None or texts is None) if to == "clip-retrieval" else (images or texts):
         raise typer.BadParameter("--images and --texts are for --to clip-retrieval, which needs both")
     target = place_for(_target(out, to))
     whole = load(spec, option)
     chosen = whole if split is None else part(whole, split)
     with progress(f"writing {target}"):
-        lost = _written(chosen, target, to, images, texts, whole)
+        if to == "label-studio":
+            lost = _as_tasks(chosen, target, image_url)
+        elif to == "croissant":
+            lost = _as_croissant(chosen, target, about or [])
+        else:
+            lost = _written(chosen, target, to, images, texts, whole)
     for sentence in lost:
         tell(f"warning: {sentence}")
     data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}
@@ -151,6 +175,25 @@ def _written(
 
     scores: Any = opened(Way(images, texts), whole, chosen)
     return write_clip_retrieval(chosen, scores.query_vectors, scores.candidate_vectors, target)
+
+
+def _as_tasks(chosen: Collection, target: Path, image_url: str | None) -> tuple[str, ...]:
+    """Writes tasks of Label Studio; returns what they cannot hold."""
+    from limner.annotate.label_studio import IMAGE_URL, collection_tasks, write_tasks
+
+    write_tasks(collection_tasks(chosen, image_url=image_url or IMAGE_URL), target)
+    lost = {"splits were left out": chosen.splits, "further judgements were left out": chosen.extra or chosen.reverse}
+    return tuple(said for said, true in lost.items() if true)
+
+
+def _as_croissant(chosen: Collection, target: Path, about: list[str]) -> tuple[str, ...]:
+    """Writes a Croissant folder; returns what it cannot hold."""
+    from limner.datasets.croissant_writing import write_croissant
+
+    known = {name: value for name, _, value in (each.partition("=") for each in about)}
+    if not all(known.values()):
+        raise typer.BadParameter(f"--about got {', '.join(about)!r}: expected KEY=VALUE, such as license=CC-BY-4.0")
+    return write_croissant(chosen, target, about=known)
 
 
 def _target(out: Path, to: str | None) -> Path:

@@ -1,0 +1,264 @@
+"""Tasks of Label Studio: pairs of image and caption written for its import, and its JSON export read as answers.
+
+A written task has the ids of its image and caption in its data, so that the export can be matched with the collection
+again. Label Studio refuses annotations of people it has no account for; the annotator of a written answer is therefore
+kept in the `meta` of its result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from limner.annotate.scale import GRADES, REASONS, RELEVANCE, Given, check_grade, check_reasons
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError, shown
+from limner.core.files import write_text
+from limner.core.paths import read_json
+
+GRADE, REASON = "grade", "reasons"
+"""Names of the two controls of the labelling interface: the grade and its reasons."""
+IMAGE_URL = "{image}"
+"""Default address of an image in a task: its id."""
+_IDS = ("image_id", "caption_id")
+_KINDS = ("choices", "rating")
+
+
+def interface() -> str:
+    """The labelling interface of the written tasks, as XML for the project settings of Label Studio."""
+    grades = "".join(f'\n    <Choice value="{words}" hotkey="{key}"/>' for key, words in sorted(GRADES.items()))
+    reasons = "".join(f'\n    <Choice value="{name}" hint="{words}"/>' for name, words in REASONS.items())
+    return f"""<View>
+  <Image name="image" value="$image"/>
+  <Text name="caption" value="$caption"/>
+  <Choices name="{GRADE}" toName="image" choice="single" required="true">{grades}
+  </Choices>
+  <Choices name="{REASON}" toName="image" choice="multiple">{reasons}
+  </Choices>
+</View>
+"""
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def tasks(
+    pairs: Iterable[tuple[str, str]],
+    texts: Mapping[str, str],
+    *,
+    answers: Iterable[Any] = (),
+    image_url: str = IMAGE_URL,
+) -> list[dict[str, Any]]:
+    """One task per pair of image and caption, with an annotation for each answer.
+
+    Args:
+        pairs: Ids of images and captions.
+        texts: Text of each caption, by id.
+        answers: `Answer` of a store or `Given` of a file; answers to other pairs are left out.
+        image_url: Address of an image, where `{image}` is replaced by its id.
+
+    >>> [made] = tasks([("dog.jpg", "t0")], {"t0": "a dog"}, answers=[Given("ann", "dog.jpg", "t0", 4)])
+    >>> made["data"]["caption"], made["annotations"][0]["result"][0]["value"]
+    ('a dog', {'choices': ['100% yes']})
+    """
+    if "{image}" not in image_url:
+        raise LimnerError(f"image_url={image_url!r}: expected {{image}} in it, the place of the image's id")
+    said: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for each in answers:
+        said.setdefault((each.image, each.caption), []).append(_annotation(each))
+    return [
+        {"data": _data(pair, texts[pair[1]], image_url), "annotations": said.get(pair, [])}
+        for pair in dict.fromkeys(pairs)
+    ]
+
+
+def _data(pair: tuple[str, str], text: str, image_url: str) -> dict[str, str]:
+    address = image_url.replace("{image}", quote(pair[0]))
+    return {"image": address, "caption": text, **dict(zip(_IDS, pair, strict=True))}
+
+
+def _annotation(each: Any) -> dict[str, Any]:
+    seconds = None if each.milliseconds is None else each.milliseconds / 1000
+    result = [_chosen(GRADE, [GRADES[each.grade]], each.annotator)]
+    if each.reasons:
+        result.append(_chosen(REASON, list(each.reasons), each.annotator))
+    # Label Studio takes a missing ground_truth for True.
+    return {"result": result, "was_cancelled": False, "ground_truth": False, "lead_time": seconds}
+
+
+def _chosen(control: str, choices: list[str], annotator: str | None = None) -> dict[str, Any]:
+    made = {"from_name": control, "to_name": "image", "type": "choices", "value": {"choices": choices}}
+    return made if annotator is None else {**made, "meta": {"annotator": annotator}}
+
+
+def collection_tasks(collection: Collection, *, image_url: str = IMAGE_URL) -> list[dict[str, Any]]:
+    """One task per judged pair of a collection; its grade becomes a prediction, which people can confirm or change.
+
+    Args:
+        collection: Its grades have to be 0, 0.5 or 1: those of the scale of answers.
+        image_url: Address of an image, where `{image}` is replaced by its id.
+    """
+    judged = collection.judgements.restrict(candidates=collection.texts.ids)
+    words = {RELEVANCE[grade]: GRADES[grade] for grade in sorted(GRADES, reverse=True)} | {0.0: GRADES[1]}
+    odd = sorted(set(judged.grades.tolist()) - set(words))
+    if odd:
+        raise LimnerError(f"grades {shown(map(str, odd))}: expected 0, 0.5 or 1; set a threshold with at_least() first")
+    texts = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    listed = list(judged)
+    made = tasks([(image, text) for image, text, _ in listed], texts, image_url=image_url)
+    for each, (_, _, grade) in zip(made, listed, strict=True):
+        result = [_chosen(GRADE, [words[grade]])]
+        each["predictions"] = [{"model_version": judged.name, "score": grade, "result": result}]
+    return made
+
+
+def write_tasks(made: Sequence[Mapping[str, Any]], path: str | Path) -> int:
+    """Writes tasks for the import of Label Studio, and next to them the labelling interface (.xml).
+
+    Returns:
+        The number of tasks.
+    """
+    if not made:
+        raise LimnerError("no pairs: nothing to write")
+    write_text(path, json.dumps(made, ensure_ascii=False, indent=1) + "\n")
+    write_text(Path(path).with_suffix(".xml"), interface())
+    return len(made)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def read_tasks(
+    path: str | Path,
+    *,
+    choices: Mapping[str, int | None] | None = None,
+    control: str | None = None,
+    image_field: str = "image",
+    caption_field: str = "caption",
+) -> tuple[list[Given], tuple[str, ...]]:
+    """Reads Label Studio's JSON export: one answer per annotation.
+
+    Skipped tasks and annotations without a choice are not answers: they are left out and counted.
+
+    Args:
+        path: The export, in the format "JSON".
+        choices: Grade (1 to 4) of each choice or rating of another labelling interface, None for one that is no
+            answer; the four grades of limner are known.
+        control: Name of the control with the grade, if there are several.
+        image_field: Field of the task's data that identifies the image, if there is no `image_id`.
+        caption_field: Field that identifies the caption, if there is no `caption_id`.
+
+    Returns:
+        The answers, and what was left out, one sentence each.
+    """
+    source = Path(path)
+    found = read_json(source, what="Label Studio export")
+    if not isinstance(found, list):
+        raise LimnerError(f"{source}: got {type(found).__name__}, expected a list of tasks as Label Studio exports it")
+    grades = {words: grade for grade, words in GRADES.items()} | dict(choices or {})
+    given: dict[tuple[str, str, str], Given] = {}
+    left: Counter[str] = Counter()
+    for number, task in enumerate(found, start=1):
+        where = f"{source}, task {number:,}"
+        pair = _pair(task, (image_field, caption_field), where)
+        for annotation in _annotations(task, where):
+            each = _answer(annotation, pair, grades, control, where)
+            if isinstance(each, str):
+                left[each] += 1
+            elif given.setdefault((each.annotator, *pair), each) is not each:
+                raise LimnerError(f"{where}: {each.annotator!r} answers this pair twice; delete one of the two answers")
+        left["without an annotation"] += not task["annotations"]
+    return list(given.values()), tuple(f"{count:,} {what} left out" for what, count in left.items() if count)
+
+
+def _pair(task: Any, names: tuple[str, str], where: str) -> tuple[str, str]:
+    """The ids of image and caption."""
+    if not isinstance(task, dict) or not isinstance(task.get("data"), dict):
+        raise LimnerError(f"{where}: no 'data' of the task; export as JSON (JSON-MIN has no skipped answers)")
+    data, found = task["data"], []
+    for own, name in zip(_IDS, names, strict=True):
+        value = data.get(own, data.get(name))
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+            raise LimnerError(f"{where}: no {own} or {name} in its data; got {shown(map(str, data))}")
+        found.append(str(value))
+    return found[0], found[1]
+
+
+def _annotations(task: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    held = task.get("annotations")
+    if not isinstance(held, list) or not all(isinstance(each, dict) for each in held):
+        raise LimnerError(f"{where}: expected a list of annotations, as in Label Studio's JSON export")
+    return held
+
+
+def _answer(
+    annotation: Mapping[str, Any],
+    pair: tuple[str, str],
+    grades: Mapping[str, int | None],
+    control: str | None,
+    where: str,
+) -> Given | str:
+    """The answer of an annotation, or why there is none."""
+    if annotation.get("was_cancelled"):
+        return "skipped annotations"
+    results = annotation.get("result")
+    if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
+        raise LimnerError(f"{where}: an annotation without a list 'result'")
+    held = [each for each in results if each.get("type") in _KINDS and _may_grade(each.get("from_name"), control)]
+    names = {str(each.get("from_name")) for each in held}
+    if len(names) > 1:
+        raise LimnerError(f"{where}: several controls ({shown(sorted(names))}); name the one with the grade")
+    words = [word for each in held for word in _words(each, where)]
+    if not words:
+        return "annotations without a choice"
+    if len(words) > 1:
+        raise LimnerError(f"{where}: {len(words)} choices ({shown(words)}), expected one")
+    if words[0] not in grades:
+        known = shown(grades, most=9)
+        raise LimnerError(f"{where}: the choice {words[0]!r} has no grade; known: {known}. Give it a grade from 1 to 4")
+    grade = grades[words[0]]
+    if grade is None:
+        return f"annotations with the choice {words[0]!r}"
+    why = [word for each in results if each.get("from_name") == REASON for word in _words(each, where)]
+    try:
+        reasons = check_reasons(why, check_grade(grade))
+        return Given(_annotator(annotation, held), *pair, grade, reasons, _took(annotation))
+    except LimnerError as error:
+        raise LimnerError(f"{where}: {error}") from error
+
+
+def _may_grade(name: object, control: str | None) -> bool:
+    """Without a named control, every control but that of the reasons may have the grade."""
+    return name != REASON if control is None else name == control
+
+
+def _words(result: Mapping[str, Any], where: str) -> list[str]:
+    """The choices of a result, or its rating as one word."""
+    value = result.get("value")
+    held = value.get(result.get("type")) if isinstance(value, dict) else None
+    if held is None or held == []:
+        return []
+    listed = held if isinstance(held, list) else [held]
+    if not all(isinstance(word, (str, int, float)) and not isinstance(word, bool) for word in listed):
+        raise LimnerError(f"{where}: the choices {str(held)[:60]!r}; expected a list of words, or a rating")
+    return [str(word) for word in listed]
+
+
+def _annotator(annotation: Mapping[str, Any], held: Sequence[Mapping[str, Any]]) -> str:
+    """Who answered: the annotator that limner wrote, else the account, by its address or number."""
+    meta, account = held[0].get("meta"), annotation.get("completed_by")
+    own = meta.get("annotator") if isinstance(meta, dict) else None
+    if isinstance(account, dict):
+        account = account.get("email") or account.get("id")
+    return str(own or account or "unknown")
+
+
+def _took(annotation: Mapping[str, Any]) -> int | None:
+    """The time of an answer in milliseconds; Label Studio counts seconds."""
+    seconds = annotation.get("lead_time")
+    known = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds <= 86_400
+    return round(1000 * seconds) if known and seconds is not None else None

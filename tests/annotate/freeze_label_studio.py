@@ -1,0 +1,117 @@
+"""Writes label_studio.json: what Label Studio exports of tasks that limner wrote, and of a project of its own form.
+
+Run by hand: `python tests/annotate/freeze_label_studio.py ENVIRONMENT`, where ENVIRONMENT is a virtual environment with
+label-studio (1.23.2 was used). The real server is started; tasks are imported, answered by two accounts, skipped and
+left empty through its programming interface, and exported with `exportType=JSON`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks")]
+STARS = """<View><Image name="photo" value="$photo"/><Text name="words" value="$sentence"/>
+<Choices name="fit" toName="photo"><Choice value="match"/><Choice value="no match"/><Choice value="unclear"/></Choices>
+<Rating name="stars" toName="photo" maxRating="5"/></View>"""
+STAR_TASKS = [{"photo": f"p{n}.jpg", "sentence": f"sentence {n}"} for n in range(4)]
+
+
+def written() -> list[dict[str, Any]]:
+    """Tasks as limner writes them: a pair with two answers, and three that nobody answered."""
+    from limner.annotate.label_studio import tasks
+    from limner.annotate.scale import Given
+
+    texts = {f"t{n}": f"a caption with “quotes”, 犬 and <b>{n}</b>" for n in range(4)}
+    pairs = [(f"photos/i {n}.jpg", f"t{n}") for n in range(4)]
+    said = [Given("ann", *pairs[0], 4, (), 1500), Given("bob", *pairs[0], 3, ("wrong-colour",), 2000)]
+    return tasks(pairs, texts, answers=said, image_url="/data/local-files/?d={image}")
+
+
+def predicted() -> list[dict[str, Any]]:
+    """Tasks of a collection, with its grades as predictions."""
+    import limner
+    from limner.annotate.label_studio import collection_tasks
+
+    pairs = limner.Judgements.from_pairs([("i0", "t0", 1), ("i0", "t1", 0.5), ("i1", "t1", 0)], candidates=["t0", "t1"])
+    texts = limner.Items(["t0", "t1"], ["a dog", "a cat"], kind="text")
+    return collection_tasks(limner.Collection("toy", limner.Items(["i0", "i1"], [None, None]), texts, pairs))
+
+
+def second_account(port: int, token: str) -> str:
+    """A further account, made with the link for invitations; returns its token."""
+    from serve_install import asked
+
+    link = asked(port, token, "/api/invite", None)["invite_url"]
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", link)
+    reply = connection.getresponse()
+    page, cookie = reply.read().decode(), reply.headers["Set-Cookie"].split(";")[0]
+    cookies = "; ".join(c.split(";")[0] for c in reply.headers.get_all("Set-Cookie"))
+    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+    assert found, cookie
+    form = f"csrfmiddlewaretoken={found[1]}&email=b%40example.org&password=Long-Enough-1&allow_newsletters=false"
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Cookie": cookies}
+    connection.request("POST", link, form, headers)
+    reply = connection.getresponse()
+    reply.read()
+    assert reply.status == 302, reply.status
+    cookies = "; ".join(c.split(";")[0] for c in reply.headers.get_all("Set-Cookie"))
+    connection.request("GET", "/api/current-user/token", headers={"Cookie": cookies})
+    return str(json.loads(connection.getresponse().read())["token"])
+
+
+def chosen(control: str, *choices: str) -> dict[str, Any]:
+    """A result of a control with choices."""
+    value = {"choices": list(choices)}
+    return {"from_name": control, "to_name": "image", "type": "choices", "value": value}
+
+
+def frozen(port: int, token: str) -> dict[str, Any]:
+    """Both projects, answered and exported."""
+    from limner.annotate.label_studio import interface
+    from serve_install import asked
+
+    other = second_account(port, token)
+
+    def made(title: str, form: str, tasks: list[dict[str, Any]]) -> tuple[int, list[int]]:
+        project = asked(port, token, "/api/projects", {"title": title, "label_config": form})["id"]
+        asked(port, token, f"/api/projects/{project}/import?commit_to_project=true", tasks)
+        listed = asked(port, token, f"/api/tasks?project={project}&page_size=100", None)["tasks"]
+        return project, [each["id"] for each in listed]
+
+    def said(task: int, *result: dict[str, Any], who: str = token, ending: str = "") -> None:
+        asked(port, who, f"/api/tasks/{task}/annotations/{ending}", {"result": list(result), "lead_time": 2.5})
+
+    def exported(project: int) -> Any:
+        return asked(port, token, f"/api/projects/{project}/export?exportType=JSON&download_all_tasks=true", None)
+
+    own, numbers = made("own", interface(), written())
+    said(numbers[1], chosen("grade", "mostly no"), chosen("reasons", "wrong-size", "not-in-image"))
+    said(numbers[1], chosen("grade", "100% no"), who=other)
+    said(numbers[2], ending="?was_cancelled=1")
+    said(numbers[2], who=other)
+    stars, numbers_of_stars = made("stars", STARS, STAR_TASKS)
+    for task, word in zip(numbers_of_stars, ("match", "no match", "unclear"), strict=False):
+        said(task, {**chosen("fit", word), "to_name": "photo"})
+    rating = {"from_name": "stars", "to_name": "photo", "type": "rating", "value": {"rating": 5}}
+    said(numbers_of_stars[3], rating)
+    guessed, _ = made("predictions", interface(), predicted())
+    held = [each["total_predictions"] for each in exported(guessed)]
+    return {"own": exported(own), "stars": exported(stars), "predictions": held}
+
+
+if __name__ == "__main__":
+    from serve_install import serving
+
+    token = secrets.token_hex(20)
+    with tempfile.TemporaryDirectory() as folder, serving(Path(sys.argv[1]), Path(folder) / "data", token) as (port, _):
+        held = frozen(port, token)
+    Path(__file__).with_name("label_studio.json").write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
