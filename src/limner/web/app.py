@@ -142,6 +142,7 @@ def _admins() -> list[BaseRoute]:
         Route("/admin/role", endpoint(team.role, role="admin"), methods=["POST"]),
         Route("/admin/password", endpoint(team.password, role="admin", apart=True), methods=["POST"]),
         Route("/admin/reset", endpoint(team.reset, role="admin"), methods=["POST"]),
+        Route("/admin/scale", endpoint(admin.own_scale, role="admin"), methods=["POST"]),
         Route("/admin/guideline", endpoint(guideline.edit, role="admin"), methods=["POST"]),
         Route("/admin/aside", endpoint(admin.aside, role="admin"), methods=["POST"]),
         Route("/admin/review", endpoint(admin.review_task, role="reviewer"), methods=["POST"]),

@@ -19,6 +19,7 @@ from limner.web.estimating import can_stop
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
+    from limner.annotate.scale import Scale
     from limner.annotate.store.answers import Saved
     from limner.annotate.store.tasks import Held, Item
 
@@ -31,7 +32,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 def judge_page(ask: Ask) -> Response:
     """The next pair to judge, or one of the annotator's earlier pairs; the progress if none is left."""
     from limner.annotate.guideline import newest
-    from limner.annotate.scale import GRADES, REASONS
+    from limner.annotate.store.scales import scale_of
     from limner.annotate.store.tasks import progress_of
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
@@ -41,14 +42,19 @@ def judge_page(ask: Ask) -> Response:
         return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"), enough=can_stop(ask))
     if held.kind == "captions":
         return RedirectResponse(f"/captions?{ask.request.url.query}".rstrip("?"), 303)
-    at = min(ask.number("at", _first(held)), len(held.items) - 1)
+    at, scale = min(ask.number("at", _first(held)), len(held.items) - 1), scale_of(store)
     return page(
-        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=dict(sorted(GRADES.items())),
-        reasons=REASONS, guideline=newest(store), collection=judged_collection(ask),
+        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, scale=scale,
+        choices=json.dumps(shown(scale)), guideline=newest(store), collection=judged_collection(ask),
         key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
         source=picture_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
         done=sum(item.grade is not None for item in held.items), enough=can_stop(ask),
     )  # fmt: skip
+
+
+def shown(scale: Scale) -> dict[str, object]:
+    """The scale for the browser: what each grade and reason is called, and its key."""
+    return {"own": scale.own, **{name: [vars(each) for each in getattr(scale, name)] for name in ("grades", "reasons")}}
 
 
 def _asked_task(ask: Ask, me: int) -> Held | None:
@@ -117,6 +123,8 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
 
 def judge_form(ask: Ask) -> Response:
     """An answer sent as a form; sending the same form again changes nothing."""
+    from limner.annotate.store.scales import scale_of
+
     action, item = ask.field("act", "save"), whole(ask.field("item"), "item")
     at = whole(ask.field("at") or "0", "at", low=0)
     there = whole(ask.field("assignment") or "0", "assignment", low=0)
@@ -127,7 +135,7 @@ def judge_form(ask: Ask) -> Response:
         return RedirectResponse(f"/judge?{query(assignment=there or None, at=at)}", 303)
     reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
     grade = whole(ask.field("grade"), "grade", high=4)
-    why = reasons if grade in (2, 3) else []
+    why = reasons if scale_of(ask.site.store).asks(grade) else []
     _save(ask, item, ask.field("key"), grade, why, None, ask.field("guideline"))
     return RedirectResponse("/judge", 303)
 
@@ -178,10 +186,11 @@ def _save(
 ) -> Saved:
     """Stores an answer under the version of the guideline that was read."""
     from limner.annotate.guideline import known_version
-    from limner.annotate.scale import check_reasons
     from limner.annotate.store.answers import submit
+    from limner.annotate.store.scales import scale_of
 
-    me, why = ask.site.annotator(ask.visitor), check_reasons(reasons, grade)
+    me, scale = ask.site.annotator(ask.visitor), scale_of(ask.site.store)
+    why = scale.check_reasons(reasons, scale.check_grade(grade))
     given: dict[str, Any] = {"grade": grade, "reasons": why, "milliseconds": milliseconds}
     checked, version = answer_key(key), known_version(ask.site.store, guideline)
     with fitting():

@@ -21,7 +21,8 @@ Functions that a page calls:
 | `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `add_votes`, `votes`, `studies`, `study_progress` |
 | `quality` | `agreement`, `annotator_table`, `review_queue`, `review`, `set_aside` |
 | `export` | `export`, `FORMS`, `judgements` |
-| `scale` | `GRADES`, `REASONS`, `GUIDELINE` |
+| `store.scales` | `scale_of` (grades and reasons of this store; `own_scale.set_scale` changes them) |
+| `scale` | `SCALE` (the built-in scale), `GUIDELINE` |
 
 How a page labels: `task = lease(store, annotator.id)` (None if nothing is left; a task that the annotator already holds
 is returned first, with its answers); for each `item` of `task.items` (image, caption, text, and the current `answer`;

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from limner.annotate._sql import inserted, sa
-from limner.annotate.scale import GUIDELINE, check_grade, check_reasons
+from limner.annotate.scale import GUIDELINE, Scale
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, Store
+from limner.annotate.store.scales import scale_of
 from limner.annotate.store.schema import (
     annotator,
     assignment,
@@ -88,8 +89,8 @@ def submit(
         annotator_id: The annotator.
         item_id: The pair, `Item.id`.
         key: Key created by the client: new for every answer, the same when the answer is sent again.
-        grade: 4 (100% yes) to 1 (100% no).
-        reasons: Reasons, for grades 3 and 2.
+        grade: 4 (yes) to 1 (no): a value of the store's scale.
+        reasons: Names of reasons, for grades that may have them: 3 and 2 in the built-in scale.
         milliseconds: Time spent on the answer.
         guideline: Version of the guideline that the annotator read.
         minutes: Length of the renewed lease.
@@ -97,18 +98,19 @@ def submit(
     Returns:
         The answer's id and revision, whether it was already stored, and whether the task is finished.
     """
-    checked = check_grade(grade)
-    why = json.dumps(check_reasons(reasons, checked))
+    scale = scale_of(store)
+    checked = scale.check_grade(grade)
+    why = json.dumps(scale.check_reasons(reasons, checked))
     _refuse_bad(key, milliseconds)
     values = {"grade": checked, "reasons": why, "milliseconds": milliseconds, "guideline": str(guideline)}
-    return _append(store, annotator_id, item_id, key, values, minutes)
+    return _append(store, annotator_id, item_id, key, values, minutes, scale)
 
 
 def undo(store: Store, annotator_id: int, item_id: int, *, key: str, minutes: float = MINUTES) -> Saved:
     """Withdraws the answer to a pair by adding a revision without a grade; the task is open again."""
     _refuse_bad(key, None)
     values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE}
-    return _append(store, annotator_id, item_id, key, values, minutes)
+    return _append(store, annotator_id, item_id, key, values, minutes, None)
 
 
 def _refuse_bad(key: str, milliseconds: int | None) -> None:
@@ -118,7 +120,16 @@ def _refuse_bad(key: str, milliseconds: int | None) -> None:
         raise LimnerError(f"milliseconds {milliseconds}: expected 0 to {_DAY:,}, or nothing")
 
 
-def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dict[str, Any], minutes: float) -> Saved:
+def _append(
+    store: Store,
+    annotator_id: int,
+    item_id: int,
+    key: str,
+    values: dict[str, Any],
+    minutes: float,
+    scale: Scale | None,
+) -> Saved:
+    """Adds a revision; a withdrawal needs no scale."""
     with store.writing() as connection:
         now = store.now()
         number = connection.scalar(sa.select(task_item.c.task_id).where(task_item.c.id == item_id))
@@ -132,7 +143,8 @@ def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dic
         if before is not None:
             return _repeated(before, mine, item_id, values)
         _refuse_unfit(state, mine, item_id, now, withdraws=values["grade"] is None)
-        _refuse_unreasoned(state.task["reasons"], values)
+        if scale is not None:
+            _refuse_unreasoned(state.task["reasons"], values, scale)
         last = state.latest.get((mine["id"], item_id))
         values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
         made = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=now)
@@ -169,11 +181,12 @@ def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdr
         raise AlreadyFull("this pair has all the answers it needs: continue with the next one")
 
 
-def _refuse_unreasoned(wanted: str, values: dict[str, Any]) -> None:
-    """Checks the reasons: a task may require them for the two middle grades, or not allow any."""
+def _refuse_unreasoned(wanted: str, values: dict[str, Any], scale: Scale) -> None:
+    """Checks the reasons: a task may require them for the grades that may have some, or not allow any."""
     given = values["reasons"] != "[]"
-    if wanted == "required" and values["grade"] in (2, 3) and not given:
-        raise LimnerError("this task needs a reason for 'partially yes' and 'mostly no': choose one or more")
+    if wanted == "required" and scale.asks(values["grade"]) and not given:
+        named = " and ".join(repr(grade.label) for grade in scale.reasoned)
+        raise LimnerError(f"this task needs a reason for {named}: choose one or more")
     if wanted == "off" and given:
         raise LimnerError("this task does not ask for reasons: leave them out")
 

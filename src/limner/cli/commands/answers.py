@@ -163,11 +163,11 @@ def aggregate(store: Where, method: Method = "majority", as_json: Json = False) 
       $ limner annotate aggregate work.db --method dawid-skene
     """
     from limner.annotate.aggregate import aggregate as make_labels
-    from limner.annotate.scale import GRADES
+    from limner.annotate.store.scales import scale_of
 
     with opened(store) as db:
-        labels = make_labels(db, method)
-    counts = {words: sum(x.grade == grade for x in labels) for grade, words in GRADES.items()}
+        labels, grades = make_labels(db, method), scale_of(db).grades
+    counts = {grade.label: sum(x.grade == grade.value for x in labels) for grade in grades}
     data = {"method": method, "pairs": len(labels), "grades": counts}
     lines = [f"{len(labels):,} pairs by {method}", *(f"  {words:14} {count:8,}" for words, count in counts.items())]
     answer("\n".join(lines), data, as_json=as_json)
@@ -312,9 +312,10 @@ def import_(
 
     from limner.annotate.export import import_answers
     from limner.annotate.forms import read_answers
+    from limner.annotate.store.scales import scale_of
 
-    given = read_answers(file)
-    key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
     with opened(store) as db:
+        given = read_answers(file, scale=scale_of(db))
+        key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
         added = import_answers(db, given, key=key)
     answer(f"{added:,} answers added from {file}", {"added": added}, as_json=as_json)

@@ -8,6 +8,8 @@ const at = (id) => document.getElementById(id);
 const root = at("judge");
 const form = at("answer");
 const task = JSON.parse(root.dataset.task);
+const scale = JSON.parse(root.dataset.scale);
+const asks = (grade) => scale.grades.some((each) => each.value === grade && each.reasons);
 const items = task.items;
 const grades = [...form.querySelectorAll("input[name=grade]")];
 const reasons = [...form.querySelectorAll("input[name=reason]")];
@@ -114,8 +116,8 @@ function chosen() {
   return radio ? Number(radio.value) : null;
 }
 
-// Reasons are only for the two middle grades; in one-key mode they are chosen before the grade.
-function middle() { at("reasons").hidden = task.reasons === "off" || (![2, 3].includes(chosen()) && !at("one-key").checked); }
+// Reasons are only for some grades; in one-key mode they are chosen before the grade.
+function middle() { at("reasons").hidden = task.reasons === "off" || !reasons.length || (!asks(chosen()) && !at("one-key").checked); }
 
 function choose(grade) {
   if (root.hidden || locked) return;
@@ -135,10 +137,10 @@ function save() {
   if (root.hidden) { if (!at("finished").hidden) at("further").click(); return; }
   if (locked) return;
   const grade = chosen();
-  if (grade === null) { say("Choose one of the four answers first."); grades[0].focus(); return; }
+  if (grade === null) { say(`Choose one of the ${["two", "three", "four"][grades.length - 2]} answers first.`); grades[0].focus(); return; }
   const item = items[place];
-  const why = [2, 3].includes(grade) && task.reasons !== "off" ? reasons.filter((box) => box.checked).map((box) => box.value) : [];
-  if (task.reasons === "required" && [2, 3].includes(grade) && !why.length) { say("Choose at least one reason first."); reasons[0].focus(); return; }
+  const why = asks(grade) && task.reasons !== "off" ? reasons.filter((box) => box.checked).map((box) => box.value) : [];
+  if (task.reasons === "required" && asks(grade) && !why.length) { say("Choose at least one reason first."); reasons[0].focus(); return; }
   const changed = item.grade !== null;
   answered(item, grade, why);
   skip.forget(item);
@@ -207,7 +209,7 @@ function zoom(point) {
 }
 
 function why() {
-  if (at("reasons").hidden) { say("Reasons are asked for the two middle answers only."); return; }
+  if (at("reasons").hidden) { say(scale.own ? "Reasons are not asked for here." : "Reasons are asked for the two middle answers only."); return; }
   reasons[0].focus();
 }
 
@@ -220,10 +222,10 @@ function reason(name) {
 }
 
 const keys = new Keys({
-  grade1: () => choose(1), grade2: () => choose(2), grade3: () => choose(3), grade4: () => choose(4),
+  ...Object.fromEntries(scale.grades.map(({ value }) => [`grade${value}`, () => choose(value)])),
   save, back, next, skip, undo: () => undo(), zoom: () => zoom(), reasons: why, help: () => at("help").showModal(), guideline: () => guide.showModal(),
   ...Object.fromEntries(reasons.map((box) => [box.value, () => reason(box.value)])),
-});
+}, scale);
 keys.table(at("keymap"), at("use-keys"), at("usual-keys"));
 
 const acts = { save, back, next, skip, undo };
