@@ -282,7 +282,9 @@ def test_cookies_are_kept_from_scripts_and_other_sites(team):
 # --- who may what -----------------------------------------------------------------------------------------------
 
 ADMIN = ["/admin", "/admin/export?form=csv", "/api/status", "/search", "/failures", "/compare", "/api/search?q=x"]
-ADMIN_FORMS = ["/admin/tasks", "/admin/study", "/admin/invite", "/admin/account", "/admin/aside", "/admin/review"]
+ADMIN_FORMS = [
+    "/admin/tasks", "/admin/study", "/admin/invite", "/admin/account", "/admin/aside", "/admin/review", "/admin/scale",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", ADMIN)
@@ -389,6 +391,7 @@ FORMS = {
     "/admin/reset": ["annotator"],
     "/admin/tasks": ["s", "depth", "pairs", "people"],
     "/admin/aside": ["annotator", "reason"],
+    "/admin/scale": ["scale"],
 }
 
 

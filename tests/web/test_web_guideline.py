@@ -59,6 +59,46 @@ def test_disagreements_show_everybodys_answer_with_image_and_caption(asked):
     assert "See 2 disagreements" in admin and "12 of 12" in admin
 
 
+OWN = """
+question = "Is this <i>the</i> product?"
+grades = [
+  {label = "<b>same</b>", counts_as = "yes", meaning = "Model and colour are the same."},
+  {label = "variant", counts_as = "weak yes"},
+  {label = "other", counts_as = "no", key = "x", reasons = true},
+]
+reasons = [{label = "<script>colour</script>", name = "colour", key = "c"}]
+"""
+
+
+def test_an_admin_sets_own_grades_and_reasons_before_the_first_answer(asked):
+    asked.cookies.set("limner_name", "one")
+    assert "They can be changed until the first answer." in words(asked.get("/admin"))
+    assert "expected one that counts as yes" in words(asked.post("/admin/scale", data={"scale": "grades = []"}))
+    assert asked.post("/admin/scale", data={"scale": OWN.replace("\n", "\r\n")}).status_code == 303
+    for address in ("/judge", "/practice?n=1&grade=3", "/admin"):
+        page = asked.get(address).text
+        assert "&lt;b&gt;same&lt;/b&gt;" in page and "<b>same" not in page and "100% yes" not in page, address
+    page = asked.get("/judge").text
+    assert page.count('name="grade"') == 3 and 'value="2"' not in page
+    assert "&lt;script&gt;colour" in page and 'name="reason" value="colour"' in page and "wrong-colour" not in page
+    assert "Is this &lt;i&gt;the&lt;/i&gt; product?" in page and "Model and colour are the same." in page
+    assert "The guideline says" in words(asked.get("/practice?n=1&grade=1"))
+    form = {"text": "Look.", "examples": f"{websites.world().test.images.ids[0]} | a red boat | X | No."}
+    assert asked.post("/admin/guideline", data=form).status_code == 303
+    assert newest(asked.app.state.site.store).examples[0].grade == 1
+    schema = asked.get("/api/openapi.json").json()["paths"]["/api/answers"]["post"]["requestBody"]["content"]
+    sent = schema["application/json"]["schema"]
+    assert sent["properties"]["grade"]["enum"] == [1, 3, 4] and sent["if"]["properties"]["grade"]["enum"] == [4]
+    judged(asked, "one", [4, 3, 1, 1, 3, 4])
+    judged(asked, "two", [4, 1, 1, 1, 3, 4])
+    settled(asked)
+    disputed = words(asked.get("/admin/disagreements"))
+    assert "2 variant" in disputed and "x other" in disputed
+    assert "because there are answers under them" in words(asked.get("/admin"))
+    assert "12 answers under its present grades" in words(asked.post("/admin/scale", data={"scale": ""}))
+    assert '"variant"' in asked.get("/admin/export?form=csv").text
+
+
 def test_time_left_and_the_agreement_matrix_are_shown(asked):
     judged(asked, "one", [4, 4, 1, 2, 3, 1], milliseconds=1500)
     admin = words(settled(asked))

@@ -58,9 +58,7 @@ def form_of(path: str | Path, form: str | None = None) -> str:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def write_answers(
-    given: Sequence[Answer], path: str | Path, *, form: str | None = None, scale: Scale = SCALE
-) -> int:
+def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None = None, scale: Scale = SCALE) -> int:
     """Writes answers as csv or jsonl, one per row; several reasons are separated by `;` in a csv.
 
     The column `label` has the words of the grade in the scale.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def parse_scale(text: str, *, where: str = "the scale", form: str = "toml") -> t
         if not isinstance(rules, str):
             raise LimnerError(f"guideline is {rules!r:.40}: expected text, one rule in each line")
         reasons = _reasons(given["reasons"]) if "reasons" in given else SCALE.reasons
-        grades = _grades(given["grades"], bool(reasons)) if "grades" in given else SCALE.grades
+        grades = _grades(given["grades"], bool(reasons)) if "grades" in given else _usual_grades(bool(reasons))
         _refuse_shared_keys(grades, reasons)
     except LimnerError as error:
         raise LimnerError(f"{where}: {error}; {_HINT}") from None
@@ -156,6 +157,10 @@ def _grades(given: object, reasoned: bool) -> tuple[Grade, ...]:
     if len(rows) < 2 or (rows[0]["counts_as"], rows[-1]["counts_as"]) != ("yes", "no"):
         raise LimnerError("grades: expected one that counts as yes and one that counts as no")
     return tuple(_grade(row, str(len(rows) - place), reasoned) for place, row in enumerate(rows))
+
+
+def _usual_grades(reasoned: bool) -> tuple[Grade, ...]:
+    return tuple(replace(grade, reasons=grade.reasons and reasoned) for grade in SCALE.grades)
 
 
 def _grade(row: Mapping[str, Any], key: str, reasoned: bool) -> Grade:
