@@ -75,7 +75,7 @@ def answered(store, name, grades, reasons=()):
     held = lease(store, who)
     for item, grade in zip(held.items, grades, strict=True):
         why = reasons if scale_of(store).asks(grade) else ()
-        submit(store, who, item.id, key=f"{name}-{item.id:06}", grade=grade, reasons=why)
+        submit(store, who, item.id, key=f"{name}-{item.id:06}", grade=grade, reasons=why, comment=f"=said of {grade}")
     return held.items
 
 
@@ -195,7 +195,8 @@ def test_files_name_the_own_grades_and_are_imported_where_they_fit(store, tmp_pa
     assert [row["label"] for row in rows] == [
         "same product", "variant", "other product", "other product", "same product",
     ]  # fmt: skip
-    assert '"label"' in (tmp_path / "a.csv").read_text().splitlines()[0]
+    head, first = (tmp_path / "a.csv").read_text().splitlines()[:2]
+    assert '"comment","label"' in head and '"\'=said of 4"' in first  # no formula in a spreadsheet
     assert sorted(read_judgements(tmp_path / "a.csv").grades.tolist()) == [0.0, 0.0, 0.5, 1.0, 1.0]
     with pytest.raises(LimnerError, match="line 3: unknown reason 'another-colour'"):
         read_answers(tmp_path / "a.csv")
@@ -206,6 +207,7 @@ def test_files_name_the_own_grades_and_are_imported_where_they_fit(store, tmp_pa
         set_scale(like, own)
         assert import_answers(like, given, key="a") == 5
         assert [a.reasons for a in answers(like)] == [a.reasons for a in answers(store)]
+        assert [a.comment for a in answers(like)] == [f"=said of {a.grade}" for a in answers(store)]
 
 
 def test_own_reasons_become_the_failure_classes_that_they_name(store):

@@ -325,6 +325,7 @@ def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_k
     page.keyboard.press("b")
     page.keyboard.press("i")  # a built-in reason, which this store does not have
     page.keyboard.press("Enter")
+    waited(page, 2)
     page.keyboard.press("?")
     table = page.inner_text("#keymap")
     assert "Reason: another colour" in table and "Variant" in table and "quantity" not in table
@@ -336,3 +337,33 @@ def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_k
     page.wait_for_selector("#state:text-is('Saved.')")
     kept = list(stored(own_site, "own").values())
     assert kept == [(1, ("blurred",)), (4, ())]
+
+
+@pytest.mark.parametrize("viewport", SIZES[::2], ids=lambda size: str(size["width"]))
+def test_a_comment_is_written_with_a_key_saved_with_its_answer_and_shown_again(judge, site, viewport):
+    page = judge(f"talker{viewport['width']}", viewport=viewport)
+    assert page.is_hidden("#comment")
+    page.keyboard.press("4")
+    page.keyboard.press("k")
+    page.keyboard.type("4k: <b>two</b> boats")  # no letter acts as a key in the field
+    assert page.evaluate(CHECKED) == "4"
+    page.keyboard.press("Enter")
+    waited(page, 2)
+    assert page.is_hidden("#comment")
+    page.keyboard.press("k")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#comment")
+    page.keyboard.press("1")
+    page.keyboard.press("Enter")
+    waited(page, 3)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    waited(page, 1)
+    assert page.input_value("#comment") == "4k: <b>two</b> boats" and page.is_visible("#comment")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_selector("#state:text-is('Back.')")
+    page.reload()
+    waited(page, 1)
+    assert page.input_value("#comment") == "4k: <b>two</b> boats"
+    said = [a.comment for a in answers(site.state.site.store) if a.annotator == f"talker{viewport['width']}"]
+    assert said == ["4k: <b>two</b> boats", ""]

@@ -99,6 +99,27 @@ def test_an_admin_sets_own_grades_and_reasons_before_the_first_answer(asked):
     assert '"variant"' in asked.get("/admin/export?form=csv").text
 
 
+def test_comments_are_shown_to_the_lead_escaped_and_only_to_the_lead(tmp_path):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=2))
+    for name, grades in (("one", (4, 1)), ("two", (1, 1))):
+        asked.cookies.set("limner_name", name)
+        task = asked.post("/api/task", json={}).json()["task"]
+        for item, grade in zip(task["items"], grades, strict=True):
+            body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade}
+            said = f"<b>{name}</b> says {grade}"
+            assert asked.post("/api/answers", json={**body, "comment": "x" * 501}).status_code == 400
+            assert asked.post("/api/answers", json={**body, "comment": ["x"]}).status_code == 400
+            assert asked.post("/api/answers", json={**body, "comment": said}).status_code == 200
+            mine = asked.get(f"/judge?assignment={task['assignment']}").text
+            assert f"&lt;b&gt;{name}" in mine and (name == "one" or "one&lt;/b&gt;" not in mine)
+    settled(asked)
+    disputed = asked.get("/admin/disagreements").text
+    assert disputed.count("&lt;b&gt;one&lt;/b&gt; says 4") == disputed.count("&lt;b&gt;two&lt;/b&gt; says 1") == 1
+    lead = asked.get("/admin").text
+    assert lead.count("says 1</q>") == 3 and "<b>two" not in lead
+    assert "<b>one</b> says 4" in asked.get("/admin/export?form=csv").text
+
+
 def test_time_left_and_the_agreement_matrix_are_shown(asked):
     judged(asked, "one", [4, 4, 1, 2, 3, 1], milliseconds=1500)
     admin = words(settled(asked))

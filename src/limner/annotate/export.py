@@ -122,7 +122,7 @@ def _import_task(
                 "assignment_id": held[name], "item_id": item, "revision": 1,
                 "client_key": f"import:{key}:{item}:{name}",
                 "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
-                "guideline": GUIDELINE, "added": now,
+                "guideline": GUIDELINE, "added": now, "comment": each.comment or None,
             }
             for name, each in said.items()
         ]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 from limner.annotate.aggregate import Label, majority
 from limner.annotate.merge import to_judgements
 from limner.annotate.scale import SCALE, Scale, relevant
-from limner.annotate.store.answers import Answer
+from limner.annotate.store.answers import Answer, check_comment
 from limner.annotate.store.contents import Key
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing, replacing_folder, write_text
@@ -35,7 +35,7 @@ ECCV_FILES = ("eccv_image_to_caption.json", "eccv_caption_to_image.json")
 
 @dataclass(frozen=True)
 class Given:
-    """An answer from a file: annotator, pair, grade and reasons."""
+    """An answer from a file: annotator, pair, grade, reasons, time and comment."""
 
     annotator: str
     image: str
@@ -43,6 +43,7 @@ class Given:
     grade: int
     reasons: tuple[str, ...] = ()
     milliseconds: int | None = None
+    comment: str = ""
 
 
 def form_of(path: str | Path, form: str | None = None) -> str:
@@ -174,10 +175,11 @@ def _given(row: Mapping[str, Any], source: Path, line: int, scale: Scale | None)
         reasons = scale.check_reasons(row.get("reasons") or (), grade) if scale else ()
         took = row.get("milliseconds")
         milliseconds = None if took in (None, "") else int(float(str(took)))
+        comment = check_comment(row.get("comment") or "")
     except (ValueError, TypeError, OverflowError) as error:
         raise LimnerError(f"{source}, line {line}: {error}") from error
     who = str(row.get("annotator") or "unknown")
-    return Given(who, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds)
+    return Given(who, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds, comment)
 
 
 def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:

@@ -102,11 +102,13 @@ def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | No
 
 
 def _texts(ask: Ask, people: Known | None) -> dict[str, str]:
-    """The texts of the captions in the review queue."""
+    """The texts of the captions in the review queue and in the list of comments."""
     from limner.annotate.store.contents import caption_texts
 
-    queue = people.queue[:MOST] if people else []
-    return caption_texts(ask.site.store, [answer.caption for each in queue for answer in each.wrong])
+    if people is None:
+        return {}
+    wrong = [answer for each in people.queue[:MOST] for answer in each.wrong]
+    return caption_texts(ask.site.store, [answer.caption for answer in [*wrong, *people.comments[:MOST]]])
 
 
 def disagreements_page(ask: Ask) -> Response:

@@ -112,6 +112,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
                 "picture": picture_of(collection, item),
                 "grade": item.grade,
                 "reasons": list(item.reasons),
+                "comment": item.comment,
             }
             for item in held.items
         ],
@@ -136,7 +137,8 @@ def judge_form(ask: Ask) -> Response:
     reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
     grade = whole(ask.field("grade"), "grade", high=4)
     why = reasons if scale_of(ask.site.store).asks(grade) else []
-    _save(ask, item, ask.field("key"), grade, why, None, ask.field("guideline"))
+    given = {"grade": grade, "reasons": why, "comment": ask.field("comment")}
+    _save(ask, item, ask.field("key"), given, ask.field("guideline"))
     return RedirectResponse("/judge", 303)
 
 
@@ -181,17 +183,15 @@ def fitting() -> Iterator[None]:
         raise
 
 
-def _save(
-    ask: Ask, item: int, key: object, grade: int, reasons: list[str], milliseconds: int | None, guideline: object
-) -> Saved:
-    """Stores an answer under the version of the guideline that was read."""
+def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: object) -> Saved:
+    """Stores an answer (grade, reasons, milliseconds, comment) under the version of the guideline that was read."""
     from limner.annotate.guideline import known_version
-    from limner.annotate.store.answers import submit
+    from limner.annotate.store.answers import check_comment, submit
     from limner.annotate.store.scales import scale_of
 
     me, scale = ask.site.annotator(ask.visitor), scale_of(ask.site.store)
-    why = scale.check_reasons(reasons, scale.check_grade(grade))
-    given: dict[str, Any] = {"grade": grade, "reasons": why, "milliseconds": milliseconds}
+    scale.check_reasons(given["reasons"], scale.check_grade(given["grade"]))
+    check_comment(given["comment"])
     checked, version = answer_key(key), known_version(ask.site.store, guideline)
     with fitting():
         return submit(ask.site.store, me, item, key=checked, guideline=version, **given)
@@ -241,14 +241,16 @@ def api_task(ask: Ask) -> Response:
 
 def api_answer(ask: Ask) -> Response:
     """Stores an answer. The response is sent when the answer is on disk."""
-    given = body(ask, ("item", "key", "grade", "reasons", "milliseconds", "guideline"), ("item", "key", "grade"))
+    known = ("item", "key", "grade", "reasons", "comment", "milliseconds", "guideline")
+    given = body(ask, known, ("item", "key", "grade"))
     reasons = given.get("reasons", [])
     if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
         raise LimnerError("reasons: expected a list of names")
     took = given.get("milliseconds")
     milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
     item, grade = json_whole(given["item"], "item"), json_whole(given["grade"], "grade", high=4)
-    return _told(_save(ask, item, given["key"], grade, reasons, milliseconds, given.get("guideline")))
+    said = {"grade": grade, "reasons": reasons, "milliseconds": milliseconds, "comment": given.get("comment", "")}
+    return _told(_save(ask, item, given["key"], said, given.get("guideline")))
 
 
 def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:

@@ -28,6 +28,7 @@ from limner.annotate.store.tasks import MINUTES, TaskState, state_of
 from limner.core.errors import LimnerError, UnknownId
 
 KEY_LENGTH = 100
+COMMENT_LENGTH = 500
 _DAY = 86_400_000
 _KEY_USED = "this key was used for another answer: use a new key for every answer"
 
@@ -51,7 +52,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Answer:
-    """A valid answer: annotator, pair, time, duration, guideline, and whether the pair is a control."""
+    """A valid answer: annotator, pair, time, duration, guideline, comment, and whether the pair is a control."""
 
     id: int
     task: int
@@ -68,6 +69,7 @@ class Answer:
     milliseconds: int | None
     guideline: str
     added: int
+    comment: str = ""
 
 
 def submit(
@@ -80,6 +82,7 @@ def submit(
     reasons: Iterable[str] = (),
     milliseconds: int | None = None,
     guideline: str = GUIDELINE,
+    comment: str = "",
     minutes: float = MINUTES,
 ) -> Saved:
     """Stores an answer to one pair of a task that the annotator holds, or has finished.
@@ -93,6 +96,7 @@ def submit(
         reasons: Names of reasons, for grades that may have them: 3 and 2 in the built-in scale.
         milliseconds: Time spent on the answer.
         guideline: Version of the guideline that the annotator read.
+        comment: A remark for the study lead, at most `COMMENT_LENGTH` characters; line breaks become spaces.
         minutes: Length of the renewed lease.
 
     Returns:
@@ -102,14 +106,16 @@ def submit(
     checked = scale.check_grade(grade)
     why = json.dumps(scale.check_reasons(reasons, checked))
     _refuse_bad(key, milliseconds)
+    said = check_comment(comment) or None
     values = {"grade": checked, "reasons": why, "milliseconds": milliseconds, "guideline": str(guideline)}
+    values["comment"] = said
     return _append(store, annotator_id, item_id, key, values, minutes, scale)
 
 
 def undo(store: Store, annotator_id: int, item_id: int, *, key: str, minutes: float = MINUTES) -> Saved:
     """Withdraws the answer to a pair by adding a revision without a grade; the task is open again."""
     _refuse_bad(key, None)
-    values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE}
+    values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE, "comment": None}
     return _append(store, annotator_id, item_id, key, values, minutes, None)
 
 
@@ -118,6 +124,20 @@ def _refuse_bad(key: str, milliseconds: int | None) -> None:
         raise LimnerError(f"key {str(key)[:20]!r}: expected 1 to {KEY_LENGTH} characters, new for every answer")
     if milliseconds is not None and not 0 <= milliseconds <= _DAY:
         raise LimnerError(f"milliseconds {milliseconds}: expected 0 to {_DAY:,}, or nothing")
+
+
+def check_comment(comment: object) -> str:
+    """A comment on one line; refused if it is too long or has characters that cannot be shown.
+
+    >>> check_comment("  two boats,\\n not one ")
+    'two boats, not one'
+    """
+    if not isinstance(comment, str):
+        raise LimnerError(f"comment {comment!r:.20}: expected text")
+    said = " ".join(comment.split())
+    if len(said) > COMMENT_LENGTH or not said.isprintable():
+        raise LimnerError(f"a comment of {len(said):,} characters: expected at most {COMMENT_LENGTH} printable ones")
+    return said
 
 
 def _append(
@@ -160,7 +180,7 @@ def _stored(connection: sa.Connection, key: str) -> object:
 def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> Saved:
     """The stored answer with this key; refused if the key belongs to another answer."""
     same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
-    if not same or before["grade"] != values["grade"] or before["reasons"] != values["reasons"]:
+    if not same or any(before[name] != values[name] for name in ("grade", "reasons", "comment")):
         raise LimnerError(_KEY_USED)
     return Saved(before["id"], before["revision"], True, before["finished"] is not None)
 
@@ -220,6 +240,7 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
         view.c.reasons, view.c.id, view.c.task_id, view.c.assignment_id, view.c.item_id, view.c.pair_id,
         annotator.c.name, image.c.key, caption.c.key, view.c.role, view.c.grade,
         view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,
+        sa.func.coalesce(view.c.comment, ""),
     )  # fmt: skip
     query = (
         sa.select(*named)
@@ -249,7 +270,13 @@ def latest(store: Store) -> tuple[int, ...]:
 def history(store: Store, *, item_id: int | None = None) -> list[dict[str, Any]]:
     """All answers ever given, in order, including withdrawn and revised ones; for one pair, or all pairs."""
     columns = [judgement.c[name] for name in ("id", "item_id", "revision", "grade", "reasons", "milliseconds")]
-    more = (judgement.c.guideline, judgement.c.added, judgement.c.client_key, annotator.c.name.label("annotator"))
+    more = (
+        judgement.c.guideline,
+        judgement.c.comment,
+        judgement.c.added,
+        judgement.c.client_key,
+        annotator.c.name.label("annotator"),
+    )
     query = sa.select(*columns, *more).join_from(judgement, assignment).join(annotator).order_by(judgement.c.id)
     rows = store.rows(query if item_id is None else query.where(judgement.c.item_id == item_id))
     return [{**row, "reasons": json.loads(row["reasons"])} for row in rows]

@@ -73,6 +73,7 @@ class Item:
     grade: int | None
     reasons: tuple[str, ...]
     answered: int | None = None
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,9 @@ _TASK = sa.select(task).where(task.c.id == _THIS)
 _LOCKED = _TASK.with_for_update()
 _HELD = sa.select(assignment, excluded().label("excluded")).where(assignment.c.task_id == _THIS)
 _GIVEN = (
-    sa.select(*(judgement.c[name] for name in ("id", "assignment_id", "item_id", "grade", "reasons", "revision")))
+    sa.select(
+        *(judgement.c[name] for name in ("id", "assignment_id", "item_id", "grade", "reasons", "comment", "revision"))
+    )
     .join_from(judgement, assignment)
     .where(assignment.c.task_id == _THIS)
     .order_by(judgement.c.revision)
@@ -350,7 +353,9 @@ def _item(item: Any, answer: Any) -> Item:
     grade = None if answer is None else answer["grade"]
     reasons = () if grade is None else tuple(json.loads(answer["reasons"]))
     number = None if grade is None else answer["id"]
-    return Item(item["id"], item["position"], item["image"], item["caption"], item["text"], grade, reasons, number)
+    said = "" if grade is None else answer["comment"] or ""
+    pair_ = (item["image"], item["caption"], item["text"])
+    return Item(item["id"], item["position"], *pair_, grade, reasons, number, said)
 
 
 def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> list[int]:

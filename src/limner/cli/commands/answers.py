@@ -128,7 +128,8 @@ def review(
         queue = quality.review_queue(db)
     rows = [
         {"number": d.assignment, "annotator": d.annotator, "wrong": len(d.wrong), "controls": d.controls,
-         "pairs": [f"{a.image} | {a.caption}: {a.grade} ({a.role})" for a in d.wrong]}
+         "pairs": [f"{a.image} | {a.caption}: {a.grade} ({a.role})" for a in d.wrong],
+         "comments": [a.comment for a in d.wrong if a.comment]}
         for d in queue
     ]  # fmt: skip
     listed = [f"{r['number']:6}  {r['annotator']}: {r['wrong']} of {r['controls']} controls wrong" for r in rows]

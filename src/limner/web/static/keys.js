@@ -3,10 +3,10 @@ import { kept, keep } from "./kept.js";
 
 const ACTIONS = {
   save: ["Enter"], back: ["ArrowLeft", "Backspace"], next: ["ArrowRight"], reasons: ["r"], zoom: ["z"], skip: ["s"], undo: ["u"],
-  help: ["?"], guideline: ["h"],
+  comment: ["k"], help: ["?"], guideline: ["h"],
 };
 const NAMES = {
-  save: "Save and go on", back: "Back", next: "Next", reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", help: "This help",
+  save: "Save and go on", back: "Back", next: "Next", reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", comment: "Comment", help: "This help",
   guideline: "Guideline",
 };
 const capital = (words) => words[0].toUpperCase() + words.slice(1);
