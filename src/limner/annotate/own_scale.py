@@ -202,10 +202,10 @@ def _refuse_repeated(values: Iterable[str], words: str) -> None:
 
 def _refuse_shared_keys(grades: Iterable[Grade], reasons: Iterable[Reason]) -> None:
     used: dict[str, str] = {}
-    for each in (*grades, *reasons):
-        if each.key in used:
-            raise LimnerError(f"{used[each.key]!r} and {each.label!r} have the same key {each.key!r}")
-        used[each.key] = each.label
+    for key, label in [*((each.key, each.label) for each in grades), *((each.key, each.label) for each in reasons)]:
+        if key in used:
+            raise LimnerError(f"{used[key]!r} and {label!r} have the same key {key!r}")
+        used[key] = label
 
 
 def as_toml(scale: Scale, *, guideline: str = "") -> str:

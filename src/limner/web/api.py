@@ -169,7 +169,8 @@ def _answer(scale: Scale, versions: Iterable[str]) -> dict[str, Any]:
     reasons = {"type": "array", "items": names, "maxItems": 20} if scale.reasons else {"type": "array", "maxItems": 0}
     answer = _object(
         ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade={"type": "integer", "enum": sorted(scale.by_value)},
-        reasons=reasons, comment=_words(500), milliseconds=_MILLISECONDS, guideline={"type": "string", "enum": ["", *versions]},
+        reasons=reasons, comment=_words(500), milliseconds=_MILLISECONDS,
+        guideline={"type": "string", "enum": ["", *versions]},
     )  # fmt: skip
     sure = {"properties": {"grade": {"enum": [value for value in scale.by_value if not scale.asks(value)]}}}
     return answer | {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}

@@ -127,9 +127,9 @@ def _refuse_bad(key: str, milliseconds: int | None) -> None:
 
 
 def check_comment(comment: object) -> str:
-    """A comment on one line; refused if it is too long or has characters that cannot be shown.
+    r"""A comment on one line; refused if it is too long or has characters that cannot be shown.
 
-    >>> check_comment("  two boats,\\n not one ")
+    >>> check_comment("  two boats,\n not one ")
     'two boats, not one'
     """
     if not isinstance(comment, str):
