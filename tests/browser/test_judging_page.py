@@ -149,6 +149,36 @@ def test_grades_stand_in_the_order_of_their_keys(judge):
     assert pressed == ["1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("viewport", SIZES[::2], ids=lambda size: str(size["width"]))
+def test_a_comment_is_written_with_a_key_saved_with_its_answer_and_shown_again(judge, site, viewport):
+    page = judge(f"talker{viewport['width']}", viewport=viewport)
+    assert page.is_hidden("#comment")
+    page.keyboard.press("4")
+    page.keyboard.press("k")
+    page.keyboard.type("4k: <b>two</b> boats")  # no letter acts as a key in the field
+    assert page.evaluate(CHECKED) == "4"
+    page.keyboard.press("Enter")
+    waited(page, 2)
+    assert page.is_hidden("#comment")
+    page.keyboard.press("k")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#comment")
+    page.keyboard.press("1")
+    page.keyboard.press("Enter")
+    waited(page, 3)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    waited(page, 1)
+    assert page.input_value("#comment") == "4k: <b>two</b> boats" and page.is_visible("#comment")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_selector("#state:text-is('Back.')")
+    page.reload()
+    waited(page, 1)
+    assert page.input_value("#comment") == "4k: <b>two</b> boats"
+    said = [a.comment for a in answers(site.state.site.store) if a.annotator == f"talker{viewport['width']}"]
+    assert said == ["4k: <b>two</b> boats", ""]
+
+
 def test_place_skips_and_undo_survive_a_reload_and_the_end_of_a_task(judge, site):
     page, store = judge("again"), site.state.site.store
     task = items(page)
@@ -337,33 +367,3 @@ def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_k
     page.wait_for_selector("#state:text-is('Saved.')")
     kept = list(stored(own_site, "own").values())
     assert kept == [(1, ("blurred",)), (4, ())]
-
-
-@pytest.mark.parametrize("viewport", SIZES[::2], ids=lambda size: str(size["width"]))
-def test_a_comment_is_written_with_a_key_saved_with_its_answer_and_shown_again(judge, site, viewport):
-    page = judge(f"talker{viewport['width']}", viewport=viewport)
-    assert page.is_hidden("#comment")
-    page.keyboard.press("4")
-    page.keyboard.press("k")
-    page.keyboard.type("4k: <b>two</b> boats")  # no letter acts as a key in the field
-    assert page.evaluate(CHECKED) == "4"
-    page.keyboard.press("Enter")
-    waited(page, 2)
-    assert page.is_hidden("#comment")
-    page.keyboard.press("k")
-    page.keyboard.press("Escape")
-    assert page.is_hidden("#comment")
-    page.keyboard.press("1")
-    page.keyboard.press("Enter")
-    waited(page, 3)
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    waited(page, 1)
-    assert page.input_value("#comment") == "4k: <b>two</b> boats" and page.is_visible("#comment")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.wait_for_selector("#state:text-is('Back.')")
-    page.reload()
-    waited(page, 1)
-    assert page.input_value("#comment") == "4k: <b>two</b> boats"
-    said = [a.comment for a in answers(site.state.site.store) if a.annotator == f"talker{viewport['width']}"]
-    assert said == ["4k: <b>two</b> boats", ""]

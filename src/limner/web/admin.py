@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
 from limner.web import studies
+from limner.web.assigning import assigned_of
 from limner.web.effect import FORMS
 from limner.web.guideline import as_lines
 from limner.web.jobs import Job, Pending
@@ -84,6 +85,7 @@ def admin_page(ask: Ask) -> Response:
         "counts_as": COUNTS_AS,
         "scale_text": as_toml(scale, guideline=rules.text if scale.own else ""),
         "ids": {each.name: each.id for each in annotators(store)},
+        **assigned_of(ask),
         **(accounts_of(ask) if site.team else {}),
     }
     nothing_yet = people is None or not people.answers

@@ -32,6 +32,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 def judge_page(ask: Ask) -> Response:
     """The next pair to judge, or one of the annotator's earlier pairs; the progress if none is left."""
     from limner.annotate.guideline import newest
+    from limner.annotate.store.reservations import tasks_left
     from limner.annotate.store.scales import scale_of
     from limner.annotate.store.tasks import progress_of
 
@@ -48,7 +49,7 @@ def judge_page(ask: Ask) -> Response:
         choices=json.dumps(shown(scale)), guideline=newest(store), collection=judged_collection(ask),
         key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
         source=picture_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
-        done=sum(item.grade is not None for item in held.items), enough=can_stop(ask),
+        done=sum(item.grade is not None for item in held.items), enough=can_stop(ask), assigned=tasks_left(store, me),
     )  # fmt: skip
 
 

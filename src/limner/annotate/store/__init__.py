@@ -16,6 +16,7 @@ Functions that a page calls:
 | `store.contents` | `add_collection`, `add_pool`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
 | `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `assignments_of`, `renew`, `give_back`, `progress`, |
 | | `progress_of` |
+| `store.reservations` | `assign_tasks`, `move_tasks`, `release_tasks`, `assigned_work`, `tasks_left` |
 | `store.answers` | `submit`, `undo`, `answers`, `history` |
 | `store.exclusions` | `exclude`, `lift`, `exclusions` |
 | `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `add_votes`, `votes`, `studies`, `study_progress` |

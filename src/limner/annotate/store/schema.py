@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from limner.annotate._sql import sa
 
-VERSION = "0004"
+VERSION = "0005"
 """The newest migration: an older store is migrated, a newer one is refused."""
 
 NAMES = {
@@ -159,6 +159,26 @@ assignment = sa.Table(
     _time("expires"),
     _time("finished", null=True),
     sa.UniqueConstraint("task_id", "annotator_id"),
+)
+
+# A task that the study lead keeps for one person; until it is released, one of its places is theirs.
+reservation = sa.Table(
+    "reservation",
+    metadata,
+    _number(),
+    _to("task", index=True),
+    _to("annotator", index=True),
+    sa.Column("by_id", sa.ForeignKey("annotator.id"), nullable=True),
+    _time("added"),
+    _time("released", null=True),
+)
+sa.Index(
+    "ix_reservation_open",
+    reservation.c.task_id,
+    reservation.c.annotator_id,
+    unique=True,
+    sqlite_where=reservation.c.released.is_(None),
+    postgresql_where=reservation.c.released.is_(None),
 )
 
 judgement = sa.Table(
