@@ -355,7 +355,7 @@ def test_reasons_become_failure_classes(store):
 
 
 def test_every_reason_but_grammar_has_a_class():
-    from limner.annotate.export import CLASS_OF
+    from limner.annotate.scale import CLASS_OF
 
     assert set(REASONS) - set(CLASS_OF) == {"grammar"}
     assert set(CLASS_OF.values()) <= set(CLASSES)

@@ -137,14 +137,24 @@ def test_migrations_make_the_very_tables_of_the_code(store):
 
 
 def test_a_store_of_the_first_version_is_moved_up_with_all_its_answers(where):
-    """Made older by hand: the tables of versions 0002 and 0003 gone, the number set back."""
+    """Made older by hand: what versions 0002 to 0005 added is gone, the number set back."""
     import sqlalchemy as sa
+
+    from limner.annotate.store.migrations.versions.v0001_first import VIEWS
 
     with open_store(where) as store:
         filled(store)
-        before = progress(store)
+        who = person(store)
+        say(store, who, lease(store, who).items[0], 3, reasons=["grammar"])
+        before, given = progress(store), answers(store)
         with store.writing() as connection:
+            for view in reversed(VIEWS):
+                connection.execute(sa.text(f"DROP VIEW {view}"))
+            connection.execute(sa.text("ALTER TABLE judgement DROP COLUMN comment"))
+            for view, select in VIEWS.items():
+                connection.execute(sa.text(f"CREATE VIEW {view} AS {select}"))
             for table in (
+                "reservation",
                 "failure_answer",
                 "failure",
                 "machine_answer",
@@ -157,8 +167,30 @@ def test_a_store_of_the_first_version_is_moved_up_with_all_its_answers(where):
             connection.execute(sa.text("ALTER TABLE task DROP COLUMN reasons"))
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
     with open_store(where) as store:
-        assert progress(store) == before
+        assert progress(store) == before and answers(store) == given
         assert store.rows(sa.text("SELECT count(*) AS n FROM design")) == [{"n": 0}]
+        say(store, who, lease(store, who).items[1], comment="blurred")
+        assert [each.comment for each in answers(store)] == ["", "blurred"]
+
+
+def test_a_comment_is_kept_with_its_answer_and_revised_with_it(store):
+    filled(store)
+    who = person(store)
+    item = lease(store, who).items[0]
+    first = say(store, who, item, 3, key="a", comment="  two boats,\n not one ")
+    assert answers(store)[0].comment == lease(store, who).items[0].comment == "two boats, not one"
+    assert say(store, who, item, 3, key="a", comment="two boats, not one").id == first.id  # sent again
+    with pytest.raises(LimnerError, match="used for another answer"):
+        say(store, who, item, 3, key="a", comment="three")
+    say(store, who, item, 4)
+    assert answers(store)[0].comment == ""
+    undo(store, who, item.id, key="u")
+    assert lease(store, who).items[0].comment == ""
+    assert [each["comment"] for each in history(store)] == ["two boats, not one", None, None]
+    say(store, who, item, 4, comment="x" * 500)
+    for bad in ("x" * 501, "a\x07b", 3, None):
+        with pytest.raises(LimnerError, match="comment"):
+            say(store, who, item, 4, comment=bad)
 
 
 def test_two_programs_may_make_one_store_at_once(where):

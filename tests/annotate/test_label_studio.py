@@ -17,7 +17,7 @@ import limner
 from limner.annotate.export import export, import_answers, judgements
 from limner.annotate.forms import read_answers, read_judgements
 from limner.annotate.label_studio import collection_tasks, interface, read_tasks, tasks, write_tasks
-from limner.annotate.scale import GRADES, REASONS, Given
+from limner.annotate.scale import GRADES, REASONS, Given, Grade, Reason, Scale
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, add_pairs
@@ -217,3 +217,17 @@ def test_the_command_converts_a_collection(tmp_path):
     made = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
     assert {task["predictions"][0]["result"][0]["value"]["choices"][0] for task in made} == {"100% yes"}
     assert run("data", "convert", "scenes", tmp_path / "o", "-O", "images=3", "--image-url", "{image}").exit_code == 2
+
+
+def test_an_own_scale_and_comments_make_the_round_trip(tmp_path):
+    scale = Scale(
+        (Grade(4, 'yes, "all" of it', "y"), Grade(1, "no & <never>", "n", reasons=True)), (Reason("a&b", "<x>", "x"),)
+    )
+    said = [Given("ann", *PAIRS[0], 4, (), None, "two boats"), Given("ann", *PAIRS[1], 1, ("a&b",))]
+    written = tasks(PAIRS, TEXTS, answers=said, scale=scale)
+    write_tasks(written, tmp_path / "t.json", scale=scale)
+    assert read_tasks(tmp_path / "t.json", scale=scale)[0] == said
+    found = ElementTree.parse(tmp_path / "t.xml")
+    assert [c.get("value") for c in found.iter("Choice")] == ["no & <never>", 'yes, "all" of it', "a&b"]
+    with pytest.raises(LimnerError, match="has no grade"):
+        read_tasks(tmp_path / "t.json")

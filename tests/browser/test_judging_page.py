@@ -148,6 +148,36 @@ def test_grades_stand_in_the_order_of_their_keys(judge):
     assert pressed == ["1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("viewport", SIZES[::2], ids=lambda size: str(size["width"]))
+def test_a_comment_is_written_with_a_key_saved_with_its_answer_and_shown_again(judge, site, viewport):
+    page = judge(f"talker{viewport['width']}", viewport=viewport)
+    assert page.is_hidden("#comment")
+    page.keyboard.press("4")
+    page.keyboard.press("k")
+    page.keyboard.type("4k: <b>two</b> boats")  # no letter acts as a key in the field
+    assert page.evaluate(CHECKED) == "4"
+    page.keyboard.press("Enter")
+    waited(page, 2)
+    assert page.is_hidden("#comment")
+    page.keyboard.press("k")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#comment")
+    page.keyboard.press("1")
+    page.keyboard.press("Enter")
+    waited(page, 3)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    waited(page, 1)
+    assert page.input_value("#comment") == "4k: <b>two</b> boats" and page.is_visible("#comment")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_selector("#state:text-is('Back.')")
+    page.reload()
+    waited(page, 1)
+    assert page.input_value("#comment") == "4k: <b>two</b> boats"
+    said = [a.comment for a in answers(site.state.site.store) if a.annotator == f"talker{viewport['width']}"]
+    assert said == ["4k: <b>two</b> boats", ""]
+
+
 def test_place_skips_and_undo_survive_a_reload_and_the_end_of_a_task(judge, site):
     page, store = judge("again"), site.state.site.store
     task = items(page)
@@ -281,3 +311,58 @@ def test_practice_gives_feedback_and_stores_nothing(judge, site):
         page.click("a.main")
     page.wait_for_selector(LOOK)
     assert len(history(site.state.site.store)) == before
+
+
+OWN = """
+grades = [
+  {label = "same", counts_as = "yes"},
+  {label = "variant", counts_as = "weak yes"},
+  {label = "other", counts_as = "no", key = "x", reasons = true},
+]
+reasons = [{label = "another colour", key = "c"}, {label = "blurred", key = "b"}]
+"""
+
+
+@pytest.fixture(scope="module")
+def own_site(tmp_path_factory):
+    """A site whose store has its own grades and reasons."""
+    path = websites.filled(tmp_path_factory.mktemp("own") / "answers.db", tasks=4, size=4, replication=1)
+    app = websites.client(path).app
+    with running(app) as where:
+        app.state.address = where
+        yield app
+
+
+def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_keys(judge, site, own_site):
+    """The lead writes them into the form; the annotator presses their keys; the usual ones do nothing."""
+    here = own_site.state.address
+    lead = judge("lead", path=f"{here}/admin", wait="#scale", read=False)
+    lead.click("#scale ~ details summary")
+    lead.fill("#own-scale", OWN)
+    lead.click("text=Save the grades and reasons")
+    lead.wait_for_selector("#scale + ul >> text=counts as weak yes")
+    page = judge("own", path=f"{here}/judge", wait="#guide[open]", read=False)
+    page.click("#guide button.main")
+    page.wait_for_selector(LOOK)
+    assert [words.split() for words in page.locator("#grades label").all_inner_texts()] == [
+        ["X", "other"], ["2", "variant"], ["3", "same"],
+    ]  # fmt: skip
+    page.keyboard.press("4")
+    page.keyboard.press("1")
+    assert page.evaluate(CHECKED) is None
+    page.keyboard.press("x")
+    page.keyboard.press("b")
+    page.keyboard.press("i")  # a built-in reason, which this store does not have
+    page.keyboard.press("Enter")
+    waited(page, 2)
+    page.keyboard.press("?")
+    table = page.inner_text("#keymap")
+    assert "Reason: another colour" in table and "Variant" in table and "quantity" not in table
+    page.keyboard.press("Escape")
+    waited(page, 2)
+    page.keyboard.press("3")
+    page.keyboard.press("Enter")
+    waited(page, 3)
+    page.wait_for_selector("#state:text-is('Saved.')")
+    kept = list(stored(own_site, "own").values())
+    assert kept == [(1, ("blurred",)), (4, ())]

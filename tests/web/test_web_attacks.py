@@ -282,7 +282,9 @@ def test_cookies_are_kept_from_scripts_and_other_sites(team):
 # --- who may what -----------------------------------------------------------------------------------------------
 
 ADMIN = ["/admin", "/admin/export?form=csv", "/api/status", "/search", "/failures", "/compare", "/api/search?q=x"]
-ADMIN_FORMS = ["/admin/tasks", "/admin/study", "/admin/invite", "/admin/account", "/admin/aside", "/admin/review"]
+ADMIN_FORMS = [
+    "/admin/tasks", "/admin/study", "/admin/invite", "/admin/account", "/admin/aside", "/admin/review", "/admin/scale",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", ADMIN)
@@ -302,7 +304,7 @@ def test_an_annotator_and_a_reviewer_may_not_do(annotator, team, address):
 
 def test_an_annotator_sees_no_score_no_role_and_nobody_elses_answer(annotator):
     task = annotator.post("/api/task", json={}).json()["task"]
-    assert {name for item in task["items"] for name in item} == {"id", "text", "picture", "grade", "reasons"}
+    assert {name for item in task["items"] for name in item} == {"id", "text", "picture", "grade", "reasons", "comment"}
     page = annotator.get("/judge").text
     assert "gold" not in page
     assert "score" not in page
@@ -381,7 +383,7 @@ FIELDS = {
     "/judge": ["at"],
 }
 FORMS = {
-    "/judge": ["item", "key", "grade", "reason", "at", "act"],
+    "/judge": ["item", "key", "grade", "reason", "comment", "at", "act"],
     "/prefer": ["comparison", "key", "choice"],
     "/name": ["name"],
     "/login": ["name", "password", "next"],
@@ -389,6 +391,7 @@ FORMS = {
     "/admin/reset": ["annotator"],
     "/admin/tasks": ["s", "depth", "pairs", "people"],
     "/admin/aside": ["annotator", "reason"],
+    "/admin/scale": ["scale"],
 }
 
 

@@ -59,6 +59,67 @@ def test_disagreements_show_everybodys_answer_with_image_and_caption(asked):
     assert "See 2 disagreements" in admin and "12 of 12" in admin
 
 
+OWN = """
+question = "Is this <i>the</i> product?"
+grades = [
+  {label = "<b>same</b>", counts_as = "yes", meaning = "Model and colour are the same."},
+  {label = "variant", counts_as = "weak yes"},
+  {label = "other", counts_as = "no", key = "x", reasons = true},
+]
+reasons = [{label = "<script>colour</script>", name = "colour", key = "c"}]
+"""
+
+
+def test_an_admin_sets_own_grades_and_reasons_before_the_first_answer(asked):
+    asked.cookies.set("limner_name", "one")
+    assert "They can be changed until the first answer." in words(asked.get("/admin"))
+    assert "expected one that counts as yes" in words(asked.post("/admin/scale", data={"scale": "grades = []"}))
+    assert asked.post("/admin/scale", data={"scale": OWN.replace("\n", "\r\n")}).status_code == 303
+    for address in ("/judge", "/practice?n=1&grade=3", "/admin"):
+        page = asked.get(address).text
+        assert "&lt;b&gt;same&lt;/b&gt;" in page and "<b>same" not in page and "100% yes" not in page, address
+    page = asked.get("/judge").text
+    assert page.count('name="grade"') == 3 and 'value="2"' not in page
+    assert "&lt;script&gt;colour" in page and 'name="reason" value="colour"' in page and "wrong-colour" not in page
+    assert "Is this &lt;i&gt;the&lt;/i&gt; product?" in page and "Model and colour are the same." in page
+    assert "The guideline says" in words(asked.get("/practice?n=1&grade=1"))
+    form = {"text": "Look.", "examples": f"{websites.world().test.images.ids[0]} | a red boat | X | No."}
+    assert asked.post("/admin/guideline", data=form).status_code == 303
+    assert newest(asked.app.state.site.store).examples[0].grade == 1
+    schema = asked.get("/api/openapi.json").json()["paths"]["/api/answers"]["post"]["requestBody"]["content"]
+    sent = schema["application/json"]["schema"]
+    assert sent["properties"]["grade"]["enum"] == [1, 3, 4] and sent["if"]["properties"]["grade"]["enum"] == [4]
+    judged(asked, "one", [4, 3, 1, 1, 3, 4])
+    judged(asked, "two", [4, 1, 1, 1, 3, 4])
+    settled(asked)
+    disputed = words(asked.get("/admin/disagreements"))
+    assert "2 variant" in disputed and "x other" in disputed
+    assert "because there are answers under them" in words(asked.get("/admin"))
+    assert "12 answers under its present grades" in words(asked.post("/admin/scale", data={"scale": ""}))
+    assert '"variant"' in asked.get("/admin/export?form=csv").text
+
+
+def test_comments_are_shown_to_the_lead_escaped_and_only_to_the_lead(tmp_path):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=2))
+    for name, grades in (("one", (4, 1)), ("two", (1, 1))):
+        asked.cookies.set("limner_name", name)
+        task = asked.post("/api/task", json={}).json()["task"]
+        for item, grade in zip(task["items"], grades, strict=True):
+            body = {"item": item["id"], "key": f"{name}-{item['id']:08d}", "grade": grade}
+            said = f"<b>{name}</b> says {grade}"
+            assert asked.post("/api/answers", json={**body, "comment": "x" * 501}).status_code == 400
+            assert asked.post("/api/answers", json={**body, "comment": ["x"]}).status_code == 400
+            assert asked.post("/api/answers", json={**body, "comment": said}).status_code == 200
+            mine = asked.get(f"/judge?assignment={task['assignment']}").text
+            assert f"&lt;b&gt;{name}" in mine and (name == "one" or "one&lt;/b&gt;" not in mine)
+    settled(asked)
+    disputed = asked.get("/admin/disagreements").text
+    assert disputed.count("&lt;b&gt;one&lt;/b&gt; says 4") == disputed.count("&lt;b&gt;two&lt;/b&gt; says 1") == 1
+    lead = asked.get("/admin").text
+    assert lead.count("says 1</q>") == 3 and "<b>two" not in lead
+    assert "<b>one</b> says 4" in asked.get("/admin/export?form=csv").text
+
+
 def test_time_left_and_the_agreement_matrix_are_shown(asked):
     judged(asked, "one", [4, 4, 1, 2, 3, 1], milliseconds=1500)
     admin = words(settled(asked))

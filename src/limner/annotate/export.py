@@ -13,13 +13,14 @@ from limner.annotate.failing import labelled
 from limner.annotate.forms import FORMS, form_of, write
 from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
 from limner.annotate.merge import to_judgements
-from limner.annotate.scale import GUIDELINE, Given
+from limner.annotate.scale import GUIDELINE, Given, Scale
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
 from limner.annotate.store.contents import pairs as stored_pairs
 from limner.annotate.store.failures import failure_answers
 from limner.annotate.store.people import add_annotator
+from limner.annotate.store.scales import scale_of
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
@@ -27,18 +28,6 @@ from limner.explain.failures import Failure
 from limner.explain.labels import ALTERNATIVE
 
 __all__ = ["FORMS", "export", "failure_labels", "import_answers", "judgements"]
-
-CLASS_OF = {
-    "not-in-image": "object",
-    "not-in-caption": "detail",
-    "wrong-quantity": "number",
-    "wrong-colour": "colour",
-    "wrong-size": "size",
-    "wrong-species": "object",
-    "wrong-action": "action",
-    **{f"wrong-{what}": "detail" for what in ("gender", "age", "emotion", "location", "orientation", "other")},
-}
-"""Reason -> failure class; a grammar error is not a failure."""
 
 
 def export(
@@ -67,12 +56,13 @@ def export(
         pooled = [(p.image, p.caption) for p in stored_pairs(store) if p.origin != "control"]
         said = [answer for answer in given if answer.role == "real"]
         texts = {row["key"]: row["text"] for row in store.rows(sa.select(caption.c.key, caption.c.text))}
-        return write_tasks(tasks(pooled, texts, answers=said, image_url=image_url), path)
+        scale = scale_of(store)
+        return write_tasks(tasks(pooled, texts, answers=said, image_url=image_url, scale=scale), path, scale=scale)
     if image_url != IMAGE_URL:
         raise LimnerError("image_url is for the form label-studio only: leave it out")
     if not given:
         raise LimnerError("no answers yet: nothing to write")
-    return write(given, lambda: METHODS[method](given), path, form=form)
+    return write(given, lambda: METHODS[method](given), path, form=form, scale=scale_of(store))
 
 
 def judgements(store: Store, *, method: str = "majority", name: str = "annotated") -> Judgements:
@@ -90,14 +80,16 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
 
     Args:
         store: The store.
-        given: The answers.
+        given: The answers; their grades and reasons must be those of the store's scale.
         key: Name of the import, e.g. the file's name and hash.
 
     Returns:
         How many answers were added.
     """
     by_pair: dict[Key, dict[str, Given]] = {}
+    scale = scale_of(store)
     for each in given:
+        scale.check_reasons(each.reasons, scale.check_grade(each.grade))
         said = by_pair.setdefault((each.image, each.caption), {})
         if each.annotator in said:
             raise LimnerError(
@@ -147,7 +139,7 @@ def _import_task(
                 "assignment_id": held[name], "item_id": item, "revision": 1,
                 "client_key": f"import:{key}:{item}:{name}",
                 "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
-                "guideline": GUIDELINE, "added": now,
+                "guideline": GUIDELINE, "added": now, "comment": each.comment or None,
             }
             for name, each in said.items()
         ]  # fmt: skip
@@ -172,7 +164,7 @@ def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozense
     texts: dict[str, list[str]] = {}
     for row in store.rows(sa.select(caption.c.key, caption.c.text)):
         texts.setdefault(row["text"], []).append(row["key"])
-    labels = {}
+    labels, scale = {}, scale_of(store)
     failed = list(found)
     wanted = {(failure.query, failure.returned) for failure in failed}
     judged = labelled(a for a in failure_answers(store) if (a.query, a.returned) in wanted)
@@ -182,7 +174,7 @@ def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozense
             continue
         keys = [(failure.returned, failure.query)] if failure.by_text else _of_text(failure, texts)
         given = next((by_pair[key] for key in keys if key in by_pair), [])
-        if given and (classes := _classes(given)):
+        if given and (classes := _classes(given, scale)):
             labels[failure.query] = classes
     return labels
 
@@ -192,10 +184,11 @@ def _of_text(failure: Failure, texts: dict[str, list[str]]) -> list[Key]:
     return [(failure.query, key) for key in texts.get(failure.text, ())]
 
 
-def _classes(given: Sequence[Answer]) -> frozenset[str]:
+def _classes(given: Sequence[Answer], scale: Scale) -> frozenset[str]:
     grade, _ = majority([a.grade for a in given])
     doubters = [a for a in given if a.grade < 4]
-    counts = Counter(name for a in doubters for name in {CLASS_OF[r] for r in a.reasons if r in CLASS_OF})
+    class_of = scale.classes
+    counts = Counter(name for a in doubters for name in {class_of[r] for r in a.reasons if r in class_of})
     named = frozenset(name for name, count in counts.items() if 2 * count >= len(doubters))
     if grade == 4 or (grade == 3 and not named):
         return frozenset({ALTERNATIVE})

@@ -16,7 +16,7 @@ from typing import Any
 from limner.annotate.aggregate import Label, majority
 from limner.annotate.label_studio import read_tasks
 from limner.annotate.merge import to_judgements
-from limner.annotate.scale import Given, check_grade, check_reasons, relevant
+from limner.annotate.scale import SCALE, Given, Scale, check_comment, relevant
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
 from limner.core.errors import LimnerError, UnknownName
@@ -32,7 +32,7 @@ ENDINGS = {
     ".csv": "csv", ".jsonl": "jsonl", ".qrels": "qrels", ".txt": "crowd", ".json": "label-studio", "": "eccv",
 }  # fmt: skip
 FORMS = ("csv", "jsonl", "qrels", "eccv", "crowd", "label-studio")
-COLUMNS = tuple(field.name for field in fields(Answer))
+COLUMNS = (*(field.name for field in fields(Answer)), "label")
 ECCV_FILES = ("eccv_image_to_caption.json", "eccv_caption_to_image.json")
 
 
@@ -49,9 +49,12 @@ def form_of(path: str | Path, form: str | None = None) -> str:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None = None) -> int:
-    """Writes answers as csv or jsonl, one per row; several reasons are separated by `;` in a csv."""
-    rows = [asdict(answer) for answer in given]
+def write_answers(given: Sequence[Answer], path: str | Path, *, form: str | None = None, scale: Scale = SCALE) -> int:
+    """Writes answers as csv or jsonl, one per row; several reasons are separated by `;` in a csv.
+
+    The column `label` has the words of the grade in the scale.
+    """
+    rows = [{**asdict(answer), "label": scale.label(answer.grade)} for answer in given]
     if form_of(path, form) == "jsonl":
         write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         return len(rows)
@@ -91,7 +94,12 @@ def write_crowd(given: Sequence[Answer], path: str | Path) -> int:
 
 
 def write(
-    given: Sequence[Answer], labels: Callable[[], Sequence[Label]], path: str | Path, *, form: str | None = None
+    given: Sequence[Answer],
+    labels: Callable[[], Sequence[Label]],
+    path: str | Path,
+    *,
+    form: str | None = None,
+    scale: Scale = SCALE,
 ) -> int:
     """Writes answers (csv, jsonl, crowd) or labels (qrels, eccv) in the requested format; returns the number of rows.
 
@@ -100,10 +108,11 @@ def write(
         labels: A function that returns the labels, called if the format needs them.
         path: A file, or a folder for the ECCV Caption format.
         form: The format; by default from the file ending.
+        scale: The scale of the answers.
     """
     chosen = form_of(path, form)
     if chosen in ("csv", "jsonl"):
-        return write_answers(given, path, form=chosen)
+        return write_answers(given, path, form=chosen, scale=scale)
     if chosen == "crowd":
         return write_crowd(given, path)
     found = to_judgements(labels())
@@ -117,15 +126,20 @@ def write(
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def read_answers(path: str | Path, *, form: str | None = None) -> list[Given]:
+def read_answers(path: str | Path, *, form: str | None = None, scale: Scale | None = SCALE) -> list[Given]:
     """Reads answers from a csv or jsonl with at least image, caption and grade (1 to 4); other columns are optional.
 
     Controls (a column `role` other than "real") are left out. An export of Label Studio is read too; `read_tasks` of
     `limner.annotate.label_studio` has options for it.
+
+    Args:
+        path: The file.
+        form: The format; by default from the file ending.
+        scale: The scale that the answers must fit; None accepts every grade of the built-in scale and all reasons.
     """
     chosen = form_of(path, form)
     if chosen == "label-studio":
-        return read_tasks(path)[0]
+        return read_tasks(path, scale=scale or SCALE)[0]
     if chosen not in ("csv", "jsonl"):
         raise LimnerError(
             f"{path}: the format {chosen} contains labels, not answers; expected csv, jsonl or label-studio"
@@ -134,7 +148,7 @@ def read_answers(path: str | Path, *, form: str | None = None) -> list[Given]:
     if not source.is_file():
         raise LimnerError(f"no file {source}: expected a {chosen} file of answers")
     rows = _csv_rows(source) if chosen == "csv" else _json_rows(source)
-    return [_given(row, source, line) for line, row in rows if row.get("role") in (None, "", "real")]
+    return [_given(row, source, line, scale) for line, row in rows if row.get("role") in (None, "", "real")]
 
 
 def _csv_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -147,19 +161,20 @@ def _json_rows(source: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
     return ((at.line or 0, row) for at, row in json_lines(source))
 
 
-def _given(row: Mapping[str, Any], source: Path, line: int) -> Given:
+def _given(row: Mapping[str, Any], source: Path, line: int, scale: Scale | None) -> Given:
     missing = [name for name in ("image", "caption", "grade") if row.get(name) in (None, "")]
     if missing:
         raise LimnerError(f"{source}, line {line}: no {missing[0]}; expected image, caption, grade, and annotator")
     try:
-        grade = check_grade(int(float(row["grade"])))
-        reasons = check_reasons(row.get("reasons") or (), grade)
+        grade = (scale or SCALE).check_grade(int(float(row["grade"])))
+        reasons = scale.check_reasons(row.get("reasons") or (), grade) if scale else ()
         took = row.get("milliseconds")
         milliseconds = None if took in (None, "") else int(float(str(took)))
+        comment = check_comment(row.get("comment") or "")
     except (ValueError, TypeError, OverflowError) as error:
         raise LimnerError(f"{source}, line {line}: {error}") from error
     who = str(row.get("annotator") or "unknown")
-    return Given(who, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds)
+    return Given(who, str(row["image"]), str(row["caption"]), grade, reasons, milliseconds, comment)
 
 
 def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:
@@ -179,7 +194,7 @@ def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:
         raw = crowd_votes(path)
         shares = (raw.values[:, 0] / raw.values.sum(axis=1)).tolist()
         return Judgements.from_pairs(zip(raw.images, raw.captions, shares, strict=True), name=name)
-    return to_judgements(_majorities(read_answers(path, form=chosen)), name=name)
+    return to_judgements(_majorities(read_answers(path, form=chosen, scale=None)), name=name)
 
 
 def _majorities(given: Iterable[Given]) -> list[Label]:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import count, takewhile
 
-from limner.annotate.scale import GUIDELINE, check_grade
+from limner.annotate.scale import GUIDELINE, Scale
 from limner.annotate.store import Store
+from limner.annotate.store.scales import scale_of
 from limner.core.errors import LimnerError
 
 TEXT = """\
@@ -85,7 +86,7 @@ def revise(store: Store, text: str, examples: Iterable[GuidelineExample] = ()) -
         examples: Pairs with their grades.
     """
     listed = tuple(examples)
-    _refuse_bad(text, listed)
+    _refuse_bad(text, listed, scale_of(store))
     now = newest(store)
     if (text.strip(), listed) == (now.text.strip(), now.examples):
         return now
@@ -110,12 +111,12 @@ def _name(number: int) -> str:
     return f"guideline {GUIDELINE}.{number}"
 
 
-def _refuse_bad(text: str, examples: tuple[GuidelineExample, ...]) -> None:
+def _refuse_bad(text: str, examples: tuple[GuidelineExample, ...], scale: Scale) -> None:
     if not text.strip() or len(text) > MOST_TEXT:
         raise LimnerError(f"a guideline of {len(text):,} characters: expected 1 to {MOST_TEXT:,}")
     if len(examples) > MOST_EXAMPLES:
         raise LimnerError(f"{len(examples)} examples: expected at most {MOST_EXAMPLES}")
     for each in examples:
-        check_grade(each.grade)
+        scale.check_grade(each.grade)
         if not each.image or not each.text.strip():
             raise LimnerError("an example needs an image and a caption")

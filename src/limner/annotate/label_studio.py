@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from limner.annotate.scale import GRADES, REASONS, RELEVANCE, Given, check_grade, check_reasons
+from limner.annotate.scale import GRADES, RELEVANCE, SCALE, Given, Scale, check_comment
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.files import write_text
@@ -28,10 +29,14 @@ _IDS = ("image_id", "caption_id")
 _KINDS = ("choices", "rating")
 
 
-def interface() -> str:
+def interface(scale: Scale = SCALE) -> str:
     """The labelling interface of the written tasks, as XML for the project settings of Label Studio."""
-    grades = "".join(f'\n    <Choice value="{words}" hotkey="{key}"/>' for key, words in sorted(GRADES.items()))
-    reasons = "".join(f'\n    <Choice value="{name}" hint="{words}"/>' for name, words in REASONS.items())
+    grades = "".join(
+        f'\n    <Choice value="{escape(each.label)}" hotkey="{escape(each.key)}"/>' for each in scale.by_value.values()
+    )
+    reasons = "".join(
+        f'\n    <Choice value="{escape(each.name)}" hint="{escape(each.label)}"/>' for each in scale.reasons
+    )
     return f"""<View>
   <Image name="image" value="$image"/>
   <Text name="caption" value="$caption"/>
@@ -52,6 +57,7 @@ def tasks(
     *,
     answers: Iterable[Any] = (),
     image_url: str = IMAGE_URL,
+    scale: Scale = SCALE,
 ) -> list[dict[str, Any]]:
     """One task per pair of image and caption, with an annotation for each answer.
 
@@ -60,6 +66,7 @@ def tasks(
         texts: Text of each caption, by id.
         answers: `Answer` of a store or `Given` of a file; answers to other pairs are left out.
         image_url: Address of an image, where `{image}` is replaced by its id.
+        scale: The scale of the answers.
 
     >>> [made] = tasks([("dog.jpg", "t0")], {"t0": "a dog"}, answers=[Given("ann", "dog.jpg", "t0", 4)])
     >>> made["data"]["caption"], made["annotations"][0]["result"][0]["value"]
@@ -69,7 +76,7 @@ def tasks(
         raise LimnerError(f"image_url={image_url!r}: expected {{image}} in it, the place of the image's id")
     said: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for each in answers:
-        said.setdefault((each.image, each.caption), []).append(_annotation(each))
+        said.setdefault((each.image, each.caption), []).append(_annotation(each, scale))
     return [
         {"data": _data(pair, texts[pair[1]], image_url), "annotations": said.get(pair, [])}
         for pair in dict.fromkeys(pairs)
@@ -81,18 +88,19 @@ def _data(pair: tuple[str, str], text: str, image_url: str) -> dict[str, str]:
     return {"image": address, "caption": text, **dict(zip(_IDS, pair, strict=True))}
 
 
-def _annotation(each: Any) -> dict[str, Any]:
+def _annotation(each: Any, scale: Scale) -> dict[str, Any]:
     seconds = None if each.milliseconds is None else each.milliseconds / 1000
-    result = [_chosen(GRADE, [GRADES[each.grade]], each.annotator)]
+    said = {"annotator": each.annotator} | ({"comment": each.comment} if each.comment else {})
+    result = [_chosen(GRADE, [scale.label(each.grade)], said)]
     if each.reasons:
-        result.append(_chosen(REASON, list(each.reasons), each.annotator))
+        result.append(_chosen(REASON, list(each.reasons), said))
     # Label Studio takes a missing ground_truth for True.
     return {"result": result, "was_cancelled": False, "ground_truth": False, "lead_time": seconds}
 
 
-def _chosen(control: str, choices: list[str], annotator: str | None = None) -> dict[str, Any]:
+def _chosen(control: str, choices: list[str], meta: Mapping[str, str] | None = None) -> dict[str, Any]:
     made = {"from_name": control, "to_name": "image", "type": "choices", "value": {"choices": choices}}
-    return made if annotator is None else {**made, "meta": {"annotator": annotator}}
+    return made if meta is None else {**made, "meta": dict(meta)}
 
 
 def collection_tasks(collection: Collection, *, image_url: str = IMAGE_URL) -> list[dict[str, Any]]:
@@ -116,7 +124,7 @@ def collection_tasks(collection: Collection, *, image_url: str = IMAGE_URL) -> l
     return made
 
 
-def write_tasks(made: Sequence[Mapping[str, Any]], path: str | Path) -> int:
+def write_tasks(made: Sequence[Mapping[str, Any]], path: str | Path, *, scale: Scale = SCALE) -> int:
     """Writes tasks for the import of Label Studio, and next to them the labelling interface (.xml).
 
     Returns:
@@ -125,7 +133,7 @@ def write_tasks(made: Sequence[Mapping[str, Any]], path: str | Path) -> int:
     if not made:
         raise LimnerError("no pairs: nothing to write")
     write_text(path, json.dumps(made, ensure_ascii=False, indent=1) + "\n")
-    write_text(Path(path).with_suffix(".xml"), interface())
+    write_text(Path(path).with_suffix(".xml"), interface(scale))
     return len(made)
 
 
@@ -139,6 +147,7 @@ def read_tasks(
     control: str | None = None,
     image_field: str = "image",
     caption_field: str = "caption",
+    scale: Scale = SCALE,
 ) -> tuple[list[Given], tuple[str, ...]]:
     """Reads Label Studio's JSON export: one answer per annotation.
 
@@ -147,10 +156,11 @@ def read_tasks(
     Args:
         path: The export, in the format "JSON".
         choices: Grade (1 to 4) of each choice or rating of another labelling interface, None for one that is no
-            answer; the four grades of limner are known.
+            answer; the labels of the scale are known.
         control: Name of the control with the grade, if there are several.
         image_field: Field of the task's data that identifies the image, if there is no `image_id`.
         caption_field: Field that identifies the caption, if there is no `caption_id`.
+        scale: The scale that the answers must fit.
 
     Returns:
         The answers, and what was left out, one sentence each.
@@ -159,14 +169,14 @@ def read_tasks(
     found = read_json(source, what="Label Studio export")
     if not isinstance(found, list):
         raise LimnerError(f"{source}: got {type(found).__name__}, expected a list of tasks as Label Studio exports it")
-    grades = {words: grade for grade, words in GRADES.items()} | dict(choices or {})
+    grades = {each.label: each.value for each in scale.grades} | dict(choices or {})
     given: dict[tuple[str, str, str], Given] = {}
     left: Counter[str] = Counter()
     for number, task in enumerate(found, start=1):
         where = f"{source}, task {number:,}"
         pair = _pair(task, (image_field, caption_field), where)
         for annotation in _annotations(task, where):
-            each = _answer(annotation, pair, grades, control, where)
+            each = _answer(annotation, pair, grades, control, scale, where)
             if isinstance(each, str):
                 left[each] += 1
             elif given.setdefault((each.annotator, *pair), each) is not each:
@@ -200,6 +210,7 @@ def _answer(
     pair: tuple[str, str],
     grades: Mapping[str, int | None],
     control: str | None,
+    scale: Scale,
     where: str,
 ) -> Given | str:
     """The answer of an annotation, or why there is none."""
@@ -225,8 +236,8 @@ def _answer(
         return f"annotations with the choice {words[0]!r}"
     why = [word for each in results if each.get("from_name") == REASON for word in _words(each, where)]
     try:
-        reasons = check_reasons(why, check_grade(grade))
-        return Given(_annotator(annotation, held), *pair, grade, reasons, _took(annotation))
+        reasons = scale.check_reasons(why, scale.check_grade(grade))
+        return Given(_annotator(annotation, held), *pair, grade, reasons, _took(annotation), _comment(held))
     except LimnerError as error:
         raise LimnerError(f"{where}: {error}") from error
 
@@ -255,6 +266,13 @@ def _annotator(annotation: Mapping[str, Any], held: Sequence[Mapping[str, Any]])
     if isinstance(account, dict):
         account = account.get("email") or account.get("id")
     return str(own or account or "unknown")
+
+
+def _comment(held: Sequence[Mapping[str, Any]]) -> str:
+    """The comment that limner wrote; none if empty."""
+    meta = held[0].get("meta")
+    said = meta.get("comment") if isinstance(meta, dict) else None
+    return "" if said is None else check_comment(said)
 
 
 def _took(annotation: Mapping[str, Any]) -> int | None:

@@ -1,7 +1,9 @@
-"""The answer scale: four grades, and for the middle two a reason (Chun et al. 2022, appendix B.1).
+"""The answer scale: grades, and the reasons that some of them may have.
 
-A grade's number is its key on the page, and higher is better: 4 is "100% yes", 1 is "100% no". There are four grades
-and not three, so that nobody can choose a neutral middle every time.
+The built-in scale is that of Chun et al. (2022, appendix B.1): four grades, and reasons for the middle two. There are
+four grades and not three, so that nobody can choose a neutral middle every time. A store can have its own grades and
+reasons (`limner.annotate.own_scale`). Every grade of a scale has one of the four values 4 (yes) to 1 (no), which are
+what a store keeps and what all measures and designs use.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from dataclasses import dataclass
 from limner.core.errors import LimnerError, UnknownName
 
 GRADES = {4: "100% yes", 3: "partially yes", 2: "mostly no", 1: "100% no"}
-"""Grade -> label on the page."""
+"""Grade -> label on the page, of the built-in scale."""
+
+COUNTS_AS = {4: "yes", 3: "weak yes", 2: "weak no", 1: "no"}
+"""Grade -> what it counts as in every scale; yes and weak yes are relevant."""
 
 RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
 """Grade -> grade of the judgement: yes and weak yes are both positives, with different grades."""
@@ -28,15 +33,34 @@ REASONS = {
     **{f"wrong-{what}": f"the caption describes it wrongly: {what}" for what in WRONG},
     "grammar": "the caption is no correct sentence",
 }
-"""Reason -> label on the page."""
+"""Reason -> what it says, of the built-in scale."""
+
+CLASS_OF = {
+    "not-in-image": "object",
+    "not-in-caption": "detail",
+    "wrong-quantity": "number",
+    "wrong-colour": "colour",
+    "wrong-size": "size",
+    "wrong-species": "object",
+    "wrong-action": "action",
+    **{f"wrong-{what}": "detail" for what in ("gender", "age", "emotion", "location", "orientation", "other")},
+}
+"""Reason of the built-in scale -> failure class; a grammar error is not a failure."""
 
 GUIDELINE = "2"
 """Version of the wording above; every answer stores the version it was given under."""
 
+QUESTION = "Does the caption describe the image?"
+_WRONGLY = "It describes wrongly"
+_KEYS = dict(zip(REASONS, "inqcdpgatelowm", strict=True))
+
+COMMENT_LENGTH = 500
+"""Most characters of a comment with an answer."""
+
 
 @dataclass(frozen=True)
 class Given:
-    """An answer from a file: annotator, pair, grade and reasons."""
+    """An answer from a file: annotator, pair, grade, reasons, time and comment."""
 
     annotator: str
     image: str
@@ -44,6 +68,21 @@ class Given:
     grade: int
     reasons: tuple[str, ...] = ()
     milliseconds: int | None = None
+    comment: str = ""
+
+
+def check_comment(comment: object) -> str:
+    r"""A comment on one line; refused if it is too long or has characters that cannot be shown.
+
+    >>> check_comment("  two boats,\n not one ")
+    'two boats, not one'
+    """
+    if not isinstance(comment, str):
+        raise LimnerError(f"comment {comment!r:.20}: expected text")
+    said = " ".join(comment.split())
+    if len(said) > COMMENT_LENGTH or not said.isprintable():
+        raise LimnerError(f"a comment of {len(said):,} characters: expected at most {COMMENT_LENGTH} printable ones")
+    return said
 
 
 def relevant(grade: int) -> bool:
@@ -55,24 +94,139 @@ def relevant(grade: int) -> bool:
     return grade >= 3
 
 
-def check_grade(grade: object) -> int:
-    """Checks that a grade is one of the four."""
-    if isinstance(grade, bool) or not isinstance(grade, int) or grade not in GRADES:
-        named = ", ".join(f"{number} ({words})" for number, words in GRADES.items())
-        raise LimnerError(f"grade {grade!r}: expected {named}")
-    return grade
+@dataclass(frozen=True)
+class Grade:
+    """One answer that annotators can choose.
 
-
-def check_reasons(reasons: Iterable[str], grade: int) -> tuple[str, ...]:
-    """The reasons in the order of `REASONS`, without duplicates; only the two middle grades may have reasons.
-
-    >>> check_reasons(["wrong-colour", "not-in-image"], 3)
-    ('not-in-image', 'wrong-colour')
+    Args:
+        value: 4 (yes), 3 (weak yes), 2 (weak no) or 1 (no): what is stored, and what measures use.
+        label: Words on the page.
+        key: Its key on the page.
+        reasons: Whether this answer may have reasons.
+        meaning: When to choose it, in one sentence, for the guideline.
     """
-    given = list(reasons)
-    for reason in given:
-        if reason not in REASONS:
-            raise UnknownName("reason", str(reason), REASONS)
-    if given and grade not in (2, 3):
-        raise LimnerError(f"grade {grade} with reasons: they are only for 2 and 3; leave them out")
-    return tuple(reason for reason in REASONS if reason in given)
+
+    value: int
+    label: str
+    key: str
+    reasons: bool = False
+    meaning: str = ""
+
+    def __str__(self) -> str:
+        """Key and label, e.g. "4 100% yes"."""
+        return f"{self.key} {self.label}"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason that annotators can choose.
+
+    Args:
+        name: Stored with the answers and exported.
+        label: Words on the page.
+        key: Its letter on the page.
+        group: Heading under which it is shown; none if empty.
+        failure: The failure class of `limner.explain` that it means; none if empty.
+    """
+
+    name: str
+    label: str
+    key: str
+    group: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The grades and reasons of a store.
+
+    Args:
+        grades: Best first; always with a yes and a no.
+        reasons: In the order of the page.
+        question: The question that the grades answer.
+
+    >>> print(*SCALE.grades, sep=", ")
+    4 100% yes, 3 partially yes, 2 mostly no, 1 100% no
+    """
+
+    grades: tuple[Grade, ...]
+    reasons: tuple[Reason, ...]
+    question: str = QUESTION
+
+    @property
+    def own(self) -> bool:
+        """Whether it differs from the built-in scale."""
+        return self != SCALE
+
+    @property
+    def by_value(self) -> dict[int, Grade]:
+        """Value -> grade, in the order of the page: the worst first."""
+        return {grade.value: grade for grade in reversed(self.grades)}
+
+    @property
+    def reasoned(self) -> tuple[Grade, ...]:
+        """The grades that may have reasons."""
+        return tuple(grade for grade in self.grades if grade.reasons)
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """Reason -> failure class, for reasons that have one."""
+        return {reason.name: reason.failure for reason in self.reasons if reason.failure}
+
+    def shown(self, value: int) -> str:
+        """Key and label of a value; the number alone if the scale has no such grade."""
+        return str(self.by_value.get(value, value))
+
+    def label(self, value: int) -> str:
+        """The label of a value; what it counts as if the scale has no such grade."""
+        found = self.by_value.get(value)
+        return COUNTS_AS[value] if found is None else found.label
+
+    def asks(self, value: int) -> bool:
+        """Whether a grade may have reasons."""
+        return value in self.by_value and self.by_value[value].reasons
+
+    def with_key(self, key: str) -> int:
+        """The value of the grade with this key."""
+        found = next((grade.value for grade in self.grades if grade.key == key), None)
+        if found is None:
+            raise LimnerError(f"grade {key[:20]!r}: expected {', '.join(map(str, self.by_value.values()))}")
+        return found
+
+    def check_grade(self, value: object) -> int:
+        """Checks that a value is one of the scale's."""
+        if isinstance(value, bool) or not isinstance(value, int) or value not in self.by_value:
+            named = ", ".join(f"{grade.value} ({grade.label})" for grade in self.grades)
+            raise LimnerError(f"grade {value!r}: expected {named}")
+        return value
+
+    def check_reasons(self, reasons: Iterable[str], value: int) -> tuple[str, ...]:
+        """The reasons in the order of the scale, without duplicates; only some grades may have reasons.
+
+        >>> SCALE.check_reasons(["wrong-colour", "not-in-image"], 3)
+        ('not-in-image', 'wrong-colour')
+        """
+        given, known = list(reasons), [reason.name for reason in self.reasons]
+        for reason in given:
+            if reason not in known:
+                raise UnknownName("reason", str(reason), known)
+        if given and not self.asks(value):
+            allowed = " and ".join(sorted(str(grade.value) for grade in self.reasoned)) or "no grade"
+            raise LimnerError(f"grade {value} with reasons: they are only for {allowed}; leave them out")
+        return tuple(name for name in known if name in given)
+
+
+SCALE = Scale(
+    tuple(Grade(value, label, str(value), value in (2, 3)) for value, label in GRADES.items()),
+    tuple(
+        Reason(
+            name,
+            name.removeprefix("wrong-") if name.startswith("wrong-") else words,
+            _KEYS[name],
+            _WRONGLY if name.startswith("wrong-") else "",
+            CLASS_OF.get(name, ""),
+        )
+        for name, words in REASONS.items()
+    ),
+)
+"""The built-in scale."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from limner.annotate._sql import sa
-from limner.annotate.scale import GRADES, WRONG
+from limner.annotate.scale import SCALE, WRONG, Scale
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key, Proposal
@@ -89,7 +89,7 @@ class Shares:
 
 
 def by_rank(
-    given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5
+    given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5, scale: Scale = SCALE
 ) -> dict[str, dict[int | None, Shares]]:
     """Table B.2: the answers to each system's proposals, by rank; None means all ranks together.
 
@@ -99,21 +99,22 @@ def by_rank(
         given: The answers; controls are left out.
         proposals: The systems' lists.
         depth: Number of ranks of each list that were pooled.
+        scale: The grades and their labels.
     """
     answers = _by_pair(given)
     counts: dict[tuple[str, int | None], Counter[str]] = {}
     for each in proposals:
         if each.rank <= depth:
-            said = Counter(GRADES[a.grade] for a in answers.get((each.image, each.caption), ()))
+            said = Counter(scale.label(a.grade) for a in answers.get((each.image, each.caption), ()))
             for rank in (each.rank, None):
                 counts.setdefault((each.system, rank), Counter()).update(said)
     systems = dict.fromkeys(system for system, _ in counts)
     ranks = [*range(1, depth + 1), None]
-    return {name: {rank: _grades(counts.get((name, rank), Counter())) for rank in ranks} for name in systems}
+    return {name: {rank: _grades(counts.get((name, rank), Counter()), scale) for rank in ranks} for name in systems}
 
 
-def _grades(counts: Counter[str]) -> Shares:
-    return Shares({words: counts[words] for words in GRADES.values()})
+def _grades(counts: Counter[str], scale: Scale) -> Shares:
+    return Shares({grade.label: counts[grade.label] for grade in scale.grades})
 
 
 def _by_pair(given: Iterable[Answer]) -> dict[Key, list[Answer]]:
@@ -124,11 +125,16 @@ def _by_pair(given: Iterable[Answer]) -> dict[Key, list[Answer]]:
     return found
 
 
-def shortcomings(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
+def shortcomings(
+    given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5, scale: Scale = SCALE
+) -> dict[str, Shares]:
     """Table B.3a: why answers are not a plain yes or no, by the system that proposed the pair.
 
     Not in the image, not in the caption, described wrongly (in any way), grammar; an answer may have several reasons.
+    For a store with its own reasons, pass its scale: they are counted one by one.
     """
+    if scale.reasons != SCALE.reasons:
+        return _reasons(given, proposals, depth, [reason.name for reason in scale.reasons], set)
     return _reasons(given, proposals, depth, SHORTCOMINGS, lambda why: {"wrong" if r in WRONG_WAYS else r for r in why})
 
 

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
 from limner.web import studies
+from limner.web.assigning import assigned_of
 from limner.web.effect import FORMS
 from limner.web.guideline import as_lines
 from limner.web.jobs import Job, Pending
@@ -44,16 +45,19 @@ class Work:
 def admin_page(ask: Ask) -> Response:
     """The progress page with all tables and forms."""
     from limner.annotate.guideline import newest
-    from limner.annotate.scale import GRADES
+    from limner.annotate.own_scale import as_toml
+    from limner.annotate.scale import COUNTS_AS
     from limner.annotate.store.contents import counts
     from limner.annotate.store.exclusions import exclusions
     from limner.annotate.store.people import annotators
+    from limner.annotate.store.scales import scale_of
     from limner.annotate.store.tasks import progress
     from limner.annotate.store.votes import study_progress
 
     site, store = ask.site, ask.site.store
     job, told, failed = _state(ask)
     people, comparing = people_of(ask)
+    scale, rules = scale_of(store), newest(store)
     known = {
         "progress": progress(store),
         "counts": counts(store),
@@ -73,12 +77,15 @@ def admin_page(ask: Ask) -> Response:
         "most": MOST,
         "lowest": _lowest,
         "exclusions": exclusions(store),
-        "guideline": newest(store),
-        "examples": as_lines(newest(store)),
+        "guideline": rules,
+        "examples": as_lines(rules, scale),
         "matrix": _matrix(people),
         "texts": _texts(ask, people),
-        "grades": GRADES,
+        "scale": scale,
+        "counts_as": COUNTS_AS,
+        "scale_text": as_toml(scale, guideline=rules.text if scale.own else ""),
         "ids": {each.name: each.id for each in annotators(store)},
+        **assigned_of(ask),
         **(accounts_of(ask) if site.team else {}),
     }
     nothing_yet = people is None or not people.answers
@@ -97,24 +104,26 @@ def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | No
 
 
 def _texts(ask: Ask, people: Known | None) -> dict[str, str]:
-    """The texts of the captions in the review queue."""
+    """The texts of the captions in the review queue and in the list of comments."""
     from limner.annotate.store.contents import caption_texts
 
-    queue = people.queue[:MOST] if people else []
-    return caption_texts(ask.site.store, [answer.caption for each in queue for answer in each.wrong])
+    if people is None:
+        return {}
+    wrong = [answer for each in people.queue[:MOST] for answer in each.wrong]
+    return caption_texts(ask.site.store, [answer.caption for answer in [*wrong, *people.comments[:MOST]]])
 
 
 def disagreements_page(ask: Ask) -> Response:
     """Pairs that people graded differently, with everyone's answers."""
-    from limner.annotate.scale import GRADES
     from limner.annotate.store.contents import caption_texts
+    from limner.annotate.store.scales import scale_of
 
     people, comparing = people_of(ask)
     disputed, start = people.disputed if people else [], ask.number("start", 0)
     listed = disputed[start : start + STEP]
     return page(
         ask, "disagreements.html", listed=listed, start=start, step=STEP, total=len(disputed), comparing=comparing,
-        texts=caption_texts(ask.site.store, [each.caption for each in listed]), grades=GRADES,
+        texts=caption_texts(ask.site.store, [each.caption for each in listed]), scale=scale_of(ask.site.store),
         collection=judged_collection(ask), headers={"Refresh": "2"} if comparing and not people else None,
     )  # fmt: skip
 
@@ -208,6 +217,15 @@ def spec_of(ask: Ask, name: str) -> str:
     """The origin of a collection, as recorded in a store."""
     given = ask.site.library.collections[name]
     return given if isinstance(given, str) else name
+
+
+def own_scale(ask: Ask) -> Response:
+    """Gives the store its own grades and reasons, before the first answer."""
+    from limner.annotate.own_scale import parse_scale, set_scale
+
+    scale, rules = parse_scale(ask.field("scale").replace("\r\n", "\n"))
+    set_scale(ask.site.store, scale, guideline=rules)
+    return RedirectResponse("/admin#scale", 303)
 
 
 def make_study(ask: Ask) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 
@@ -14,6 +14,9 @@ from limner.web.search_page import asked_in
 from limner.web.search_request import BY, FOUND, MOST, MOST_FILTERS, QUERY
 from limner.web.searching import search
 from limner.web.site import Ask
+
+if TYPE_CHECKING:
+    from limner.annotate.scale import Scale
 
 
 def collections(ask: Ask) -> Response:
@@ -160,17 +163,26 @@ def _failure_words() -> tuple[object, ...]:
     )
 
 
-def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = ()) -> dict[str, Any]:
-    """The OpenAPI document, with the available corrections and the versions of the guideline."""
-    from limner.annotate.scale import REASONS
-
-    grade, reasons = _whole(1, 4), {"type": "array", "items": {"type": "string", "enum": list(REASONS)}, "maxItems": 20}
+def _answer(scale: Scale, versions: Iterable[str]) -> dict[str, Any]:
+    """An answer to a pair: a grade and reasons of the store's scale."""
+    names: dict[str, object] = {"type": "string", "enum": [reason.name for reason in scale.reasons]}
+    reasons = {"type": "array", "items": names, "maxItems": 20} if scale.reasons else {"type": "array", "maxItems": 0}
     answer = _object(
-        ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade=grade, reasons=reasons, milliseconds=_MILLISECONDS,
+        ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade={"type": "integer", "enum": sorted(scale.by_value)},
+        reasons=reasons, comment=_words(500), milliseconds=_MILLISECONDS,
         guideline={"type": "string", "enum": ["", *versions]},
     )  # fmt: skip
-    sure = {"properties": {"grade": {"enum": [1, 4]}}}  # reasons are only for the two middle grades
-    answer |= {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}
+    sure = {"properties": {"grade": {"enum": [value for value in scale.by_value if not scale.asks(value)]}}}
+    return answer | {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}
+
+
+def description(
+    corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = (), scale: Scale | None = None
+) -> dict[str, Any]:
+    """The OpenAPI document, with the available corrections, the versions of the guideline, and the scale."""
+    from limner.annotate.scale import SCALE
+
+    answer = _answer(scale or SCALE, versions)
     choice = {"type": "string", "enum": ["left", "right", "tie"]}
     vote = _object(
         ("comparison", "key", "choice"), comparison=_NUMBER, key=_KEY, choice=choice, milliseconds=_MILLISECONDS
@@ -206,6 +218,7 @@ def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str
 def openapi(ask: Ask) -> Response:
     """The OpenAPI description of the API."""
     from limner.annotate.guideline import guidelines
+    from limner.annotate.store.scales import scale_of
 
     versions = [each.version for each in guidelines(ask.site.store)]
-    return JSONResponse(description(ask.site.library.corrections, versions))
+    return JSONResponse(description(ask.site.library.corrections, versions, scale_of(ask.site.store)))

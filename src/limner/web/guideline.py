@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError, UnknownId
-from limner.web.judging import judged_collection, whole
+from limner.web.judging import judged_collection
 from limner.web.site import Ask, page
 
 if TYPE_CHECKING:
     from limner.annotate.guideline import Guideline, GuidelineExample
+    from limner.annotate.scale import Scale
 
 PRACTICE = 3
 FROM_LABELS = {True: "The caption was written for this image.", False: "The caption was written for another image."}
@@ -31,28 +32,28 @@ class Feedback:
 def practice_page(ask: Ask) -> Response:
     """One practice pair; with a grade, the guideline's feedback on it. Nothing is stored."""
     from limner.annotate.guideline import newest
-    from limner.annotate.scale import GRADES
+    from limner.annotate.store.scales import scale_of
 
+    scale = scale_of(ask.site.store)
     pairs = _pairs(ask, newest(ask.site.store))
     number = ask.number("n", 1, low=1, high=len(pairs))
     grade = ask.number("grade", 0, high=4)
     pair = pairs[number - 1]
     return page(
         ask, "practice.html", pair=pair, number=number, total=len(pairs), grade=grade,
-        grades=dict(sorted(GRADES.items())), collection=judged_collection(ask),
-        feedback=feedback(pair, grade) if grade else None,
+        scale=scale, collection=judged_collection(ask), feedback=feedback(pair, grade, scale) if grade else None,
     )  # fmt: skip
 
 
-def feedback(pair: GuidelineExample, grade: int) -> Feedback:
+def feedback(pair: GuidelineExample, grade: int, scale: Scale) -> Feedback:
     """Whether a grade equals the guideline's, or is next to it on the same side of yes and no."""
-    from limner.annotate.scale import GRADES, relevant
+    from limner.annotate.scale import relevant
 
-    agrees = relevant(grade) == relevant(pair.grade)
-    said = f"The guideline says {pair.grade}, {GRADES[pair.grade]}"
+    agrees, right = relevant(grade) == relevant(pair.grade), scale.by_value[pair.grade]
+    named = f"{right.key}, {right.label}"
     if grade == pair.grade:
-        return Feedback(True, f"Yes: {pair.grade}, {GRADES[pair.grade]}. {pair.why}".strip())
-    return Feedback(agrees, f"{'Close. ' if agrees else ''}{said}. {pair.why}".strip())
+        return Feedback(True, f"Yes: {named}. {pair.why}".strip())
+    return Feedback(agrees, f"{'Close. ' if agrees else ''}The guideline says {named}. {pair.why}".strip())
 
 
 def _pairs(ask: Ask, guideline: Guideline) -> Sequence[GuidelineExample]:
@@ -79,14 +80,16 @@ def _pairs(ask: Ask, guideline: Guideline) -> Sequence[GuidelineExample]:
 def edit(ask: Ask) -> Response:
     """Creates a new version of the guideline from an admin's form."""
     from limner.annotate.guideline import revise
+    from limner.annotate.store.scales import scale_of
 
-    examples = [_example(ask, line) for line in ask.field("examples").splitlines() if line.strip()]
+    scale = scale_of(ask.site.store)
+    examples = [_example(ask, line, scale) for line in ask.field("examples").splitlines() if line.strip()]
     revise(ask.site.store, ask.field("text").replace("\r\n", "\n"), examples)
     return RedirectResponse("/admin#guideline", 303)
 
 
-def _example(ask: Ask, line: str) -> GuidelineExample:
-    """An example: image | caption | grade | why."""
+def _example(ask: Ask, line: str, scale: Scale) -> GuidelineExample:
+    """An example: image | caption | key of the grade | why."""
     from limner.annotate.guideline import GuidelineExample
 
     parts = [part.strip() for part in line.split(SEPARATOR)]
@@ -95,10 +98,10 @@ def _example(ask: Ask, line: str) -> GuidelineExample:
     images = ask.site.library.loaded(judged_collection(ask)).whole.images
     if parts[0] not in images.ids:
         raise UnknownId(f"example {line[:60]!r}: no image {parts[0][:80]!r}")
-    return GuidelineExample(parts[0], parts[1], whole(parts[2], "grade", high=4), parts[3] if len(parts) == 4 else "")
+    return GuidelineExample(parts[0], parts[1], scale.with_key(parts[2].lower()), parts[3] if len(parts) == 4 else "")
 
 
-def as_lines(guideline: Guideline) -> str:
+def as_lines(guideline: Guideline, scale: Scale) -> str:
     """The examples in the format of the form."""
-    rows = [(each.image, each.text, str(each.grade), each.why) for each in guideline.examples]
+    rows = [(each.image, each.text, scale.by_value[each.grade].key, each.why) for each in guideline.examples]
     return "\n".join(f" {SEPARATOR} ".join(row) for row in rows)

@@ -19,6 +19,7 @@ from limner.web.estimating import can_stop
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
+    from limner.annotate.scale import Scale
     from limner.annotate.store.answers import Saved
     from limner.annotate.store.tasks import Held, Item
 
@@ -31,7 +32,8 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 def judge_page(ask: Ask) -> Response:
     """The next pair to judge, or one of the annotator's earlier pairs; the progress if none is left."""
     from limner.annotate.guideline import newest
-    from limner.annotate.scale import GRADES, REASONS
+    from limner.annotate.store.reservations import tasks_left
+    from limner.annotate.store.scales import scale_of
     from limner.annotate.store.tasks import progress_of
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
@@ -41,14 +43,19 @@ def judge_page(ask: Ask) -> Response:
         return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"), enough=can_stop(ask))
     if held.kind == "captions":
         return RedirectResponse(f"/captions?{ask.request.url.query}".rstrip("?"), 303)
-    at = min(ask.number("at", _first(held)), len(held.items) - 1)
+    at, scale = min(ask.number("at", _first(held)), len(held.items) - 1), scale_of(store)
     return page(
-        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, grades=dict(sorted(GRADES.items())),
-        reasons=REASONS, guideline=newest(store), collection=judged_collection(ask),
+        ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, scale=scale,
+        choices=json.dumps(shown(scale)), guideline=newest(store), collection=judged_collection(ask),
         key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
         source=picture_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
-        done=sum(item.grade is not None for item in held.items), enough=can_stop(ask),
+        done=sum(item.grade is not None for item in held.items), enough=can_stop(ask), assigned=tasks_left(store, me),
     )  # fmt: skip
+
+
+def shown(scale: Scale) -> dict[str, object]:
+    """The scale for the browser: what each grade and reason is called, and its key."""
+    return {"own": scale.own, **{name: [vars(each) for each in getattr(scale, name)] for name in ("grades", "reasons")}}
 
 
 def _asked_task(ask: Ask, me: int) -> Held | None:
@@ -106,6 +113,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
                 "picture": picture_of(collection, item),
                 "grade": item.grade,
                 "reasons": list(item.reasons),
+                "comment": item.comment,
             }
             for item in held.items
         ],
@@ -117,6 +125,8 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
 
 def judge_form(ask: Ask) -> Response:
     """An answer sent as a form; sending the same form again changes nothing."""
+    from limner.annotate.store.scales import scale_of
+
     action, item = ask.field("act", "save"), whole(ask.field("item"), "item")
     at = whole(ask.field("at") or "0", "at", low=0)
     there = whole(ask.field("assignment") or "0", "assignment", low=0)
@@ -127,8 +137,9 @@ def judge_form(ask: Ask) -> Response:
         return RedirectResponse(f"/judge?{query(assignment=there or None, at=at)}", 303)
     reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
     grade = whole(ask.field("grade"), "grade", high=4)
-    why = reasons if grade in (2, 3) else []
-    _save(ask, item, ask.field("key"), grade, why, None, ask.field("guideline"))
+    why = reasons if scale_of(ask.site.store).asks(grade) else []
+    given = {"grade": grade, "reasons": why, "comment": ask.field("comment")}
+    _save(ask, item, ask.field("key"), given, ask.field("guideline"))
     return RedirectResponse("/judge", 303)
 
 
@@ -173,16 +184,16 @@ def fitting() -> Iterator[None]:
         raise
 
 
-def _save(
-    ask: Ask, item: int, key: object, grade: int, reasons: list[str], milliseconds: int | None, guideline: object
-) -> Saved:
-    """Stores an answer under the version of the guideline that was read."""
+def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: object) -> Saved:
+    """Stores an answer (grade, reasons, milliseconds, comment) under the version of the guideline that was read."""
     from limner.annotate.guideline import known_version
-    from limner.annotate.scale import check_reasons
+    from limner.annotate.scale import check_comment
     from limner.annotate.store.answers import submit
+    from limner.annotate.store.scales import scale_of
 
-    me, why = ask.site.annotator(ask.visitor), check_reasons(reasons, grade)
-    given: dict[str, Any] = {"grade": grade, "reasons": why, "milliseconds": milliseconds}
+    me, scale = ask.site.annotator(ask.visitor), scale_of(ask.site.store)
+    scale.check_reasons(given["reasons"], scale.check_grade(given["grade"]))
+    check_comment(given["comment"])
     checked, version = answer_key(key), known_version(ask.site.store, guideline)
     with fitting():
         return submit(ask.site.store, me, item, key=checked, guideline=version, **given)
@@ -232,14 +243,16 @@ def api_task(ask: Ask) -> Response:
 
 def api_answer(ask: Ask) -> Response:
     """Stores an answer. The response is sent when the answer is on disk."""
-    given = body(ask, ("item", "key", "grade", "reasons", "milliseconds", "guideline"), ("item", "key", "grade"))
+    known = ("item", "key", "grade", "reasons", "comment", "milliseconds", "guideline")
+    given = body(ask, known, ("item", "key", "grade"))
     reasons = given.get("reasons", [])
     if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
         raise LimnerError("reasons: expected a list of names")
     took = given.get("milliseconds")
     milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
     item, grade = json_whole(given["item"], "item"), json_whole(given["grade"], "grade", high=4)
-    return _told(_save(ask, item, given["key"], grade, reasons, milliseconds, given.get("guideline")))
+    said = {"grade": grade, "reasons": reasons, "milliseconds": milliseconds, "comment": given.get("comment", "")}
+    return _told(_save(ask, item, given["key"], said, given.get("guideline")))
 
 
 def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from limner.annotate.overview import Disagreement, Throughput
     from limner.annotate.quality import Agreement, Doubtful, Record
     from limner.annotate.store import Store
+    from limner.annotate.store.answers import Answer
 
 SAMPLES = 300
 """Bootstrap samples for the intervals on the page."""
@@ -36,6 +37,7 @@ class Known:
         agreed: Agreement of people; None with fewer than two people.
         disputed: Pairs with different grades.
         pace: Answers by day, and the remaining work.
+        comments: Answers with a comment, newest first.
     """
 
     state: tuple[int, ...]
@@ -45,6 +47,7 @@ class Known:
     agreed: Agreement | None
     disputed: list[Disagreement]
     pace: Throughput
+    comments: list[Answer]
 
 
 class Dated(Protocol):
@@ -113,4 +116,5 @@ def _worked_out(store: Store) -> Known:
     agreed = agreement(given, samples=SAMPLES) if several else None
     pace = throughput(given, asked=progress(store)["asked"], now=store.now())
     people = annotator_table(given), review_queue(store, given), agreed
-    return Known(state, len(given), *people, disagreements(given), pace)
+    comments = [answer for answer in reversed(given) if answer.comment]
+    return Known(state, len(given), *people, disagreements(given), pace, comments)

@@ -16,12 +16,14 @@ Functions that a page calls:
 | `store.contents` | `add_collection`, `add_pool`, `add_pairs`, `caption_text`, `proposals`, `pairs`, `counts` |
 | `store.tasks` | `add_tasks`, `lease`, `assignment_of`, `assignments_of`, `renew`, `give_back`, `progress`, |
 | | `progress_of` |
+| `store.reservations` | `assign_tasks`, `move_tasks`, `release_tasks`, `assigned_work`, `tasks_left` |
 | `store.answers` | `submit`, `undo`, `answers`, `history` |
 | `store.exclusions` | `exclude`, `lift`, `exclusions` |
 | `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `add_votes`, `votes`, `studies`, `study_progress` |
 | `quality` | `agreement`, `annotator_table`, `review_queue`, `review`, `set_aside` |
 | `export` | `export`, `FORMS`, `judgements` |
-| `scale` | `GRADES`, `REASONS`, `GUIDELINE` |
+| `store.scales` | `scale_of` (grades and reasons of this store; `own_scale.set_scale` changes them) |
+| `scale` | `SCALE` (the built-in scale), `GUIDELINE` |
 
 How a page labels: `task = lease(store, annotator.id)` (None if nothing is left; a task that the annotator already holds
 is returned first, with its answers); for each `item` of `task.items` (image, caption, text, and the current `answer`;

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from limner.annotate._sql import inserted, sa
-from limner.annotate.scale import GUIDELINE, check_grade, check_reasons
+from limner.annotate.scale import GUIDELINE, Scale, check_comment
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, Store
+from limner.annotate.store.scales import scale_of
 from limner.annotate.store.schema import (
     annotator,
     assignment,
@@ -50,7 +51,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Answer:
-    """A valid answer: annotator, pair, time, duration, guideline, and whether the pair is a control."""
+    """A valid answer: annotator, pair, time, duration, guideline, comment, and whether the pair is a control."""
 
     id: int
     task: int
@@ -67,6 +68,7 @@ class Answer:
     milliseconds: int | None
     guideline: str
     added: int
+    comment: str = ""
 
 
 def submit(
@@ -79,6 +81,7 @@ def submit(
     reasons: Iterable[str] = (),
     milliseconds: int | None = None,
     guideline: str = GUIDELINE,
+    comment: str = "",
     minutes: float = MINUTES,
 ) -> Saved:
     """Stores an answer to one pair of a task that the annotator holds, or has finished.
@@ -88,27 +91,31 @@ def submit(
         annotator_id: The annotator.
         item_id: The pair, `Item.id`.
         key: Key created by the client: new for every answer, the same when the answer is sent again.
-        grade: 4 (100% yes) to 1 (100% no).
-        reasons: Reasons, for grades 3 and 2.
+        grade: 4 (yes) to 1 (no): a value of the store's scale.
+        reasons: Names of reasons, for grades that may have them: 3 and 2 in the built-in scale.
         milliseconds: Time spent on the answer.
         guideline: Version of the guideline that the annotator read.
+        comment: A remark for the study lead, at most `COMMENT_LENGTH` characters; line breaks become spaces.
         minutes: Length of the renewed lease.
 
     Returns:
         The answer's id and revision, whether it was already stored, and whether the task is finished.
     """
-    checked = check_grade(grade)
-    why = json.dumps(check_reasons(reasons, checked))
+    scale = scale_of(store)
+    checked = scale.check_grade(grade)
+    why = json.dumps(scale.check_reasons(reasons, checked))
     _refuse_bad(key, milliseconds)
+    said = check_comment(comment) or None
     values = {"grade": checked, "reasons": why, "milliseconds": milliseconds, "guideline": str(guideline)}
-    return _append(store, annotator_id, item_id, key, values, minutes)
+    values["comment"] = said
+    return _append(store, annotator_id, item_id, key, values, minutes, scale)
 
 
 def undo(store: Store, annotator_id: int, item_id: int, *, key: str, minutes: float = MINUTES) -> Saved:
     """Withdraws the answer to a pair by adding a revision without a grade; the task is open again."""
     _refuse_bad(key, None)
-    values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE}
-    return _append(store, annotator_id, item_id, key, values, minutes)
+    values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE, "comment": None}
+    return _append(store, annotator_id, item_id, key, values, minutes, None)
 
 
 def _refuse_bad(key: str, milliseconds: int | None) -> None:
@@ -118,7 +125,16 @@ def _refuse_bad(key: str, milliseconds: int | None) -> None:
         raise LimnerError(f"milliseconds {milliseconds}: expected 0 to {_DAY:,}, or nothing")
 
 
-def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dict[str, Any], minutes: float) -> Saved:
+def _append(
+    store: Store,
+    annotator_id: int,
+    item_id: int,
+    key: str,
+    values: dict[str, Any],
+    minutes: float,
+    scale: Scale | None,
+) -> Saved:
+    """Adds a revision; a withdrawal needs no scale."""
     with store.writing() as connection:
         now = store.now()
         number = connection.scalar(sa.select(task_item.c.task_id).where(task_item.c.id == item_id))
@@ -132,7 +148,8 @@ def _append(store: Store, annotator_id: int, item_id: int, key: str, values: dic
         if before is not None:
             return _repeated(before, mine, item_id, values)
         _refuse_unfit(state, mine, item_id, now, withdraws=values["grade"] is None)
-        _refuse_unreasoned(state.task["reasons"], values)
+        if scale is not None:
+            _refuse_unreasoned(state.task["reasons"], values, scale)
         last = state.latest.get((mine["id"], item_id))
         values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
         made = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=now)
@@ -148,7 +165,7 @@ def _stored(connection: sa.Connection, key: str) -> object:
 def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> Saved:
     """The stored answer with this key; refused if the key belongs to another answer."""
     same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
-    if not same or before["grade"] != values["grade"] or before["reasons"] != values["reasons"]:
+    if not same or any(before[name] != values[name] for name in ("grade", "reasons", "comment")):
         raise LimnerError(_KEY_USED)
     return Saved(before["id"], before["revision"], True, before["finished"] is not None)
 
@@ -169,11 +186,12 @@ def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdr
         raise AlreadyFull("this pair has all the answers it needs: continue with the next one")
 
 
-def _refuse_unreasoned(wanted: str, values: dict[str, Any]) -> None:
-    """Checks the reasons: a task may require them for the two middle grades, or not allow any."""
+def _refuse_unreasoned(wanted: str, values: dict[str, Any], scale: Scale) -> None:
+    """Checks the reasons: a task may require them for the grades that may have some, or not allow any."""
     given = values["reasons"] != "[]"
-    if wanted == "required" and values["grade"] in (2, 3) and not given:
-        raise LimnerError("this task needs a reason for 'partially yes' and 'mostly no': choose one or more")
+    if wanted == "required" and scale.asks(values["grade"]) and not given:
+        named = " and ".join(repr(grade.label) for grade in scale.reasoned)
+        raise LimnerError(f"this task needs a reason for {named}: choose one or more")
     if wanted == "off" and given:
         raise LimnerError("this task does not ask for reasons: leave them out")
 
@@ -207,6 +225,7 @@ def answers(store: Store, *, counted: bool = True) -> list[Answer]:
         view.c.reasons, view.c.id, view.c.task_id, view.c.assignment_id, view.c.item_id, view.c.pair_id,
         annotator.c.name, image.c.key, caption.c.key, view.c.role, view.c.grade,
         view.c.revision, view.c.milliseconds, view.c.guideline, view.c.added,
+        sa.func.coalesce(view.c.comment, ""),
     )  # fmt: skip
     query = (
         sa.select(*named)
@@ -236,7 +255,13 @@ def latest(store: Store) -> tuple[int, ...]:
 def history(store: Store, *, item_id: int | None = None) -> list[dict[str, Any]]:
     """All answers ever given, in order, including withdrawn and revised ones; for one pair, or all pairs."""
     columns = [judgement.c[name] for name in ("id", "item_id", "revision", "grade", "reasons", "milliseconds")]
-    more = (judgement.c.guideline, judgement.c.added, judgement.c.client_key, annotator.c.name.label("annotator"))
+    more = (
+        judgement.c.guideline,
+        judgement.c.comment,
+        judgement.c.added,
+        judgement.c.client_key,
+        annotator.c.name.label("annotator"),
+    )
     query = sa.select(*columns, *more).join_from(judgement, assignment).join(annotator).order_by(judgement.c.id)
     rows = store.rows(query if item_id is None else query.where(judgement.c.item_id == item_id))
     return [{**row, "reasons": json.loads(row["reasons"])} for row in rows]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from limner.annotate._sql import sa
 
-VERSION = "0003"
+VERSION = "0005"
 """The newest migration: an older store is migrated, a newer one is refused."""
 
 NAMES = {
@@ -161,6 +161,26 @@ assignment = sa.Table(
     sa.UniqueConstraint("task_id", "annotator_id"),
 )
 
+# A task that the study lead keeps for one person; until it is released, one of its places is theirs.
+reservation = sa.Table(
+    "reservation",
+    metadata,
+    _number(),
+    _to("task", index=True),
+    _to("annotator", index=True),
+    sa.Column("by_id", sa.ForeignKey("annotator.id"), nullable=True),
+    _time("added"),
+    _time("released", null=True),
+)
+sa.Index(
+    "ix_reservation_open",
+    reservation.c.task_id,
+    reservation.c.annotator_id,
+    unique=True,
+    sqlite_where=reservation.c.released.is_(None),
+    postgresql_where=reservation.c.released.is_(None),
+)
+
 judgement = sa.Table(
     "judgement",
     metadata,
@@ -174,6 +194,7 @@ judgement = sa.Table(
     sa.Column("milliseconds", sa.Integer, nullable=True),
     _text("guideline"),
     _time("added"),
+    _text("comment", null=True),
     sa.UniqueConstraint("assignment_id", "item_id", "revision"),
     sa.CheckConstraint("grade BETWEEN 1 AND 4", name="grade"),
 )
@@ -354,7 +375,8 @@ VIEWS = {
     # The last revision of every answer, unless it was withdrawn.
     "current_answer": """
         SELECT j.id, j.assignment_id, j.item_id, j.revision, j.grade, j.reasons, j.milliseconds, j.guideline, j.added,
-               a.task_id, a.annotator_id, a.finished, i.pair_id, i.role, i.position, p.image_id, p.caption_id
+               a.task_id, a.annotator_id, a.finished, i.pair_id, i.role, i.position, p.image_id, p.caption_id,
+               j.comment
         FROM judgement j
         JOIN assignment a ON a.id = j.assignment_id
         JOIN task_item i ON i.id = j.item_id
@@ -377,6 +399,6 @@ VIEWS = {
 
 _ANSWER = (
     "id", "assignment_id", "item_id", "revision", "grade", "reasons", "milliseconds", "guideline", "added", "task_id",
-    "annotator_id", "finished", "pair_id", "role", "position", "image_id", "caption_id",
+    "annotator_id", "finished", "pair_id", "role", "position", "image_id", "caption_id", "comment",
 )  # fmt: skip
 current_answer, counted_answer = (sa.table(name, *(sa.column(column) for column in _ANSWER)) for name in VIEWS)

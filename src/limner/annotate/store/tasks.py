@@ -22,6 +22,7 @@ from limner.annotate.store.schema import (
     image,
     judgement,
     pair,
+    reservation,
     task,
     task_item,
 )
@@ -73,6 +74,7 @@ class Item:
     grade: int | None
     reasons: tuple[str, ...]
     answered: int | None = None
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,9 @@ _TASK = sa.select(task).where(task.c.id == _THIS)
 _LOCKED = _TASK.with_for_update()
 _HELD = sa.select(assignment, excluded().label("excluded")).where(assignment.c.task_id == _THIS)
 _GIVEN = (
-    sa.select(*(judgement.c[name] for name in ("id", "assignment_id", "item_id", "grade", "reasons", "revision")))
+    sa.select(
+        *(judgement.c[name] for name in ("id", "assignment_id", "item_id", "grade", "reasons", "comment", "revision"))
+    )
     .join_from(judgement, assignment)
     .where(assignment.c.task_id == _THIS)
     .order_by(judgement.c.revision)
@@ -253,7 +257,7 @@ _ITEMS = (
 
 
 def lease(store: Store, annotator_id: int, *, minutes: float = MINUTES) -> Held | None:
-    """The task of an annotator: the current one, else the next open one; None if nothing is left."""
+    """The task of an annotator: the current one, else one assigned to them, else the next open one; None at the end."""
     now = store.now()
     until = now + int(minutes * 60_000)
     with store.writing() as connection:
@@ -297,7 +301,8 @@ def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) ->
     """Takes the first task with a free slot. Locks it, then counts again, since others may have taken it in between."""
     passed: list[int] = []
     while True:
-        query = _free(annotator_id, now).where(task.c.id.not_in(passed)).order_by(task.c.id).limit(1)
+        query = free_tasks(annotator_id, now).where(task.c.id.not_in(passed))
+        query = query.order_by(sa.desc(reserved_for(annotator_id)), task.c.id).limit(1)
         number = connection.scalar(query.with_for_update(skip_locked=True, of=task))
         if number is None:
             return None
@@ -310,14 +315,34 @@ def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) ->
         passed.append(number)
 
 
-def _free(annotator_id: int, now: int) -> sa.Select[Any]:
+def reserved_for(annotator_id: int) -> sa.ColumnElement[bool]:
+    """Whether a task is assigned to an annotator."""
+    open_ = (reservation.c.released.is_(None), reservation.c.annotator_id == annotator_id)
+    return sa.exists().where(reservation.c.task_id == task.c.id, *open_)
+
+
+def _kept_for_others(annotator_id: int, busy: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+    """The places of a task that are assigned to others who have not taken it yet, and who can still work."""
+    held = sa.exists().where(
+        assignment.c.task_id == reservation.c.task_id,
+        assignment.c.annotator_id == reservation.c.annotator_id,
+        sa.or_(busy, excluded()),
+    )
+    able = (annotator.c.active, sa.not_(_taken_out(annotator=annotator.c.id)), sa.not_(held))
+    kept = (reservation.c.task_id == task.c.id, reservation.c.released.is_(None), annotator.c.id != annotator_id)
+    query = sa.select(sa.func.count()).join_from(reservation, annotator, reservation.c.annotator_id == annotator.c.id)
+    return query.where(*kept, *able).correlate(task).scalar_subquery()
+
+
+def free_tasks(annotator_id: int, now: int) -> sa.Select[Any]:
     """Open tasks with a free slot that this annotator has neither finished nor been excluded from."""
     busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
     same = assignment.c.task_id == task.c.id
     holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))
     over = sa.or_(assignment.c.finished.is_not(None), excluded())
     mine = sa.exists().where(same, assignment.c.annotator_id == annotator_id, over)
-    free = holders.correlate(task).scalar_subquery() < task.c.replication
+    taken = holders.correlate(task).scalar_subquery() + _kept_for_others(annotator_id, busy)
+    free = taken < task.c.replication
     return sa.select(task.c.id).where(task.c.done.is_(False), free, sa.not_(mine))
 
 
@@ -350,7 +375,9 @@ def _item(item: Any, answer: Any) -> Item:
     grade = None if answer is None else answer["grade"]
     reasons = () if grade is None else tuple(json.loads(answer["reasons"]))
     number = None if grade is None else answer["id"]
-    return Item(item["id"], item["position"], item["image"], item["caption"], item["text"], grade, reasons, number)
+    said = "" if grade is None else answer["comment"] or ""
+    pair_ = (item["image"], item["caption"], item["text"])
+    return Item(item["id"], item["position"], *pair_, grade, reasons, number, said)
 
 
 def assignments_of(store: Store, annotator_id: int, *, kind: str = "pairs") -> list[int]:
@@ -416,7 +443,7 @@ def progress_of(store: Store, annotator_id: int) -> dict[str, int]:
     mine = assignment.c.annotator_id == annotator_id
     own = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
     finished = sa.select(sa.func.count()).select_from(assignment).where(mine, assignment.c.finished.is_not(None))
-    free = sa.select(sa.func.count()).select_from(_free(annotator_id, store.now()).subquery())
+    free = sa.select(sa.func.count()).select_from(free_tasks(annotator_id, store.now()).subquery())
     with store.reading() as connection:
         found = {"finished": finished, "answers": own, "free": free}
         return {name: connection.scalar(query) or 0 for name, query in found.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands import answers as later
-from limner.cli.commands import designs, failing, preferring, side_tables
+from limner.cli.commands import assigning, designs, failing, preferring, scales, side_tables
 from limner.cli.commands.answers import Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
@@ -284,6 +284,8 @@ def serve(
 app.command("plan")(designs.plan)
 app.command("judge")(designs.judge)
 app.command("people")(people)
+app.command("assign")(assigning.assign)
+app.command("scale")(scales.scale)
 app.command("failures")(failing.failures)
 app.command("classes")(failing.classes)
 app.command("study")(preferring.study)

@@ -128,7 +128,8 @@ def review(
         queue = quality.review_queue(db)
     rows = [
         {"number": d.assignment, "annotator": d.annotator, "wrong": len(d.wrong), "controls": d.controls,
-         "pairs": [f"{a.image} | {a.caption}: {a.grade} ({a.role})" for a in d.wrong]}
+         "pairs": [f"{a.image} | {a.caption}: {a.grade} ({a.role})" for a in d.wrong],
+         "comments": [a.comment for a in d.wrong if a.comment]}
         for d in queue
     ]  # fmt: skip
     listed = [f"{r['number']:6}  {r['annotator']}: {r['wrong']} of {r['controls']} controls wrong" for r in rows]
@@ -163,11 +164,11 @@ def aggregate(store: Where, method: Method = "majority", as_json: Json = False) 
       $ limner annotate aggregate work.db --method dawid-skene
     """
     from limner.annotate.aggregate import aggregate as make_labels
-    from limner.annotate.scale import GRADES
+    from limner.annotate.store.scales import scale_of
 
     with opened(store) as db:
-        labels = make_labels(db, method)
-    counts = {words: sum(x.grade == grade for x in labels) for grade, words in GRADES.items()}
+        labels, grades = make_labels(db, method), scale_of(db).grades
+    counts = {grade.label: sum(x.grade == grade.value for x in labels) for grade in grades}
     data = {"method": method, "pairs": len(labels), "grades": counts}
     lines = [f"{len(labels):,} pairs by {method}", *(f"  {words:14} {count:8,}" for words, count in counts.items())]
     answer("\n".join(lines), data, as_json=as_json)
@@ -340,18 +341,18 @@ def import_(
     from limner.annotate.export import import_answers
     from limner.annotate.forms import form_of, read_answers
     from limner.annotate.label_studio import read_tasks
+    from limner.annotate.store.scales import scale_of
 
     fields = {"control": control, "image_field": image_field, "caption_field": caption_field}
     chosen: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     chosen |= {"choices": _graded(choice)} if choice else {}
-    if form_of(file) == "label-studio":
-        given, left_out = read_tasks(file, **chosen)
-    elif chosen:
+    exported = form_of(file) == "label-studio"
+    if chosen and not exported:
         raise typer.BadParameter("--choice, --control, --image-field and --caption-field are for Label Studio's .json")
-    else:
-        given, left_out = read_answers(file), ()
-    key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
     with opened(store) as db:
+        scale = scale_of(db)
+        given, left_out = read_tasks(file, scale=scale, **chosen) if exported else (read_answers(file, scale=scale), ())
+        key = f"{file.name}:{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
         added = import_answers(db, given, key=key)
     for sentence in left_out:
         tell(f"warning: {sentence}")

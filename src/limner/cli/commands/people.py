@@ -53,17 +53,17 @@ def people(
 
     with opened(store) as db:
         for name, given in map(_assigned, role or []):
-            set_role(db, _named(db, name).id, given)
+            set_role(db, named(db, name).id, given)
         for name in close or []:
-            set_active(db, _named(db, name).id, False)
+            set_active(db, named(db, name).id, False)
         for name in reopen or []:
-            set_active(db, _named(db, name).id, True)
+            set_active(db, named(db, name).id, True)
         for word_ in revoke or []:
             _revoke(db, word_)
         if password is not None:
-            _set_password(db, _named(db, password))
+            _set_password(db, named(db, password))
         if reset is not None:
-            tell(_reset_link(db, _named(db, reset), url or ""))
+            tell(_reset_link(db, named(db, reset), url or ""))
         accounts, invites = annotators(db), open_invites(db)
     listed = [
         {"name": a.name, "role": a.role, "open": a.active, "password": a.password_hash is not None} for a in accounts
@@ -97,7 +97,8 @@ def _assigned(word: str) -> tuple[str, str]:
     return name, role
 
 
-def _named(store: Store, name: str) -> Annotator:
+def named(store: Store, name: str) -> Annotator:
+    """The annotator with a name; refused if there is none."""
     from limner.annotate.store.people import by_name
 
     found = by_name(store, name)

@@ -37,15 +37,18 @@ def tables(
     """
     from limner.annotate import side_tables as made
     from limner.annotate.forms import read_judgements
+    from limner.annotate.scale import SCALE
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import proposals
+    from limner.annotate.store.scales import scale_of
     from limner.annotate.studies import original
 
     others = [read_judgements(file) for file in further or []]
     with opened(store) as db, progress("counting the answers"):
-        given, lists = answers(db), proposals(db)
-        work, ranks = made.by_workload(db), made.by_rank(given, lists, depth=depth)
-        short, wrong = made.shortcomings(given, lists, depth=depth), made.wrong_ways(given, lists, depth=depth)
+        given, lists, scale = answers(db), proposals(db), scale_of(db)
+        work, ranks = made.by_workload(db), made.by_rank(given, lists, depth=depth, scale=scale)
+        short = made.shortcomings(given, lists, depth=depth, scale=scale)
+        wrong = made.wrong_ways(given, lists, depth=depth) if scale.reasons == SCALE.reasons else {}
         refuted = made.refuted_originals(db, given, original(db), further=others)
     data = {
         "workload": [{**vars(w), "ratio": w.ratio} for w in work],
@@ -55,7 +58,8 @@ def tables(
         "refuted": [vars(r) for r in refuted],
     }
     parts = [_workload(work), *(_ranks(s, rows) for s, rows in ranks.items())]
-    parts += [_shares("shortcomings, %", short), _shares("wrong in, %", wrong), _refuted(refuted[:limit], len(refuted))]
+    parts += [_shares("shortcomings, %", short)] + [_shares("wrong in, %", wrong)] * bool(wrong or not scale.own)
+    parts.append(_refuted(refuted[:limit], len(refuted), scale.label(1)))
     answer("\n\n".join(parts), data, as_json=as_json)
 
 
@@ -88,8 +92,8 @@ def _percent(share: float) -> str:
     return "-" if share != share else f"{100 * share:.1f}"
 
 
-def _refuted(found: list[Refuted], total: int) -> str:
+def _refuted(found: list[Refuted], total: int, no: str) -> str:
     rows = [(r.caption, r.image, f"{r.refusals} of {r.answers}", r.text) for r in found]
-    head = f"{total:,} original pairs that someone called 100% no"
+    head = f"{total:,} original pairs that someone called {no}"
     more = "\nTo exclude one: limner annotate review STORE --exclude caption=ID --reason TEXT" if rows else ""
     return f"{head}\n{table([('caption', 'image', 'answers', 'text'), *rows])}{more}" if rows else head

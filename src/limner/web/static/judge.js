@@ -8,6 +8,8 @@ const at = (id) => document.getElementById(id);
 const root = at("judge");
 const form = at("answer");
 const task = JSON.parse(root.dataset.task);
+const scale = JSON.parse(root.dataset.scale);
+const asks = (grade) => scale.grades.some((each) => each.value === grade && each.reasons);
 const items = task.items;
 const grades = [...form.querySelectorAll("input[name=grade]")];
 const reasons = [...form.querySelectorAll("input[name=reason]")];
@@ -28,11 +30,11 @@ const outbox = new Outbox(`limner-outbox:${root.dataset.who}`, report);
 // Unsent answers of an earlier visit count here too.
 for (const { path, body } of outbox.kept) {
   const item = items.find((each) => each.id === body.item);
-  if (item) answered(item, path.endsWith("undo") ? null : body.grade, body.reasons || []);
+  if (item) answered(item, path.endsWith("undo") ? null : body.grade, body.reasons || [], body.comment);
 }
 
-function answered(item, grade, why) {
-  Object.assign(item, { grade, reasons: why });
+function answered(item, grade, why, comment = "") {
+  Object.assign(item, { grade, reasons: why, comment });
   if (given.includes(item.id)) given.splice(given.indexOf(item.id), 1);
   if (grade !== null) given.push(item.id);
 }
@@ -83,6 +85,8 @@ async function show(to, { focus = true } = {}) {
   at("words").textContent = item.text;
   for (const radio of grades) radio.checked = Number(radio.value) === item.grade;
   for (const box of reasons) box.checked = item.reasons.includes(box.value);
+  at("comment").value = item.comment;
+  commenting(item.comment !== "");
   zoomed(false);
   middle();
   progress();
@@ -114,8 +118,8 @@ function chosen() {
   return radio ? Number(radio.value) : null;
 }
 
-// Reasons are only for the two middle grades; in one-key mode they are chosen before the grade.
-function middle() { at("reasons").hidden = task.reasons === "off" || (![2, 3].includes(chosen()) && !at("one-key").checked); }
+// Reasons are only for some grades; in one-key mode they are chosen before the grade.
+function middle() { at("reasons").hidden = task.reasons === "off" || !reasons.length || (!asks(chosen()) && !at("one-key").checked); }
 
 function choose(grade) {
   if (root.hidden || locked) return;
@@ -135,16 +139,17 @@ function save() {
   if (root.hidden) { if (!at("finished").hidden) at("further").click(); return; }
   if (locked) return;
   const grade = chosen();
-  if (grade === null) { say("Choose one of the four answers first."); grades[0].focus(); return; }
+  if (grade === null) { say(`Choose one of the ${["two", "three", "four"][grades.length - 2]} answers first.`); grades[0].focus(); return; }
   const item = items[place];
-  const why = [2, 3].includes(grade) && task.reasons !== "off" ? reasons.filter((box) => box.checked).map((box) => box.value) : [];
-  if (task.reasons === "required" && [2, 3].includes(grade) && !why.length) { say("Choose at least one reason first."); reasons[0].focus(); return; }
+  const why = asks(grade) && task.reasons !== "off" ? reasons.filter((box) => box.checked).map((box) => box.value) : [];
+  if (task.reasons === "required" && asks(grade) && !why.length) { say("Choose at least one reason first."); reasons[0].focus(); return; }
   const changed = item.grade !== null;
-  answered(item, grade, why);
+  const comment = at("comment").value.trim();
+  answered(item, grade, why, comment);
   skip.forget(item);
   say("Saving …");
   const milliseconds = Math.min(86400000, Math.round(performance.now() - since));
-  outbox.add("/api/answers", { item: item.id, key: newKey(), grade, reasons: why, milliseconds, guideline: guide.dataset.version });
+  outbox.add("/api/answers", { item: item.id, key: newKey(), grade, reasons: why, comment, milliseconds, guideline: guide.dataset.version });
   const next = open(place + 1) ?? (changed && place + 1 < items.length ? place + 1 : undefined);
   if (next === undefined) { progress(); finish(); } else show(next);
 }
@@ -206,8 +211,20 @@ function zoom(point) {
   picture.zoom(!picture.zoomed, point);
 }
 
+// The field for a comment is opened by its key or button; Escape goes back to the pair.
+function commenting(on) {
+  at("comment-field").hidden = !on;
+  at("comment-button").setAttribute("aria-expanded", String(on));
+}
+
+function comment() {
+  if (locked || root.hidden) return;
+  commenting(true);
+  at("comment").focus();
+}
+
 function why() {
-  if (at("reasons").hidden) { say("Reasons are asked for the two middle answers only."); return; }
+  if (at("reasons").hidden) { say(scale.own ? "Reasons are not asked for here." : "Reasons are asked for the two middle answers only."); return; }
   reasons[0].focus();
 }
 
@@ -220,10 +237,10 @@ function reason(name) {
 }
 
 const keys = new Keys({
-  grade1: () => choose(1), grade2: () => choose(2), grade3: () => choose(3), grade4: () => choose(4),
-  save, back, next, skip, undo: () => undo(), zoom: () => zoom(), reasons: why, help: () => at("help").showModal(), guideline: () => guide.showModal(),
+  ...Object.fromEntries(scale.grades.map(({ value }) => [`grade${value}`, () => choose(value)])),
+  save, back, next, skip, undo: () => undo(), zoom: () => zoom(), reasons: why, comment, help: () => at("help").showModal(), guideline: () => guide.showModal(),
   ...Object.fromEntries(reasons.map((box) => [box.value, () => reason(box.value)])),
-});
+}, scale);
 keys.table(at("keymap"), at("use-keys"), at("usual-keys"));
 
 const acts = { save, back, next, skip, undo };
@@ -236,6 +253,12 @@ at("grades").addEventListener("click", (event) => {
 });
 at("shown").addEventListener("click", (event) => { if (event.target.id === "picture" && !picture.dragged) zoom(pointOf(event)); });
 at("zoom").addEventListener("click", () => zoom());
+at("comment-button").addEventListener("click", comment);
+at("comment").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  commenting(at("comment").value.trim() !== "");
+  at("words").focus({ preventScroll: true });
+});
 at("keys").addEventListener("click", () => at("help").showModal());
 at("reopen").addEventListener("click", () => undo({ last: true }));
 at("reload").addEventListener("click", () => look(items[place]));
@@ -245,7 +268,7 @@ at("one-key").addEventListener("change", () => { keep("limner-one-key", at("one-
 at("guide-button").addEventListener("click", () => guide.showModal());
 // The time spent reading the guideline does not count.
 guide.addEventListener("close", () => { keep(READ, guide.dataset.version); since = performance.now(); });
-for (const id of ["zoom", "keys", "guide-button"]) at(id).hidden = false;
+for (const id of ["zoom", "keys", "guide-button", "comment-button"]) at(id).hidden = false;
 window.addEventListener("beforeunload", (event) => { if (outbox.kept.length) event.preventDefault(); });
 const undoing = location.hash === "#undo"; // undo the last answer of an earlier task
 show("exact" in root.dataset ? place : open(place) ?? place, { focus: false });

@@ -1,29 +1,42 @@
 // Keyboard shortcuts: what each does, when they are inactive, and how to change them.
 import { kept, keep } from "./kept.js";
 
-const USUAL = {
-  grade1: ["1"], grade2: ["2"], grade3: ["3"], grade4: ["4"], save: ["Enter"], back: ["ArrowLeft", "Backspace"],
-  next: ["ArrowRight"], reasons: ["r"], zoom: ["z"], skip: ["s"], undo: ["u"], help: ["?"], guideline: ["h"],
-  "not-in-image": ["i"], "not-in-caption": ["n"], grammar: ["m"], "wrong-quantity": ["q"], "wrong-colour": ["c"],
-  "wrong-size": ["d"], "wrong-species": ["p"], "wrong-gender": ["g"], "wrong-age": ["a"], "wrong-action": ["t"],
-  "wrong-emotion": ["e"], "wrong-location": ["l"], "wrong-orientation": ["o"], "wrong-other": ["w"],
+const ACTIONS = {
+  save: ["Enter"], back: ["ArrowLeft", "Backspace"], next: ["ArrowRight"], reasons: ["r"], zoom: ["z"], skip: ["s"], undo: ["u"],
+  comment: ["k"], help: ["?"], guideline: ["h"],
 };
 const NAMES = {
-  grade1: "100% no", grade2: "Mostly no", grade3: "Partially yes", grade4: "100% yes", save: "Save and go on", back: "Back",
-  next: "Next", reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", help: "This help", guideline: "Guideline",
+  save: "Save and go on", back: "Back", next: "Next", reasons: "Reasons", zoom: "Zoom", skip: "Skip", undo: "Undo", comment: "Comment", help: "This help",
+  guideline: "Guideline",
 };
-const nameOf = (name) => NAMES[name] || `Reason: ${name.replace("wrong-", "wrong ").replaceAll("-", " ")}`;
+const capital = (words) => words[0].toUpperCase() + words.slice(1);
 const STORE = "limner-keys";
 const SHOWN = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space" };
 const shown = (key) => SHOWN[key] || (key.length === 1 ? key.toUpperCase() : key);
 
+// The keys of the actions, and of the grades and reasons of this store.
+function usual(scale) {
+  const grades = [...scale.grades].reverse().map(({ value, key }) => [`grade${value}`, [key]]);
+  return { ...Object.fromEntries(grades), ...ACTIONS, ...Object.fromEntries(scale.reasons.map(({ name, key }) => [name, [key]])) };
+}
+
+function names(scale) {
+  const why = ({ name, label, group }) => (scale.own ? `${group ? `${group}: ` : ""}${label}` : name.replace("wrong-", "wrong ").replaceAll("-", " "));
+  const reasons = scale.reasons.map((each) => [each.name, `Reason: ${why(each)}`]);
+  return { ...NAMES, ...Object.fromEntries(scale.grades.map(({ value, label }) => [`grade${value}`, capital(label)])), ...Object.fromEntries(reasons) };
+}
+
 export class Keys {
-  constructor(actions) {
+  constructor(actions, scale) {
     this.actions = actions;
-    const own = kept(STORE, {});
+    this.usual = usual(scale);
+    this.names = names(scale);
+    // Own grades and reasons have their own keys, so what somebody changed for others does not apply to them.
+    this.store = scale.own ? `${STORE}:${Object.values(this.usual).join("")}` : STORE;
+    const own = kept(this.store, {});
     this.on = own.on !== false;
-    this.map = { ...USUAL };
-    for (const name of Object.keys(USUAL)) {
+    this.map = { ...this.usual };
+    for (const name of Object.keys(this.usual)) {
       const list = own.map?.[name];
       if (Array.isArray(list) && list.length && list.every((key) => typeof key === "string" && key.length < 20)) this.map[name] = list;
     }
@@ -31,7 +44,7 @@ export class Keys {
   }
 
   write() {
-    keep(STORE, { on: this.on, map: this.map });
+    keep(this.store, { on: this.on, map: this.map });
     this.label();
   }
 
@@ -65,11 +78,11 @@ export class Keys {
   table(body, toggle, reset) {
     const fill = () => {
       toggle.checked = this.on;
-      body.replaceChildren(...Object.keys(USUAL).map((name) => this.row(name, fill)));
+      body.replaceChildren(...Object.keys(this.usual).map((name) => this.row(name, fill)));
       this.label();
     };
     toggle.addEventListener("change", () => { this.on = toggle.checked; this.write(); });
-    reset.addEventListener("click", () => { this.map = { ...USUAL }; this.on = true; this.write(); fill(); });
+    reset.addEventListener("click", () => { this.map = { ...this.usual }; this.on = true; this.write(); fill(); });
     fill();
   }
 
@@ -77,7 +90,7 @@ export class Keys {
     const row = document.createElement("tr"), head = document.createElement("th"), cell = document.createElement("td");
     const label = document.createElement("label"), input = document.createElement("input");
     input.type = "text"; input.id = `key-${name}`; input.readOnly = true; input.value = this.map[name].map(shown).join(" ");
-    label.htmlFor = input.id; label.textContent = nameOf(name); head.scope = "row";
+    label.htmlFor = input.id; label.textContent = this.names[name]; head.scope = "row";
     input.addEventListener("keydown", (event) => {
       if (["Tab", "Escape", "Shift", "Control", "Alt", "Meta"].includes(event.key)) return;
       event.preventDefault();

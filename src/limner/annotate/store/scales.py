@@ -1,0 +1,38 @@
+"""The scale that a store keeps: the built-in one, or its own grades and reasons, fixed before the first answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from limner.annotate._sql import sa
+from limner.annotate.scale import SCALE, Grade, Reason, Scale
+from limner.annotate.store import Store, alone
+from limner.annotate.store.schema import judgement, setting
+from limner.core.errors import LimnerError
+
+_NAME = "scale"
+
+
+def scale_of(store: Store) -> Scale:
+    """The grades and reasons of a store."""
+    kept = store.setting(_NAME)
+    if kept is None:
+        return SCALE
+    grades = tuple(Grade(**each) for each in kept["grades"])
+    return Scale(grades, tuple(Reason(**each) for each in kept["reasons"]), kept["question"])
+
+
+def keep_scale(store: Store, scale: Scale) -> None:
+    """Stores a scale; refused if there are answers under another one, because they would get another meaning."""
+    if scale == scale_of(store):
+        return
+    with store.writing() as connection:
+        alone(store, connection)
+        given = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
+        if given:
+            raise LimnerError(
+                f"the store has {given:,} answers under its present grades, which stay: use a new store for other ones"
+            )
+        connection.execute(sa.delete(setting).where(setting.c.name == _NAME))
+        connection.execute(sa.insert(setting).values(name=_NAME, value=json.dumps(asdict(scale))))

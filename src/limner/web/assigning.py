@@ -1,0 +1,40 @@
+"""Assigning tasks to one person, from the lead's page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from limner.core.errors import UnknownName
+from limner.web.judging import whole
+from limner.web.site import Ask
+
+BACK = "/admin#assigned"
+ACTS = ("assign", "move", "release")
+
+
+def assigned_of(ask: Ask) -> dict[str, Any]:
+    """Who has which assigned tasks, and everyone who can get some."""
+    from limner.annotate.store.people import annotators
+    from limner.annotate.store.reservations import assigned_work
+
+    store = ask.site.store
+    return {"assigned": assigned_work(store), "workers": [each for each in annotators(store) if each.active]}
+
+
+def assign(ask: Ask) -> Response:
+    """Assigns a number of tasks to a person, or moves or releases what they have not finished."""
+    from limner.annotate.store.reservations import assign_tasks, move_tasks, release_tasks
+
+    store, me = ask.site.store, ask.site.annotator(ask.visitor)
+    act, who = ask.field("act", "assign"), whole(ask.field("annotator"), "annotator")
+    if act not in ACTS:
+        raise UnknownName("act", act[:40], ACTS)
+    if act == "assign":
+        assign_tasks(store, who, number=whole(ask.field("tasks"), "tasks", high=100_000), by=me)
+    elif act == "move":
+        move_tasks(store, who, whole(ask.field("to"), "to"), by=me)
+    else:
+        release_tasks(store, who)
+    return RedirectResponse(BACK, 303)
