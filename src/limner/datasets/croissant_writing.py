@@ -162,7 +162,9 @@ def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more:
 
 
 def _images(pictures: bool, splits: bool) -> dict[str, Any]:
-    joined = {"references": {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "filename"}}} if pictures else {}
+    joined: dict[str, Any] = (
+        {"references": {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "filename"}}} if pictures else {}
+    )
     fields = [_field("images", "id", "Id of the image."), _field("images", "file", "Name of its file.", **joined)]
     if pictures:
         content = {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "content"}}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from limner.datasets.croissant_writing import write_croissant
 from limner.datasets.trec import write_qrels
 from limner.datasets.webdataset import write_webdataset
 
-FOLDERS = {"beir": write_beir, "croissant": write_croissant}
+FOLDERS: dict[str, Callable[..., tuple[str, ...]]] = {"beir": write_beir, "croissant": write_croissant}
 """Folders of other forms than images with captions."""
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
