@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks")]
 STARS = """<View><Image name="photo" value="$photo"/><Text name="words" value="$sentence"/>
 <Choices name="fit" toName="photo"><Choice value="match"/><Choice value="no match"/><Choice value="unclear"/></Choices>
 <Rating name="stars" toName="photo" maxRating="5"/></View>"""
@@ -109,6 +108,7 @@ def frozen(port: int, token: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    sys.path[:0] = [str(ROOT / "benchmarks")]
     from serve_install import serving
 
     token = secrets.token_hex(20)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import freeze_label_studio as frozen
 import pytest
@@ -128,8 +129,6 @@ def test_a_collection_becomes_tasks_with_predictions(world):
 
 
 def test_the_interface_has_every_grade_and_reason():
-    from xml.etree import ElementTree
-
     found = ElementTree.fromstring(interface())
     values = [[c.get("value") for c in block] for block in found.iter("Choices")]
     assert values == [[GRADES[g] for g in (1, 2, 3, 4)], list(REASONS)]
@@ -224,7 +223,7 @@ def test_an_own_scale_and_comments_make_the_round_trip(tmp_path):
         (Grade(4, 'yes, "all" of it', "y"), Grade(1, "no & <never>", "n", reasons=True)), (Reason("a&b", "<x>", "x"),)
     )
     said = [Given("ann", *PAIRS[0], 4, (), None, "two boats"), Given("ann", *PAIRS[1], 1, ("a&b",))]
-    written = tasks(PAIRS, TEXTS, answers=said, scale=scale)
+    written = tasks(PAIRS, {"t0": "a dog", "t1": "a cat"}, answers=said, scale=scale)
     write_tasks(written, tmp_path / "t.json", scale=scale)
     assert read_tasks(tmp_path / "t.json", scale=scale)[0] == said
     found = ElementTree.parse(tmp_path / "t.xml")
