@@ -76,7 +76,7 @@ class _StandIn(type):
             raise AttributeError(f"module {package.__name__!r} has no attribute {cls.__name__!r}")
         return package.__dict__[cls.__name__]
 
-    def __call__(cls, *given: Any, **named: Any) -> Any:
+    def __call__(cls, *given: object, **named: object) -> Any:
         return cls.real(*given, **named)
 
     def __instancecheck__(cls, thing: object) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
@@ -94,7 +93,7 @@ def _operation(
 ) -> object:
     told = {"200": ("done", gives or {"type": "object"}), "202": ("not ready yet: try again", {"type": "object"})}
     wrong = ("400", "401", "403", "404", "409", "413", "415", "422")
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "summary": about,
         "description": f"for the role {role}",
         "parameters": list(address),
@@ -108,7 +107,7 @@ def _operation(
     return found
 
 
-def _failure_answer() -> dict[str, Any]:
+def _failure_answer() -> dict[str, object]:
     """An answer about a failure: what disagrees, or that nothing does, and a rating."""
     from limner.explain.labels import ALTERNATIVE, CLASSES
 
@@ -160,7 +159,7 @@ def _failure_words() -> tuple[object, ...]:
     )
 
 
-def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = ()) -> dict[str, Any]:
+def description(corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = ()) -> dict[str, object]:
     """The OpenAPI document, with the available corrections and the versions of the guideline."""
     from limner.annotate.scale import REASONS
 

@@ -169,7 +169,7 @@ def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdr
         raise AlreadyFull("this pair has all the answers it needs: continue with the next one")
 
 
-def _refuse_unreasoned(wanted: str, values: dict[str, Any]) -> None:
+def _refuse_unreasoned(wanted: str, values: dict[str, object]) -> None:
     """Checks the reasons: a task may require them for the two middle grades, or not allow any."""
     given = values["reasons"] != "[]"
     if wanted == "required" and values["grade"] in (2, 3) and not given:
