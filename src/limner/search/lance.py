@@ -77,10 +77,10 @@ class _Postponed(ModuleType):
 
     def load(self) -> None:
         """Runs its code, once."""
-        if self.__dict__.get("_run") or self.__loader__ is None:
-            return
-        self._run = True
-        self.__loader__.exec_module(self)
+        loader = self.__spec__.loader if self.__spec__ else None
+        if loader is not None and not self.__dict__.get("_run"):
+            self._run = True
+            loader.exec_module(self)
 
 
 class _PostponedClasses(_Postponed):
