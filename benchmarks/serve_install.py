@@ -2,7 +2,8 @@
 
 Both are installed by pip into an empty environment, started, and given one answer through their programming interface.
 With `--quick` nothing is installed: limner's page is measured where it is, alone. `--sizes` lists what the packages of
-`limner[web]` weigh in this environment, and who asks for them.
+`limner[web]` weigh in this environment, who asks for them, and what is left without those that the page could do
+without.
 """
 
 from __future__ import annotations
@@ -50,6 +51,14 @@ def size_of(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
 
 
+WITHOUT = {
+    "pyarrow": ("pyarrow",),
+    "scikit-learn": ("scikit-learn", "joblib", "narwhals", "cloudpickle"),
+    "matplotlib": ("matplotlib", "fonttools", "kiwisolver", "contourpy", "cycler", "pyparsing", "python-dateutil"),
+}
+"""Packages that the page could do without if what needs them became an extra, each with what it alone brings."""
+
+
 def weights(extra: str) -> dict[str, tuple[float, str]]:
     """Megabytes of each package that `limner[EXTRA]` needs here, without byte code, and who asks for it."""
     from packaging.requirements import Requirement
@@ -71,6 +80,17 @@ def weights(extra: str) -> dict[str, tuple[float, str]]:
         found[name] = size, by
         asked += [(needed, name) for needed in map(Requirement, held.requires or ()) if _asks(needed, named)]
     return found
+
+
+def show_sizes(found: dict[str, tuple[float, str]]) -> None:
+    """Prints what each package weighs, and what is left without those that the page could do without."""
+    for name, (size, by) in sorted(found.items(), key=lambda item: -item[1][0]):
+        print(f"{size:8.1f} MB  {name}  ({by})")
+    left = {name: size for name, (size, _) in found.items()}
+    print(f"{sum(left.values()):8.1f} MB  all {len(found)} packages")
+    for what, brought in WITHOUT.items():
+        left = {name: size for name, size in left.items() if name not in brought}
+        print(f"{sum(left.values()):8.1f} MB  and without {what}")
 
 
 def _asks(needed: Any, extras: list[dict[str, str]]) -> bool:
@@ -199,8 +219,7 @@ def _await_page(port: int, process: subprocess.Popen[bytes]) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.sizes:
-        for name, (size, by) in sorted(weights("web").items(), key=lambda item: -item[1][0]):
-            print(f"{size:8.1f} MB  {name}  ({by})")
+        show_sizes(weights("web"))
         sys.exit()
     with tempfile.TemporaryDirectory() as folder:
         cpu, memory, *_ = first_page(Path(folder))

@@ -222,13 +222,13 @@ def _study(
     return _Study(made, collection.judgements, known, domains, spread, alone, costs, PILOT, bool(labelled))
 
 
-def _designed(store: Store, direction: str, settings: Mapping[str, Any]) -> Design | None:
+def _designed(store: Store, direction: str, settings: Mapping[str, object]) -> Design | None:
     """The last design of a direction with these settings, if there is one."""
     return next((d for d in designs(store)[::-1] if d.direction == direction and d.settings == settings), None)
 
 
 def _new(
-    store: Store, direction: str, kind: str, settings: Mapping[str, Any], queries: int, units: list[Unit]
+    store: Store, direction: str, kind: str, settings: Mapping[str, object], queries: int, units: list[Unit]
 ) -> Design:
     number = add_design(store, direction=direction, unit=kind, settings=settings, queries=queries, units=units)
     return next(d for d in designs(store) if d.id == number)
@@ -249,7 +249,7 @@ def _of_levels(
     systems: Mapping[str, Lists],
     measures: tuple[Measure, ...],
     direction: str,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     budget: int | None,
 ) -> _Study:
     """The study of measures that need all matches of a query."""

@@ -263,7 +263,7 @@ class _Tally:
         self.failed, self.in_a_row, self.why = self.failed + 1, self.in_a_row + 1, why
 
 
-def _cost(judge: Any) -> dict[str, Any]:
+def _cost(judge: object) -> dict[str, object]:
     """Requests, tokens, seconds and requests per minute, for a judge that counts them."""
     spent = getattr(judge, "spent", None)
     if spent is None:

@@ -219,7 +219,7 @@ def _estimated(sample: Sample, ranking: Ranking, measure: Measure, mode: str, le
     )
 
 
-def _by_levels(sample: Sample, source: Any, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
+def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
     """Estimates of the measures from a design of levels."""
     found = []
     for measure, (given, moved) in _changes(sample, source, measures).items():

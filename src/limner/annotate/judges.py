@@ -24,7 +24,7 @@ from limner.core.ids import Ids
 from limner.core.registry import Registry
 from limner.scores import Scores
 
-JUDGES: Registry[Any] = Registry("judge", {})
+JUDGES: Registry[object] = Registry("judge", {})
 """Custom judges: given as "module:thing", or registered under a name."""
 
 

@@ -10,7 +10,6 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -252,7 +251,7 @@ def read_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
     return add_votes(store, [(number, people[who], choice) for number, choice, who in rows], study=study)
 
 
-def _checked(at: Any, row: Mapping[str, str], numbers: Mapping[tuple[str, str, str], int]) -> tuple[int, str, str]:
+def _checked(at: object, row: Mapping[str, str], numbers: Mapping[tuple[str, str, str], int]) -> tuple[int, str, str]:
     missing = [name for name in COLUMNS if not row.get(name)]
     if missing:
         raise LimnerError(f"{at}: no {missing[0]}; expected {', '.join(COLUMNS)}")

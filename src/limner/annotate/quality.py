@@ -285,7 +285,7 @@ def review_queue(store: Store, given: Iterable[Answer] | None = None) -> list[Do
     ]
 
 
-def _column(store: Store, query: sa.Select[Any]) -> list[int]:
+def _column(store: Store, query: sa.Select[object]) -> list[int]:
     return [cast("int", next(iter(row.values()))) for row in store.rows(query)]
 
 

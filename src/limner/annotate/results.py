@@ -235,7 +235,7 @@ def _apart(found: Estimate) -> bool:
 # --- labels in a report -----------------------------------------------------------------------------------------
 
 
-def described(store: Store, directions: Iterable[str], collection: Collection) -> dict[str, Any]:
+def described(store: Store, directions: Iterable[str], collection: Collection) -> dict[str, object]:
     """Number of labels, agreement of people and quality of judges, as plain values for a report's settings."""
     found = {d: read_sample(store, collection, d) for d in directions}
     samples = {d: sample for d, sample in found.items() if sample is not None}

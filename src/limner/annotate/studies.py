@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ def keep_study(
         store.set(f"study {direction}", kept)
 
 
-def _numbered(store: Store, lists: Mapping[str, Ranking], direction: str) -> dict[str, Any]:
+def _numbered(store: Store, lists: Mapping[str, Ranking], direction: str) -> dict[str, object]:
     """Lists as the store's ids of images and captions."""
     queries, candidates = (Ids(keys) for keys in _sides(store, direction))
     asked = next(iter(lists.values())).queries if lists else Ids([])

@@ -35,7 +35,7 @@ def calibrated(
 
 def with_correction(
     path: str, how: str, bank: Path, system: str | None, *, features: str | None, trust: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Keeps a correction in an index; returns what to say about it."""
     from limner.core.embeddings import Embeddings
     from limner.core.written import call
@@ -50,7 +50,7 @@ def with_correction(
     return {"corrected": f"{how}, with {len(queries):,} queries of {bank}"}
 
 
-def _unseen(whole: Collection, system: Any, kind: str) -> Collection:
+def _unseen(whole: Collection, system: object, kind: str) -> Collection:
     """The part of a collection that a system was not trained on."""
     if kind == "item":
         raise LimnerError("the index contains vectors without images or texts: relevant answers are unknown")

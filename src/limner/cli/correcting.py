@@ -108,6 +108,6 @@ def _tuned(name: str, fixed: dict[str, object], split: str, dev: Dev) -> dict[st
 
     scores, collection = dev(split)
     with progress(f"tuning {name} on {collection.name}"):
-        chosen: dict[str, Any] = tune(name, scores, collection, fixed=fixed)
+        chosen: dict[str, object] = tune(name, scores, collection, fixed=fixed)
     tell(f"{name} is best on {collection.name} with {', '.join(f'{k} = {v}' for k, v in chosen.items())}")
     return chosen

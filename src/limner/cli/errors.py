@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cache
 from typing import Any, cast
 
 import typer
@@ -67,6 +70,7 @@ class Shell(TyperGroup):
         if not standalone_mode:
             return super().main(args, *rest, **extra)
         _bear_any_character()
+        _end_quickly()
         self.as_json = "--json" in args
         try:
             status = super().main(args, *rest, **extra)
@@ -136,6 +140,12 @@ def _abandon_stdout() -> None:
     """Discards buffered output, so that nothing is flushed at exit."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@cache
+def _end_quickly() -> None:
+    """At the end of the process, leaves memory to the system: a last search for garbage takes 0.2 s."""
+    atexit.register(gc.freeze)
 
 
 def _bear_any_character() -> None:

@@ -26,7 +26,7 @@ def with_new_names(command: Any, arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def _options(command: Any) -> dict[str, str]:
+def _options(command: object) -> dict[str, str]:
     names = old_names(getattr(command, "callback", None))
     return {_option(old): _option(new) for old, new in names.items()}
 

@@ -97,8 +97,8 @@ def _loopback() -> Iterator[None]:
             os.environ[_CLUSTERS] = before[0]
 
 
-def _join(ray: Any, address: str) -> None:
-    quiet: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
+def _join(ray: object, address: str) -> None:
+    quiet: dict[str, object] = {"logging_level": "warning", "log_to_driver": False}
     if address == "local":
         quiet |= {"num_cpus": usable_cores(), "include_dashboard": False}
     try:

@@ -65,7 +65,7 @@ class Cluster:
         rows, width = scores.shape
         if (shards := self._shards(scores, consume)) is not None:
             spans = Spans.of(rows, shards.width, -(-self.cores // len(shards.shards)))  # each is a task per shard
-            tasks: Iterable[Any] = map(shards.task, spans)
+            tasks: Iterable[object] = map(shards.task, spans)
         else:
             spans = Spans.of(rows, width, self.cores, step=scores.block_rows)
             packed = ray.put(self.post.pack((scores, consume)))
@@ -123,12 +123,12 @@ class Cluster:
 
 def _in_order(
     tasks: Iterable[object], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
-) -> Iterator[Any]:
+) -> Iterator[object]:
     """References in order, each as soon as it is done, with a bounded number of tasks; the rest is cancelled."""
     import ray
 
     spans = list(spans)
-    waiting: deque[Any] = deque()
+    waiting: deque[object] = deque()
     started = iter(tasks)
     try:
         for _, stop in spans:
@@ -167,7 +167,7 @@ def _told() -> Iterator[None]:
 # --- on the workers ---------------------------------------------------------------------------------------------
 
 
-def _consumed(packed: Packed, start: int, stop: int) -> list[Any]:
+def _consumed(packed: Packed, start: int, stop: int) -> list[object]:
     scores, consume = packed.open()
     return [consume(low, block) for low, block in blocks(scores, start, stop)]
 
@@ -182,7 +182,7 @@ def _folded(packed: Packed, start: int, stop: int) -> Any:
     return state
 
 
-def _joined(packed: Packed, earlier: Any, later: Any) -> Any:
+def _joined(packed: Packed, earlier: object, later: object) -> Any:
     return packed.open()(earlier, later)
 
 

@@ -52,7 +52,7 @@ class Post:
     """Sends arrays once per connection, even if several passes use them."""
 
     shared: Path | None = None
-    _sent: dict[tuple[int, int, int], tuple[weakref.ref[Array], Any]] = field(default_factory=dict)
+    _sent: dict[tuple[int, int, int], tuple[weakref.ref[Array], object]] = field(default_factory=dict)
 
     def rows(self, array: Array, low: int, high: int) -> Any:
         """Rows of an array as an argument for a task: a reference into the object store, or the file's location."""

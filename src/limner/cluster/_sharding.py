@@ -28,7 +28,7 @@ class Shards:
 
     post: Post
     queries: Array
-    shards: list[tuple[int, Any]]
+    shards: list[tuple[int, object]]
     divided: Any
     width: int
 
@@ -52,7 +52,7 @@ class Shards:
 
 
 def _score_pairs(
-    queries: Array, shards: list[tuple[int, Any]], width: int, rows: IntArray, columns: IntArray
+    queries: Array, shards: list[tuple[int, object]], width: int, rows: IntArray, columns: IntArray
 ) -> Float32:
     """Scores of single pairs, computed in the shards that contain the candidates."""
     import ray
@@ -94,12 +94,12 @@ def _paired(queries: Array, shard: Array | Mapped, rows: IntArray, columns: IntA
     return pair_scores(queries, opened(shard), rows, columns)
 
 
-def _consumed(packed: Packed, rows: Array | Mapped, shard: Array | Mapped, start: int, low: int) -> list[Any]:
+def _consumed(packed: Packed, rows: Array | Mapped, shard: Array | Mapped, start: int, low: int) -> list[object]:
     divided, piece = packed.open(), products(opened(rows), opened(shard))
     return [divided.piece(start + row, low, block) for row, block in blocks(piece, 0, piece.shape[0])]
 
 
-def _joined(packed: Packed, *parts: list[Any]) -> list[Any]:
+def _joined(packed: Packed, *parts: list[object]) -> list[object]:
     divided = packed.open()
     return [divided.join(pieces) for pieces in zip(*parts, strict=True)]
 

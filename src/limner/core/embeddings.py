@@ -236,7 +236,7 @@ def named_vectors(given: Any) -> tuple[list[Any], Any] | None:
     return (list(range(len(held[others[0]]))), held[others[0]]) if len(names) == 1 == len(others) else None
 
 
-def _listed(column: Any) -> list[Any]:
+def _listed(column: Any) -> list[object]:
     return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
 
 

@@ -66,7 +66,7 @@ class SavedModel:
 def write(
     path: str | Path,
     kind: str,
-    content: Mapping[str, Any],
+    content: Mapping[str, object],
     *,
     weights: Arrays | None = None,
     beside: Callable[[Path], object] | None = None,

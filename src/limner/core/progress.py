@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 
-def progress_for(function: Callable[..., object], progress: Callable[[int, int], object] | None) -> dict[str, Any]:
+def progress_for(function: Callable[..., object], progress: Callable[[int, int], object] | None) -> dict[str, object]:
     """The progress callback as a keyword argument, if the function accepts one.
 
     >>> def fit(rows, *, progress=None): ...

@@ -103,7 +103,7 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
         return loader(*arguments, split=split, **chosen)
 
 
-def refuse_foreign(spec: str, options: Mapping[str, Any]) -> None:
+def refuse_foreign(spec: str, options: Mapping[str, object]) -> None:
     """Refuses a loader named by a file, unless it is built in.
 
     Args:

@@ -202,7 +202,7 @@ class Assembly:
             chosen = _without(chosen, self._broken(chosen.images, check_images))
         return replace(chosen, warnings=self.notes.listed())
 
-    def _pictures(self, images: str | Path | None, beside: Iterable[Path]) -> list[Any]:
+    def _pictures(self, images: str | Path | None, beside: Iterable[Path]) -> list[object]:
         if images is None:
             folder = next((f for f in beside if f.is_dir() and any(map(_is_file, self._paths(f)))), None)
         else:
@@ -216,7 +216,7 @@ class Assembly:
             return [None if isinstance(v, (str, Path)) else v for v in self.images.values]
         return [self._picture(path, row, folder) for row, path in enumerate(self._paths(folder))]
 
-    def _paths(self, folder: Path) -> Iterable[Any]:
+    def _paths(self, folder: Path) -> Iterable[object]:
         return (folder / v if isinstance(v, (str, Path)) else v for v in self.images.values)
 
     def _picture(self, path: Any, row: int, folder: Path) -> Any:
@@ -241,7 +241,7 @@ class Assembly:
         return broken
 
 
-def _is_file(path: Any) -> bool:
+def _is_file(path: object) -> bool:
     return isinstance(path, Path) and os.path.isfile(path)  # unlike Path.is_file, False for a name that is too long
 
 

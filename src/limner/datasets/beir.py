@@ -79,8 +79,8 @@ def _splits(judged: Mapping[str, Mapping[tuple[str, str], float]], side: int) ->
     return found if len(found) > 1 and len(set(listed)) == len(listed) else {}
 
 
-def _entries(file: Path) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
+def _entries(file: Path) -> dict[str, Mapping[str, object]]:
+    found: dict[str, Mapping[str, object]] = {}
     for at, row in json_lines(existing(file, what="BEIR file")):
         key = row.get("_id")
         if not isinstance(key, (str, int)) or isinstance(key, bool) or not str(key).strip():
@@ -95,7 +95,7 @@ def _entries(file: Path) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _judged(root: Path, split: str | None, sides: Mapping[str, Any]) -> dict[str, dict[tuple[str, str], float]]:
+def _judged(root: Path, split: str | None, sides: Mapping[str, object]) -> dict[str, dict[tuple[str, str], float]]:
     """Grades by split, query and candidate."""
     files = {file.stem: file for file in sorted((root / QRELS).glob("*.tsv"))}
     if not files:
@@ -164,7 +164,7 @@ def write_beir(collection: Collection, path: str | Path, *, direction: str = "t2
     return tuple(_lost(collection))
 
 
-def _pictured(key: str, value: Any) -> dict[str, Any]:
+def _pictured(key: str, value: object) -> dict[str, object]:
     image = {"image": str(Path(value).resolve())} if isinstance(value, (str, Path)) else {}
     return {"_id": key, "text": "", **image}
 

@@ -66,7 +66,7 @@ def _files(root: Path) -> list[Path]:
     return [file for _, file in found]
 
 
-def _rows(file: Path) -> list[tuple[At, dict[str, Any]]]:
+def _rows(file: Path) -> list[tuple[At, dict[str, object]]]:
     import pyarrow.parquet as pq
 
     refuse_irregular(file, what="metadata")
@@ -104,7 +104,7 @@ def write_clip_retrieval(collection: Collection, images: Any, texts: Any, path: 
         np.asarray(Embeddings.of(side).subset(ids).matrix, dtype=np.float32)
         for side, ids in ((images, collection.images.ids), (texts, collection.texts.ids))
     )
-    rows: Sequence[dict[str, Any]] = [
+    rows: Sequence[dict[str, object]] = [
         {"image_path": _named(collection, int(i)), "caption": collection.texts.values[int(t)]}
         for i, t in zip(pairs.rows, pairs.columns, strict=True)
     ]

@@ -117,7 +117,7 @@ def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
     return {image: tuple(objects) for image, objects in found.items()}
 
 
-def _object(entry: dict[str, Any], category: dict[str, Any]) -> dict[str, Any]:
+def _object(entry: dict[str, Any], category: dict[str, Any]) -> dict[str, object]:
     left, top, width, height = entry["bbox"]
     return {
         "name": category["name"],

@@ -143,7 +143,7 @@ def _read(file: Path, notes: Notes) -> Iterable[ComposedQuery]:
         yield query
 
 
-def _records(file: Path) -> Iterable[tuple[At, Mapping[str, Any]]]:
+def _records(file: Path) -> Iterable[tuple[At, Mapping[str, object]]]:
     if file.suffix == ".jsonl":
         yield from json_lines(file)
         return
@@ -212,7 +212,7 @@ def _split_file(file: Path) -> Path | None:
     return next((place / name for place in places if (place / name).is_file()), None)
 
 
-def _pool(file: Path, content: Any) -> dict[str, str]:
+def _pool(file: Path, content: object) -> dict[str, str]:
     """File names by image id, from a list, from {id: file}, or from COCO's {"images": [{"id", "file_name"}]}."""
     if isinstance(content, Mapping) and isinstance(content.get("images"), list):
         return {str(each["id"]): str(each["file_name"]) for each in content["images"]}

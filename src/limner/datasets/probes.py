@@ -127,7 +127,7 @@ def _cases(file: Path, notes: Notes, *, several: bool) -> list[ProbeCase]:
     return found
 
 
-def _records(file: Path) -> Iterator[tuple[str, At, Mapping[str, Any]]]:
+def _records(file: Path) -> Iterator[tuple[str, At, Mapping[str, object]]]:
     """The cases in a file, with their names."""
     if file.suffix == ".csv":
         for number, (at, cells) in enumerate(table(file, delimiter=",")):

@@ -77,9 +77,9 @@ def load_webdataset(
     return made.finish(split=split, check_images=check_images)
 
 
-def _samples(shard: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
     """The files of a tar file that share a name, in order; images as positions in the file, captions as text."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     with tarfile.open(shard, "r:") as tar:
         for member in tar:
             if not member.isreg():

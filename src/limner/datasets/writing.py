@@ -132,7 +132,7 @@ def _holds(entry: object, nested: bool) -> bool:
     return all(_holds(part, nested) for part in inside)
 
 
-def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, Any]) -> Iterator[dict[str, object]]:
     images, texts, pairs = collection.images, collection.texts, collection.judgements
     split_of = {key: name for name, keys in collection.splits.items() for key in keys}
     named = any(file not in (None, key) for file, key in zip(files, images.ids, strict=True))

@@ -24,7 +24,7 @@ if not TYPE_CHECKING:
 
 __all__ = ["ENCODERS", "Encoder", "TwoSided", "encoded", "encoder", "encoder_named"]
 
-ENCODERS: Registry[Any] = Registry("encoder", packages=("limner.encoders",))
+ENCODERS: Registry[object] = Registry("encoder", packages=("limner.encoders",))
 """Encoders by name: each a class or function that takes the options, or an encoder object."""
 
 

@@ -96,7 +96,7 @@ class RowStore:
     def __len__(self) -> int:
         return len(self.keys) + sum(len(keys) for keys, _ in self._new)
 
-    def _read(self, file: Path) -> tuple[Keys, Any]:
+    def _read(self, file: Path) -> tuple[Keys, object]:
         from safetensors.numpy import load_file
 
         with damage_told(file, what="part of a cache", mend="delete it; it will be recomputed"):

@@ -123,7 +123,7 @@ class LateInteraction:
             refuse_blind(self.model, self.folder, instead="give texts, or a model such as ColPali")
         asked = given.kind == "text" if queries is None else queries
         encode = self.model.encode_query if asked else self.model.encode_document
-        found: list[Any] = []
+        found: list[object] = []
         for part in self._parts(given):
             with self._mixed(), torch.inference_mode():
                 made = encode(part, batch_size=self.batch_size, show_progress_bar=False)
@@ -140,7 +140,7 @@ class LateInteraction:
             texts = _divided(texts)
         return Scores.from_sets(texts, images, similarity="dot", pooling="maxsim").T
 
-    def _parts(self, items: Items) -> Iterator[list[Any]]:
+    def _parts(self, items: Items) -> Iterator[list[object]]:
         if items.kind == "image":
             yield from (opened for _, opened in ahead(items, _itself, batch=self.batch_size))
             return

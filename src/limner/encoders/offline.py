@@ -117,7 +117,7 @@ def _shapes(file: Path) -> list[list[int]]:
 _NO_CODE = "limner does not run code from a model; use a model that its library supports without custom code"
 
 
-def _json(file: Path, kind: type[Any]) -> Any:
+def _json(file: Path, kind: type[object]) -> Any:
     """The contents of a JSON file if it exists and is an object; the library itself reports other errors."""
     try:
         held = read_json(file, what="model")

@@ -123,7 +123,7 @@ class TorchEncoder(ABC):
                     progress(done, len(given))
         return out
 
-    def _mixed(self) -> AbstractContextManager[Any]:
+    def _mixed(self) -> AbstractContextManager[object]:
         if self.number_type is None:
             return nullcontext()
         return torch.autocast(self.device.type, self.number_type)

@@ -386,12 +386,12 @@ def _ends(entry: BoardEntry) -> tuple[float | None, float | None]:
     return bounds[0] + width * ends[0], bounds[0] + width * ends[1]
 
 
-def _record(table: BoardTable, row: BoardRow) -> dict[str, Any]:
+def _record(table: BoardTable, row: BoardRow) -> dict[str, object]:
     named = {"collection": table.collection, "view": table.view, "direction": table.direction}
     return {**named, "measure": str(table.measure), **_row_data(row), "known": table.known, "method": table.method}
 
 
-def _row_data(row: BoardRow) -> dict[str, Any]:
+def _row_data(row: BoardRow) -> dict[str, object]:
     return {
         "system": row.system, "value": plain(row.value), "low": row.low, "high": row.high, "queries": row.queries,
         "rank": row.rank, "lowest_rank": row.lowest, "highest_rank": row.highest, "detectable": row.detectable,
@@ -401,5 +401,5 @@ def _row_data(row: BoardRow) -> dict[str, Any]:
 
 def to_json(board: Board) -> str:
     """The board as JSON text."""
-    content: Mapping[str, Any] = {"limner": "board", **plain(board.describe())}
+    content: Mapping[str, object] = {"limner": "board", **plain(board.describe())}
     return json.dumps(content, allow_nan=False)

@@ -127,7 +127,7 @@ def _count(entry: BoardEntry, counts: Counts | int | None, what: str) -> int | N
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def _read(result: Result, unit: str | None, how: Mapping[str, Any]) -> list[BoardEntry]:
+def _read(result: Result, unit: str | None, how: Mapping[str, object]) -> list[BoardEntry]:
     if isinstance(result, BoardEntry):
         return [result]
     if isinstance(result, Report):
@@ -147,7 +147,7 @@ def _read(result: Result, unit: str | None, how: Mapping[str, Any]) -> list[Boar
     return _usual(read_mteb(path), how) if is_mteb(content) else entries_of(read_report(path))
 
 
-def _usual(entries: list[BoardEntry], how: Mapping[str, Any]) -> list[BoardEntry]:
+def _usual(entries: list[BoardEntry], how: Mapping[str, object]) -> list[BoardEntry]:
     """Keeps only the usual measures of MTEB, which reports dozens, unless measures are given."""
     return entries if how["measures"] is not None else [e for e in entries if str(e.measure) in USUAL]
 

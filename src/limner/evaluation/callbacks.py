@@ -103,7 +103,7 @@ def lightning_callback(
             self.meter.reset()
 
         def on_validation_batch_end(
-            self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, dataloader_idx: int = 0
+            self, trainer: object, module: object, outputs: object, batch: object, index: int, dataloader_idx: int = 0
         ) -> None:
             """Adds the vectors of a batch."""
             self.meter.update(**_batch(outputs if read is None else read(outputs, batch)))

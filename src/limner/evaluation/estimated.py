@@ -56,7 +56,7 @@ class Estimated:
         return {"view": VIEW, "direction": self.direction, "measure": str(self.measure), "value": e.value,
                 "low": e.low, "high": e.high, "queries": self.queries, "left_out": 0}  # fmt: skip
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain values."""
         kept = {name: getattr(self, name) for name in ("direction", "queries", "labels", "given", "outside")}
         return {**kept, "measure": str(self.measure), "estimate": asdict(self.estimate)}
@@ -149,7 +149,7 @@ def estimated_differences(
     return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
 
 
-def described(labels: Any, directions: Iterable[str], collection: Collection) -> dict[str, Any]:
+def described(labels: Any, directions: Iterable[str], collection: Collection) -> dict[str, object]:
     """The description of the labels for the settings of a report; empty if they have none."""
     if getattr(labels, "describer", None) is None:
         return {}

@@ -150,7 +150,7 @@ def _measured(
     return results, top, notes
 
 
-def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, Any]:
+def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, object]:
     """The pool size of each view that is restricted to judged candidates."""
     found = {
         f"{v.name} {d}": len(pool[1])
@@ -176,7 +176,9 @@ def _refuse_with_judgements(**given: object) -> None:
             raise LimnerError(f"{what} with plain judgements: it is for a Collection; leave it out")
 
 
-def _settings(how: dict[str, Any], judged: Mapping[str, Judgements], sources: Mapping[str, Source]) -> dict[str, Any]:
+def _settings(
+    how: dict[str, object], judged: Mapping[str, Judgements], sources: Mapping[str, Source]
+) -> dict[str, object]:
     """The settings, including those that must agree to make reports comparable: judgements and pool sizes."""
     pools = {d: s.n_candidates if isinstance(s, Ranking) else s.shape[1] for d, s in sources.items()}
     truth = {name: judgements.digest for name, judgements in judged.items()}
@@ -353,7 +355,7 @@ def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str,
     return images, texts
 
 
-def _fold_label(fold: Any) -> str | None:
+def _fold_label(fold: object) -> str | None:
     """The name of a fold: 1, 1.0 and "1" are the same fold; None and NaN are no fold."""
     if fold is None or fold != fold:
         return None

@@ -59,7 +59,7 @@ def modality_gap(images: Any, texts: Any) -> ModalityGap:
     return ModalityGap(distance, _separability(first, second), len(first), len(second))
 
 
-def _unit(vectors: Any, what: str) -> FloatArray:
+def _unit(vectors: object, what: str) -> FloatArray:
     """Normalised vectors; `Embeddings` refuses zero vectors."""
     found = np.asarray(Embeddings.of(vectors), dtype=np.float64)
     if len(found) < 4:

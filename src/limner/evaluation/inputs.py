@@ -20,7 +20,7 @@ EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2
 
 def understood(
     system: Any, truth: Any, *, per_image: int | None = None, progress: Progress | None = None
-) -> tuple[Any, Collection | Judgements]:
+) -> tuple[object, Collection | Judgements]:
     """Converts system and truth to the types that `evaluate` works on.
 
     Args:
@@ -88,7 +88,7 @@ NAMES = {
 """The names of columns in tables of runs and judgements, in limner and other programs."""
 
 
-def _is_listed(given: Any) -> bool:
+def _is_listed(given: object) -> bool:
     """Whether the input is a table of runs or judgements, or a list of (query, candidate[, number])."""
     columns = [str(name) for name in getattr(given, "column_names", getattr(given, "columns", ()))]
     if columns:
@@ -97,7 +97,7 @@ def _is_listed(given: Any) -> bool:
     return isinstance(first, (list, tuple)) and len(first) in (2, 3) and isinstance(first[0], str)
 
 
-def _triples(given: Any) -> list[tuple[Any, Any, float]]:
+def _triples(given: object) -> list[tuple[object, object, float]]:
     """Yields (query, candidate, number); the number is 1 if there is none."""
     if isinstance(given, (list, tuple)):
         return [(row[0], row[1], _number(row[2], row[1]) if len(row) > 2 else 1.0) for row in given]
@@ -115,7 +115,7 @@ def _number(given: Any, candidate: Any) -> float:
         raise LimnerError(f"the number of candidate {candidate!r} is {given!r}: expected a grade or a score") from error
 
 
-def _by_query(triples: list[tuple[Any, Any, float]]) -> dict[str, dict[str, float]]:
+def _by_query(triples: list[tuple[object, object, float]]) -> dict[str, dict[str, float]]:
     run: dict[str, dict[str, float]] = {}
     for query, candidate, score in triples:
         run.setdefault(str(query), {})[str(candidate)] = score

@@ -99,7 +99,7 @@ class RetrievalMeter:
         return {f"{r.direction} {r.measure}": r.value for r in self.report().results}
 
 
-def _rows(given: Any, what: str) -> Float32:
+def _rows(given: object, what: str) -> Float32:
     rows = array(given, f"{what} vectors")
     if rows.ndim != 2:
         raise LimnerError(f"{what} vectors: got shape {rows.shape}, expected a row per {what}")

@@ -133,7 +133,7 @@ def _labels_by(queries: _Queries, kind: str) -> list[set[str]]:
     return _thirds([float(np.mean([len(words) for words in found])) if found else None for found in said], "words")
 
 
-def _labels(column: Sequence[Any]) -> list[set[str]]:
+def _labels(column: Sequence[object]) -> list[set[str]]:
     """The labels of each query in a column: several if it contains lists, such as the objects of an image."""
     values = [value for value in column if value is not None]
     numeric = values and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)

@@ -147,9 +147,9 @@ class Report(Tabular):
                 raise UnknownName("direction or view of the report", name, sorted(known))
         return replace(self, settings={**self.settings, "names": {**self.settings.get("names", {}), **names}})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The whole report as plain values."""
-        content: dict[str, Any] = _STORAGE["data"](self)
+        content: dict[str, object] = _STORAGE["data"](self)
         return content
 
     @classmethod
@@ -165,7 +165,7 @@ class Report(Tabular):
         return f"Report({self.system!r} on {self.collection!r}: {len(self.results)} results)"
 
 
-def _row(report: Report, r: Result) -> dict[str, Any]:
+def _row(report: Report, r: Result) -> dict[str, object]:
     interval = r.interval
     return {
         "system": report.system,

@@ -231,7 +231,7 @@ def slices(
     )  # fmt: skip
 
 
-def _starts(grouped: Sequence[tuple[Any, Sequence[QueryGroup]]]) -> list[int]:
+def _starts(grouped: Sequence[tuple[object, Sequence[QueryGroup]]]) -> list[int]:
     return [0, *np.cumsum([len(groups) for _, groups in grouped]).tolist()[:-1]]
 
 

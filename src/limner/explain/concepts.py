@@ -121,7 +121,7 @@ def with_caption_objects(collection: Collection, wordnet: WordNet) -> Collection
 
     Objects that no caption mentions may still be present, so these are less informative than annotated objects.
     """
-    said: dict[str, dict[str, list[dict[str, Any]]]] = {image: {} for image in collection.images.ids}
+    said: dict[str, dict[str, list[dict[str, object]]]] = {image: {} for image in collection.images.ids}
     for image, text, grade in collection.judgements:
         if grade > 0 and text in collection.texts.ids:
             for noun, entries in _named_in(collection.texts.values[collection.texts.ids.index(text)], wordnet).items():
@@ -231,11 +231,11 @@ def read_csv(path: str | Path) -> dict[str, list[dict[str, object]]]:
     Columns: image, name or synset, and optionally left, top, right, bottom, colour, size, material, place, action, and
     attributes separated by `;`.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[dict[str, object]]] = {}
     for number, row in _rows(Path(path)):
         if not row.get("image") or not (row.get("name") or row.get("synset")):
             raise LimnerError(f"{path}, line {number}: expected an image and a name or synset; got {row}")
-        entry: dict[str, Any] = {k: v for k, v in row.items() if v and k not in (*_SIDES, "image", "attributes")}
+        entry: dict[str, object] = {k: v for k, v in row.items() if v and k not in (*_SIDES, "image", "attributes")}
         if all(row.get(side) for side in _SIDES):
             try:
                 entry["box"] = tuple(float(row[side]) for side in _SIDES)
@@ -270,7 +270,7 @@ def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, object]]]:
     return found
 
 
-def _visual_genome(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _visual_genome(entry: Mapping[str, Any]) -> dict[str, object]:
     x, y, w, h = (float(entry.get(side, 0)) for side in "xywh")
     first: Mapping[str, Sequence[str]] = {k: entry.get(k) or [""] for k in ("synsets", "names")}
     return {

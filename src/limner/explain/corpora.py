@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_json
@@ -70,7 +69,7 @@ SUMMARISERS: Registry[Callable[..., Summarise]] = Registry(
 )
 
 
-def summariser(name: str, *, trusted: bool = True, **options: Any) -> Summarise:
+def summariser(name: str, *, trusted: bool = True, **options: object) -> Summarise:
     """A summariser by name: "extractive", or "transformers" with `model=` a folder or name of T5, Pegasus or BART.
 
     Args:

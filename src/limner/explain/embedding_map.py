@@ -95,7 +95,7 @@ class EmbeddingMap:
         shown = f"{len(self):,} points" if len(self) == self.total else f"{len(self):,} of {self.total:,} points"
         return f"{shown} of {self.name} by {self.projection}"
 
-    def head(self) -> dict[str, Any]:
+    def head(self) -> dict[str, object]:
         """The first line of the stream."""
         return {
             "name": self.name,
@@ -164,7 +164,7 @@ class EmbeddingMap:
 _PARTS = ("map.js", "map.css")
 
 
-def _named(colour: MapColour) -> list[Any]:
+def _named(colour: MapColour) -> list[object]:
     if not colour.values:
         return [int(code) if code >= 0 else None for code in colour.codes]
     return [colour.values[int(code)] if code >= 0 else None for code in colour.codes]
@@ -266,7 +266,7 @@ def _fields(collection: Collection, ids: Sequence[str], is_text: Array) -> Itera
         yield MapColour.of(name, [_one(value) for value in values])
 
 
-def _one(value: Any) -> str | None:
+def _one(value: object) -> str | None:
     if isinstance(value, list):
         return ", ".join(value) or None
     return None if value is None else str(value)

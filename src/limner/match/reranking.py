@@ -34,7 +34,7 @@ from limner.scores.inputs import as_scorer
 DEPTH = 1000
 AT_ONCE = 65_536
 """Number of pairs per call of the scorer, enough to group by length; fewer if slow scores are cached."""
-SCORERS: Registry[Any] = Registry("pair scorer", packages=("limner.systems",))
+SCORERS: Registry[object] = Registry("pair scorer", packages=("limner.systems",))
 """Pair scorers by name: classes or functions that are called with the options, or scorer objects."""
 Block = npt.NDArray[np.float64]
 
@@ -118,7 +118,7 @@ def cascade(
     return Cascade(proposed.queries, proposed.candidates, indices, scores, proposed.n_candidates, **told)
 
 
-def scorer(name: str, **options: Any) -> Scorer:
+def scorer(name: str, **options: object) -> Scorer:
     """A pair scorer by name.
 
     Args:

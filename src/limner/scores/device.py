@@ -152,7 +152,7 @@ def _sent(embeddings: Embeddings, device: object) -> Any:
     return tensor.to(_cuda.device_named(device))
 
 
-def _longest(vectors: Any) -> float:
+def _longest(vectors: object) -> float:
     torch = _cuda.torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     return float(lengths.max()) if len(lengths) else 0.0

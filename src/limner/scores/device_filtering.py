@@ -154,7 +154,7 @@ class GPUFilter:
         near, lengths = rounded(self.scores.query_vectors[start:stop])
         return GPUNear(start, self.scores, near, self.columns[0], Bounds.of(lengths, self.columns[1]))
 
-    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
+    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
         n = self.scores.shape[0]
 
@@ -185,7 +185,7 @@ class GPUNear:
         """Gives the same result as `choose` on the float32 block."""
         return self._chosen(choose, self.candidates(choose.k))
 
-    def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[Any, Any] | None:
+    def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[object, object] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
         found = [self.candidates(choose.k, shifted)]
         if shifted.own:
@@ -195,7 +195,7 @@ class GPUNear:
     def above(self, *_: object) -> None:
         """Always None: ranks are counted in float32 on a GPU."""
 
-    def _chosen(self, choose: Best, *found: Pairs | None, apply: Any = None) -> tuple[Any, Any] | None:
+    def _chosen(self, choose: Best, *found: Pairs | None, apply: Any = None) -> tuple[object, object] | None:
         told = [pairs[1] for pairs in found if pairs is not None]
         if len(told) < len(found):
             return None
@@ -269,7 +269,7 @@ class GPUNear:
     def _rounding(self, shifted: Shifted) -> float:
         return float(ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
 
-    def _sent(self, values: Any) -> Tensor:
+    def _sent(self, values: object) -> Tensor:
         return _cuda.torch_module().as_tensor(np.ascontiguousarray(values), device=self.rows.device)
 
 

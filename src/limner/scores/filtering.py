@@ -210,7 +210,7 @@ class Near:
         return self.scores.query_vectors.matrix[self.start : self.start + len(self.bits)]
 
     @property
-    def _factors(self) -> tuple[Any, ...]:
+    def _factors(self) -> tuple[object, ...]:
         vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
         return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
@@ -288,7 +288,7 @@ class Filter:
     _turns: _Turns = field(default_factory=_Turns)
     _own: local = field(default_factory=local)
 
-    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
+    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
 
         def plain(start: int, stop: int) -> Any:
@@ -334,7 +334,7 @@ class Filter:
         """The candidates in bfloat16."""
         return Rounded.of(self.scores.candidate_vectors.matrix)
 
-    def _round(self, work_on: Callable[..., Iterator[Any]]) -> None:
+    def _round(self, work_on: Callable[..., Iterator[object]]) -> None:
         """Like `rounded`, on all threads."""
         matrix = self.scores.candidate_vectors.matrix
         parts = list(work_on(lambda low: Rounded.of(matrix[low : low + 4096]), range(0, len(matrix), 4096)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.arrays import Array
+from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.scores import Progress
@@ -18,8 +18,9 @@ from limner.search.hits import Hits
 from limner.search.index import Index
 from limner.search.queries import Queries
 from limner.search.store import among, connect
-from limner.stats.inputs import Vector
-from limner.stats.selective import Answers
+
+if TYPE_CHECKING:
+    from limner.stats.selective import Answers
 
 EVIDENCE, NEAR = "calibration", "near"
 """Tables next to that of the vectors: results of judged queries, and one number per item."""
@@ -104,6 +105,8 @@ def calibration_of(index: Index) -> Calibration:
 
 def _evidence(held: Any, path: str) -> tuple[dict[str, Any], Answers]:
     """The description of a calibration and the answers to judged queries; refused if they are damaged."""
+    from limner.stats.selective import Answers
+
     try:
         about = dict(json.loads((held.schema.metadata or {})[b"limner"]))
         numbers = {name: about[name] for name in ("version", "rows", "absent")}
@@ -133,7 +136,7 @@ def _keep(index: Index, known: Calibration) -> None:
         database.create_table(EVIDENCE, evidence)
 
 
-def _looked_up(index: Index, table: Any, ids: Any) -> Vector:
+def _looked_up(index: Index, table: Any, ids: Any) -> FloatArray:
     wanted: list[str] = list(ids)
     if not wanted:
         return np.empty(0)

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.arrays import Array
+from limner.core.arrays import Array, FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.scores import Progress, Scores
 from limner.scores.corrected import correct
-from limner.stats.inputs import Vector
-from limner.stats.selective import Answers, Threshold, precision_threshold, precision_within_reach
+
+if TYPE_CHECKING:
+    from limner.stats.selective import Answers, Threshold
 
 NEIGHBOURS = 10
 """Number of scores in a neighbourhood, as in CSLS."""
@@ -37,7 +38,7 @@ BANK_SHARE = 4
 ABSENT = 0.2
 """The default share of queries without an answer that a guarantee allows for."""
 
-Near = Callable[[Sequence[str]], Vector]
+Near = Callable[[Sequence[str]], FloatArray]
 """Mean score of each item's nearest bank queries, by item id."""
 
 
@@ -82,6 +83,8 @@ class Calibration:
 
     def cut_off(self, precision: float, *, k: int = 10, level: float = 0.95) -> CutOff:
         """The cut-off that guarantees a precision; raises an error if there is none."""
+        from limner.stats.selective import precision_threshold, precision_within_reach
+
         if not 1 <= k <= DEPTH:
             raise LimnerError(f"a cut-off for the {k} best: expected 1 to {DEPTH}")
         answers = self.answers.first(k)
@@ -95,7 +98,7 @@ class Calibration:
             )
         return CutOff(found, k)
 
-    def confidences(self, ids: Sequence[str], scores: Vector) -> Vector:
+    def confidences(self, ids: Sequence[str], scores: FloatArray) -> FloatArray:
         """The confidence of each hit of one query; needs at least its ten best, best first."""
         near = 2 * np.asarray(scores, dtype=np.float64) - self.near(ids)
         return np.asarray(near - np.mean(scores[:NEIGHBOURS]) if len(ids) else near)
@@ -118,7 +121,7 @@ class Calibration:
         ids = [ranking.candidates[int(place)] for place in places]
         return self.sure(ids, np.asarray(ranking.scores)[row, : len(places)], cut_off)
 
-    def sure(self, ids: Sequence[str], scores: Vector, cut_off: CutOff) -> Array:
+    def sure(self, ids: Sequence[str], scores: FloatArray, cut_off: CutOff) -> Array:
         """The positions of the hits of one query that are above the cut-off, among its k best.
 
         Args:
@@ -216,8 +219,10 @@ def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
     return np.sort(bank[:MOST]), np.sort(rest[:MOST])
 
 
-def _answers(asked: Scores, right: Judgements, near: Vector, labels: Array, progress: Progress | None) -> Answers:
+def _answers(asked: Scores, right: Judgements, near: FloatArray, labels: Array, progress: Progress | None) -> Answers:
     """Confidences with and without the right answers, and which hits are right."""
+    from limner.stats.selective import Answers
+
     most = int(right.counts.max(initial=0))
     ranking = asked.top(min(DEPTH + most, len(asked.candidates)), progress=progress)
     places, scores = ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float64)

@@ -110,7 +110,7 @@ class ItemTexts:
         return best[2] if best[0] else ""
 
 
-def _read(written: str, path: str) -> Mapping[str, Any]:
+def _read(written: str, path: str) -> Mapping[str, object]:
     """The fields of an item, as stored in an index."""
     try:
         return dict(json.loads(written))

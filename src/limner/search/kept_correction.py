@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from limner.core.errors import LimnerError
 from limner.scores import Statistics
@@ -21,7 +20,7 @@ KEPT = "kept"
 
 
 def keep_correction(
-    index: Index, how: str | type[Correction] | Correction, bank: Queries, **options: Any
+    index: Index, how: str | type[Correction] | Correction, bank: Queries, **options: object
 ) -> Statistics:
     """Gathers the statistics of a query bank, and keeps them in the index; they replace those it kept before.
 

@@ -374,7 +374,7 @@ def _is_local(where: str) -> bool:
     return "://" not in where or where.startswith("file://")
 
 
-def _turn(where: str) -> AbstractContextManager[Any]:
+def _turn(where: str) -> AbstractContextManager[object]:
     """The lock of a local store. A remote store has no lock: no commit is lost, but an id may be added twice."""
     if not _is_local(where):
         return nullcontext()

@@ -203,7 +203,7 @@ def _takes(function: Any) -> bool:
     return "features" in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
 
 
-def features_of(systems: Sequence[FoundSystem], features: Any) -> list[Any]:
+def features_of(systems: Sequence[FoundSystem], features: Any) -> list[object]:
     """The features for each of several systems: the given ones if it accepts features, otherwise None.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
 
@@ -97,7 +97,7 @@ def _operation(
 ) -> object:
     told = {"200": ("done", gives or {"type": "object"}), "202": ("not ready yet: try again", {"type": "object"})}
     wrong = ("400", "401", "403", "404", "409", "413", "415", "422")
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "summary": about,
         "description": f"for the role {role}",
         "parameters": list(address),
@@ -111,7 +111,7 @@ def _operation(
     return found
 
 
-def _failure_answer() -> dict[str, Any]:
+def _failure_answer() -> dict[str, object]:
     """An answer about a failure: what disagrees, or that nothing does, and a rating."""
     from limner.explain.labels import ALTERNATIVE, CLASSES
 
@@ -163,7 +163,7 @@ def _failure_words() -> tuple[object, ...]:
     )
 
 
-def _answer(scale: Scale, versions: Iterable[str]) -> dict[str, Any]:
+def _answer(scale: Scale, versions: Iterable[str]) -> dict[str, object]:
     """An answer to a pair: a grade and reasons of the store's scale."""
     names: dict[str, object] = {"type": "string", "enum": [reason.name for reason in scale.reasons]}
     reasons = {"type": "array", "items": names, "maxItems": 20} if scale.reasons else {"type": "array", "maxItems": 0}
@@ -178,7 +178,7 @@ def _answer(scale: Scale, versions: Iterable[str]) -> dict[str, Any]:
 
 def description(
     corrections: Iterable[str] = CORRECTIONS, versions: Iterable[str] = (), scale: Scale | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The OpenAPI document, with the available corrections, the versions of the guideline, and the scale."""
     from limner.annotate.scale import SCALE
 

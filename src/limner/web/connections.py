@@ -217,7 +217,7 @@ class Connection(H11Protocol):
         self.active = self.held.clock()
         super().on_response_complete()
 
-    def waits_for(self) -> tuple[str, Any]:
+    def waits_for(self) -> tuple[str, object]:
         """The client's next step, and the request that it belongs to."""
         if self.transport.is_closing():
             return "closing", None
@@ -251,7 +251,7 @@ class Gate(socket.socket):
     held: Connections
     _spare: int
 
-    def accept(self) -> tuple[socket.socket, Any]:
+    def accept(self) -> tuple[socket.socket, object]:
         """The next connection; if it had to be refused, raises as if there were none."""
         if self.held.closing >= BURST:
             raise BlockingIOError(errno.EAGAIN, "others have to be closed first")

@@ -131,7 +131,9 @@ class ServedIndex:
         listed = [hit for hit in hits[hits.queries.ids[0]] if not (alike and hit.id == asked.image)]
         return IndexAnswer(listed[: asked.k], there.kind, hits.way, words, note="; ".join(hits.notes))
 
-    def _found(self, asked: SearchRequest, query: Any, k: int, texts: Callable[[str], ItemTexts]) -> tuple[Hits, str]:
+    def _found(
+        self, asked: SearchRequest, query: object, k: int, texts: Callable[[str], ItemTexts]
+    ) -> tuple[Hits, str]:
         """Hits by vectors, or with words, minus terms and filters; and the words that were looked for."""
         if not asked.has_terms:
             return self.index.search(query, k), asked.words.strip()
@@ -141,7 +143,7 @@ class ServedIndex:
         hits = search_words(self.index, query, k, by=asked.by, where=asked.where, texts=known)
         return hits, read_terms(asked.words, known.names).words
 
-    def _sure(self, query: Any, k: int, precision: float) -> IndexAnswer:
+    def _sure(self, query: object, k: int, precision: float) -> IndexAnswer:
         """The hits that reach a given precision; the calibration of the index is read once."""
         from limner.search.calibrated import cut_hits
         from limner.search.cut_off import NEIGHBOURS

@@ -217,7 +217,7 @@ def answer_key(value: object) -> str:
 # --- the same as JSON -------------------------------------------------------------------------------------------
 
 
-def body(ask: Ask, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, Any]:
+def body(ask: Ask, known: tuple[str, ...], needed: tuple[str, ...]) -> Mapping[str, object]:
     """The JSON object of a request, checked for allowed and required fields."""
     given = ask.json
     if not isinstance(given, dict):

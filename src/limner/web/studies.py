@@ -37,7 +37,7 @@ def _number(value: float, digits: int = 2) -> str:
     return "–" if value != value else f"{value:.{digits}f}"
 
 
-def asked_for(ask: Ask) -> dict[str, Any]:
+def asked_for(ask: Ask) -> dict[str, object]:
     """The requested kind of study, validated."""
     kind = ask.field("kind") or "systems"
     if kind not in KINDS:

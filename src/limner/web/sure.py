@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from limner.web.library import Library
 
 
-def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: Any, order: Any) -> tuple[Any, str]:
+def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: Any, order: Any) -> tuple[object, str]:
     """The positions that pass the cut-off, in the same order, and the guarantee as a sentence.
 
     Args:

@@ -222,7 +222,9 @@ def _system(store: Store, connection: sa.Connection, name: str) -> int:
     return inserted(connection, system, name=name, about=None, added=store.now())
 
 
-def _proposed(ranking: Ranking, direction: str, ids: tuple[dict[str, int], dict[str, int]]) -> Iterator[dict[str, Any]]:
+def _proposed(
+    ranking: Ranking, direction: str, ids: tuple[dict[str, int], dict[str, int]]
+) -> Iterator[dict[str, object]]:
     for row, query in enumerate(ranking.queries):
         for place, column in enumerate(ranking.indices[row].tolist()):
             if column < 0:

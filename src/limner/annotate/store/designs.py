@@ -74,7 +74,7 @@ class Design:
 
 
 def add_design(
-    store: Store, *, direction: str, unit: str, settings: Mapping[str, Any], queries: int, units: Sequence[Unit]
+    store: Store, *, direction: str, unit: str, settings: Mapping[str, object], queries: int, units: Sequence[Unit]
 ) -> int:
     """Saves a design with all its units; returns its id."""
     kind = "query" if unit == LEVEL else unit  # the column allows only pairs and queries
@@ -115,7 +115,7 @@ def add_phase(
         ]
         if rows:
             free = (same, design_unit.c.number == sa.bindparam("unit"), design_unit.c.place.is_(None))
-            new: dict[str, Any] = {name: sa.bindparam(bind) for name, bind in
+            new: dict[str, object] = {name: sa.bindparam(bind) for name, bind in
                    (("place", "at"), ("phase", "which"), ("probability", "chance"))}  # fmt: skip
             connection.execute(sa.update(design_unit).where(*free).values(**new), rows)
     return int(phase)

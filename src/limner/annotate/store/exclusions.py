@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import Store
@@ -102,7 +101,7 @@ def exclusions(store: Store, *, lifted: bool = False) -> list[Exclusion]:
     return [Exclusion(**row) for row in store.rows(query if lifted else query.where(exclusion.c.lifted.is_(None)))]
 
 
-def _name(table: sa.Table, column: sa.Column[Any]) -> sa.ScalarSelect[Any]:
+def _name(table: sa.Table, column: sa.Column[object]) -> sa.ScalarSelect[object]:
     other = table.alias()
     return (
         sa.select(other.c[column.name]).where(other.c.id == exclusion.c.target).correlate(exclusion).scalar_subquery()

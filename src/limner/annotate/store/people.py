@@ -120,7 +120,7 @@ def _end_sessions(connection: sa.Connection, annotator_id: int) -> None:
     connection.execute(sa.delete(session).where(session.c.annotator_id == annotator_id))
 
 
-def _change(connection: sa.Connection, annotator_id: int, **values: Any) -> None:
+def _change(connection: sa.Connection, annotator_id: int, **values: object) -> None:
     done = connection.execute(sa.update(annotator).where(annotator.c.id == annotator_id).values(**values))
     if not done.rowcount:
         raise UnknownId(f"no annotator {annotator_id}")

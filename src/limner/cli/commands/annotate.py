@@ -100,7 +100,7 @@ def pool(
     answer(_pooled(data, store), data, as_json=as_json)
 
 
-def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], number: int) -> dict[str, Any]:
+def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], number: int) -> dict[str, object]:
     """The result of a further draw of a plan, as plain values."""
     from limner.annotate.narrowing import narrow
 

@@ -168,8 +168,10 @@ def published_text(report: Report, places: list[Placement]) -> str:
     )
 
 
-def _data(compared: Comparison | None, agreement: bool, placed: list[tuple[Report, list[Placement]]]) -> dict[str, Any]:
-    data: dict[str, Any] = {}
+def _data(
+    compared: Comparison | None, agreement: bool, placed: list[tuple[Report, list[Placement]]]
+) -> dict[str, object]:
+    data: dict[str, object] = {}
     if compared is not None:
         data |= compared.describe()
     if compared is not None and agreement:
@@ -180,5 +182,5 @@ def _data(compared: Comparison | None, agreement: bool, placed: list[tuple[Repor
     return data
 
 
-def _place(p: Placement) -> dict[str, Any]:
+def _place(p: Placement) -> dict[str, object]:
     return {"measure": p.measure, "direction": p.direction, "value": p.value, "rank": p.rank, "of": p.models + 1}

@@ -225,7 +225,7 @@ def _counted(rows: list[Any], told: Progress) -> Iterator[Any]:
         yield row
 
 
-def _example(collection: Collection) -> dict[str, Any] | None:
+def _example(collection: Collection) -> dict[str, object] | None:
     """The first image with its texts."""
     pairs = collection.judgements.relevant
     if not len(pairs):

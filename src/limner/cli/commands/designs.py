@@ -124,7 +124,7 @@ def _told(name: str, data: Mapping[str, object]) -> str:
     return "\n".join([*lines, f"Next: limner annotate plan ... --judge 'stored={name}'"])
 
 
-def _spent(data: Mapping[str, Any]) -> list[str]:
+def _spent(data: Mapping[str, object]) -> list[str]:
     """One line with the cost, if the judge reports it."""
     if "requests" not in data:
         return []

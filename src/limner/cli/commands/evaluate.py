@@ -240,7 +240,7 @@ def _given(
     return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
 
 
-def _run_system(way: Way, whole: Collection, split: str | None) -> tuple[Any, Collection, list[str]]:
+def _run_system(way: Way, whole: Collection, split: str | None) -> tuple[object, Collection, list[str]]:
     """The scores of a system or encoder, the evaluated part, and notes."""
     if way.encoder is not None:
         return encoded_by(way.encoder, whole, split, cache=way.cache, trust=way.trust)
@@ -268,7 +268,7 @@ def _names(words: list[str] | None) -> dict[str, str]:
     return {name: text for name, _, text in pairs}
 
 
-def _on(way: Way, whole: Collection, split: str) -> tuple[Any, Collection]:
+def _on(way: Way, whole: Collection, split: str) -> tuple[object, Collection]:
     """The scores of the same system on another split, and that split."""
     if split not in whole.splits and split not in ("all", "val"):
         there = ", ".join(whole.splits) or "none"

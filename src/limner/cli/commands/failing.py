@@ -20,7 +20,7 @@ from limner.core.errors import LimnerError, UnknownName
 if TYPE_CHECKING:
     from limner.annotate.failing import FailureStudy
 
-COMMANDS: dict[str, Any] = {}  # subcommands of annotate
+COMMANDS: dict[str, object] = {}  # subcommands of annotate
 DIRECTIONS = ("t2i", "i2t")
 Name = Annotated[str, word("Name of the study.", "--study")]
 
@@ -121,7 +121,7 @@ def _ends(interval: Any) -> str:
     return "-" if interval is None else f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
 
 
-def _data(found: FailureStudy) -> dict[str, Any]:
+def _data(found: FailureStudy) -> dict[str, object]:
     shares = {
         name: {"failures": each.failures, "share": each.share, "interval": _both(each.interval)}
         for name, each in found.shares.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -76,9 +76,9 @@ class Listing:
     examples: tuple[str, ...]
 
     @property
-    def registry(self) -> Registry[Any]:
+    def registry(self) -> Registry[object]:
         """The registry, imported on first use."""
-        found: Registry[Any] = Registry("list", {}).find(self.place)
+        found: Registry[object] = Registry("list", {}).find(self.place)
         return found
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
 
-COMMANDS: dict[str, Any] = {}  # subcommands of annotate
+COMMANDS: dict[str, object] = {}  # subcommands of annotate
 DIRECTIONS = ("t2i", "i2t")
 Name = Annotated[str, word("Name of the study.", "--study")]
 
@@ -187,7 +187,7 @@ def _share(m: MeasureAgreement) -> str:
     return f"{100 * m.agreed:.1f}%{ends} of {m.decided:,}"
 
 
-def _data(found: Preferred) -> dict[str, Any]:
+def _data(found: Preferred) -> dict[str, object]:
     s = found.scores
     scores = None if s is None else {
         n: {"score": s.scores[i], "low": s.low[i], "high": s.high[i]} for i, n in enumerate(found.names)

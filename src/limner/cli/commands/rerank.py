@@ -140,9 +140,9 @@ def _scorer(how: str, *, trust: bool) -> Any:
     return model
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(folder: Path) -> dict[str, object]:
     try:
-        config: dict[str, Any] = read_json(folder / "config.json", what="config")
+        config: dict[str, object] = read_json(folder / "config.json", what="config")
     except LimnerError as error:
         raise LimnerError(f"{folder} is not a saved scorer: expected a config.json in it ({error})") from error
     return config

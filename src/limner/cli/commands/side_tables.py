@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from limner.cli.commands.answers import Where, opened
 from limner.cli.console import answer, progress, table
@@ -13,7 +13,7 @@ from limner.core.renamed import renamed
 if TYPE_CHECKING:
     from limner.annotate.side_tables import Refuted, Shares, Workload
 
-COMMANDS: dict[str, Any] = {}  # a subcommand of annotate
+COMMANDS: dict[str, object] = {}  # a subcommand of annotate
 
 
 @renamed(most="limit")

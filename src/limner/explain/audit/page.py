@@ -76,7 +76,7 @@ def _kind(name: str, found: Sequence[Finding], gallery: Gallery) -> dict[str, An
     }
 
 
-def _finding(finding: Finding, gallery: Gallery) -> dict[str, Any]:
+def _finding(finding: Finding, gallery: Gallery) -> dict[str, object]:
     shown = [_item(item, gallery) for item in finding.items[:ITEMS]]
     return {"shown": shown, "more": max(0, len(finding.items) - ITEMS), "detail": finding.detail}
 

@@ -15,7 +15,7 @@ from limner.core.registry import Registry
 from limner.encoders.contract import digest
 from limner.systems.classic.histograms import WordHistograms
 
-KERNELS: Registry[Any] = Registry(
+KERNELS: Registry[object] = Registry(
     "kernel",
     {
         place: place

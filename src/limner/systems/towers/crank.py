@@ -439,12 +439,12 @@ def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
     return Reading(reader, settings(Layers, told["layers"], what=KIND), size)
 
 
-def _numbered(values: Sequence[Any]) -> tuple[IntArray, IntArray]:
+def _numbered(values: Sequence[object]) -> tuple[IntArray, IntArray]:
     """The first position of every distinct value, and the index of each value among the distinct ones."""
-    seen: dict[Any, int] = {}
+    seen: dict[object, int] = {}
     which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
     return np.unique(which, return_index=True)[1], which
 
 
-def _tensor(rows: Any, device: torch.device) -> Tensor:
+def _tensor(rows: object, device: torch.device) -> Tensor:
     return torch.from_numpy(np.array(rows, dtype=np.float32)).to(device)

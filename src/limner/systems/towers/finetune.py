@@ -196,7 +196,7 @@ def _start(given: Any) -> FinetunedModel | None:
     return FinetunedModel.load(given)
 
 
-def _as_started(start: FinetunedModel, options: Mapping[str, Any]) -> dict[str, Any]:
+def _as_started(start: FinetunedModel, options: Mapping[str, object]) -> dict[str, object]:
     """The options with the mode and sizes of the initial model; refuses different ones."""
     fixed = start.settings["tuning"]
     for name, value in fixed.items():

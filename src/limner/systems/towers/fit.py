@@ -148,7 +148,7 @@ class _Run:
             self._step(batch)
         self._finish(rate, began)
 
-    def _step(self, batch: Any) -> None:
+    def _step(self, batch: object) -> None:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "bfloat16"):
             loss = self.task.loss(batch)
         self.optimiser.zero_grad(set_to_none=True)
@@ -206,12 +206,12 @@ class _Run:
         tensors |= checkpoints.prefixed("moments", _moments(self.optimiser)) | {"loss": self.state.loss}
         checkpoints.write(self.folder / CHECKPOINT, tensors, {**self._place(), "settings": self._fixed()})
 
-    def _place(self) -> dict[str, Any]:
+    def _place(self) -> dict[str, object]:
         value = None if math.isinf(self.state.best_value) else self.state.best_value
         best = {"best_epoch": self.state.best_epoch, "best_value": value}
         return {"epoch": self.state.epoch, "step": self.state.step, "history": self.state.history, **best}
 
-    def _fixed(self) -> dict[str, Any]:
+    def _fixed(self) -> dict[str, object]:
         """Settings that must be the same when the run is resumed."""
         how = {name: value for name, value in asdict(self.training).items() if name not in CHANGEABLE}
         how |= {"epochs": self.training.epochs} if self.training.schedule == "cosine" else {}

@@ -74,7 +74,7 @@ class ImagePairScorer(ABC):
         which, images = _distinct(queries)
         order = np.argsort(which, kind="stable")
         out = np.empty(len(order), dtype=np.float32)
-        seen: dict[int, Any] = {}
+        seen: dict[int, object] = {}
         for low in range(0, len(order), self.batch_size):
             rows = order[low : low + self.batch_size]
             seen = {n: seen[n] if n in seen else self._opened(images[n], n) for n in np.unique(which[rows]).tolist()}
@@ -99,10 +99,10 @@ class ImagePairScorer(ABC):
         """Scores of pairs, from the output of `read` and the texts."""
 
 
-def _distinct(images: Sequence[Any]) -> tuple[IntArray, list[Any]]:
+def _distinct(images: Sequence[object]) -> tuple[IntArray, list[object]]:
     """The index of each image among the distinct images, and these; equal paths or the same object count as equal."""
-    numbers: dict[Any, int] = {}
-    values: list[Any] = []
+    numbers: dict[object, int] = {}
+    values: list[object] = []
     which = []
     for image in images:
         key = image if isinstance(image, (str, Path, bytes)) else id(image)

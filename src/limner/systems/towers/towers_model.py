@@ -176,7 +176,7 @@ class TowersModel:
         about = told, config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["variant"], config["name"], module, features, vocabulary, texts, *about)
 
-    def _config(self) -> dict[str, Any]:
+    def _config(self) -> dict[str, object]:
         return {
             "variant": self.variant,
             "name": self.name,
@@ -204,7 +204,7 @@ class TowersModel:
             )
         return images_seen(self.module, torch.from_numpy(np.array(rows)))
 
-    def _from_pixels(self, items: Items, features: Any, progress: Progress | None) -> Compared:
+    def _from_pixels(self, items: Items, features: object, progress: Progress | None) -> Compared:
         if features is not None:
             raise LimnerError(f"the model {self.name!r} has its own trained image encoder: leave out features=")
         module: Any = self.module

@@ -304,7 +304,7 @@ def _start(variant: str, given: Any) -> TowersModel | None:
     return start
 
 
-def _as_begun(start: TowersModel, options: Mapping[str, Any]) -> dict[str, Any]:
+def _as_begun(start: TowersModel, options: Mapping[str, object]) -> dict[str, object]:
     """The options with the structure of the initial model; refuses a different structure."""
     groups = [values for name, values in start.settings.items() if name != "training"]
     fixed = {name: value for values in groups for name, value in values.items() if name in STRUCTURE}

@@ -76,7 +76,7 @@ class Tuning:
                 "for the learned maps; choose another mode, or leave it out"
             )
 
-    def structure(self) -> dict[str, Any]:
+    def structure(self) -> dict[str, object]:
         """The settings that determine which weights there are."""
         lora = {"rank": self.rank, "alpha": self.alpha, "lora_dropout": self.lora_dropout}
         return {"mode": self.mode, **(lora if self.mode == "lora" else {})}
@@ -141,7 +141,7 @@ class TunedTowers(nn.Module):
         whole = super().state_dict(*args, **options)
         return {name: whole[name] for name in self._names}
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+    def load_state_dict(self, state: Mapping[str, object], strict: bool = True, assign: bool = False) -> Any:
         """Loads the trained weights; refuses missing and additional ones."""
         if set(state) != set(self._names):
             lacking, more = sorted(set(self._names) - set(state)), sorted(set(state) - set(self._names))
