@@ -179,6 +179,67 @@ def _labels(
     yield Claim(f"{name}, {kind}: recall of {len(truth)}", hit / len(truth), goal=">= 0.95", note=note)
 
 
+# --- negatives --------------------------------------------------------------------------------------------------
+
+DRAWN = 400
+"""Captions of other images from which the one with most words in common becomes a negative."""
+
+
+def shuffled(words: list[str], rng: np.random.Generator) -> str:
+    """The words in another order; a caption of one word stays."""
+    while True:
+        said = rng.permutation(words).tolist()
+        if said != words or len(set(words)) == 1:
+            return " ".join(said)
+
+
+def with_negatives(clean: limner.Collection, items: list[int], bad: set[int], seed: int = 2) -> limner.Collection:
+    """Items with a negative each: the own caption with shuffled words if it is bad, else a caption of another image.
+
+    Args:
+        clean: A collection; all its captions stay.
+        items: Rows of the images that get a negative.
+        bad: Those whose negative is shuffled.
+        seed: Seed of the draws.
+    """
+    rng, values, images = np.random.default_rng(seed), list(map(str, clean.texts.values)), clean.images.ids
+    own: dict[int, list[int]] = {}
+    for row, column in zip(clean.judgements.rows, clean.judgements.columns, strict=True):
+        own.setdefault(int(row), []).append(int(column))
+    owner = {column: row for row, columns in own.items() for column in columns}
+    pool = np.array([column for row in items for column in own[row]])
+    bags = {int(column): set(values[column].lower().split()) for column in pool}
+    texts, ids, pairs = list(values), list(clean.texts.ids), list(clean.judgements)
+    for row in items:
+        said = values[own[row][0]]
+        if row in bad:
+            foil = shuffled(said.rstrip(". ").split(), rng)
+        else:
+            others = [int(c) for c in rng.choice(pool, DRAWN, replace=False) if owner[int(c)] != row]
+            mine = bags[own[row][0]]
+            foil = values[max(others, key=lambda c: len(bags[c] & mine) / len(bags[c] | mine))]
+        texts.append(foil)
+        ids.append(f"negative-{row}")
+        pairs.append((images[row], ids[-1], 0.0))
+    judged = limner.Judgements.from_pairs(pairs, queries=images, candidates=ids)
+    seen = limner.Items(images, [None] * len(images))
+    return limner.Collection(clean.name, seen, limner.Items(ids, texts, kind="text"), judged)
+
+
+def blind(name: str, clean: limner.Collection, items: list[int]) -> Iterator[Claim]:
+    """Negatives that need no image, planted at two rates."""
+    for rate in (0.05, 0.2):
+        some = np.random.default_rng(3).choice(items, round(rate * len(items)), replace=False)
+        made = with_negatives(clean, items, bad := set(map(int, some)))
+        found = {made.images.ids.index(f.items[0]) for f in audit(made, look=False).of("solvable-blind")}
+        hit, kind = len(found & bad), f"solvable-blind, {100 * rate:.0f}% of {len(items)}"
+        log(f"{name}, {kind}: planted {len(bad)}, found {len(found)}, right {hit}")
+        yield Claim(f"{name}, {kind}: precision", hit / len(found) if found else 0.0, goal=">= 0.95")
+        yield Claim(f"{name}, {kind}: recall of {len(bad)}", hit / len(bad), goal=">= 0.95")
+    none = audit(with_negatives(clean, items, set()), look=False).of("solvable-blind")
+    yield Claim(f"{name}, clean copy: items called solvable blind", len(none), goal="== 0")
+
+
 def ridge_scores(whole: limner.Collection, data: Path) -> np.ndarray:
     """Images of the test split by captions: words to features of EfficientNet-Lite0, fitted on the training split."""
     from sklearn.feature_extraction.text import CountVectorizer
@@ -206,6 +267,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     other = limner.load("scenes", images=300 if options.quick else 1500, seed=7)
     model = limner.train(other, "histograms")
     yield from labels("scenes", world, model.scores(world).matrix().astype(np.float64))
+    many = limner.load("scenes", images=600 if options.quick else 3000)
+    yield from blind("scenes", many, list(range(200 if options.quick else 600)))
     data = Path(options.data) if options.data else None
     if data is None or not (data / "flickr8k").is_dir():
         log("no Flickr8k: give --data")
@@ -219,6 +282,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield clean_copy("Flickr8k", part)
     foreign = [cell for row in rows for cell in row.split("\t")[5:8]]
     yield from scored("Flickr8k", planted(part, foreign))
+    yield from blind("Flickr8k", whole, [whole.images.ids.index(image) for image in whole.splits["test"]])
     yield from labels("Flickr8k, ridge", whole.test, ridge_scores(whole, data / "flickr8k"))
     sides = [np.load(data / "clip-unsplash500" / f"{side}_embeddings.npy") for side in ("image", "text")]
     many = len(sides[0])

@@ -15,6 +15,7 @@ from limner import LimnerError
 from limner.cli import app
 from limner.datasets.trec import read_qrels
 from limner.explain.audit import KINDS, audit
+from limner.explain.audit.blind import threshold
 from limner.explain.audit.labels import chance_recall
 from limner.language.identify import main_language, other_language
 
@@ -188,6 +189,76 @@ def test_chance_by_counting(right, pool, k):
 
     every = list(combinations(range(pool), min(k, pool)))
     assert chance_recall(right, pool, k) == pytest.approx(np.mean([min(each) < right for each in every]))
+
+
+# --- solvable blind ---------------------------------------------------------------------------------------------
+
+WORDS = [each.split() for each in ("red blue green small old", "dog cat horse cup boat bird", "sits stands lies waits",
+                                   "near behind under", "house tree river wall")]  # fmt: skip
+
+
+def with_negatives(items, *, shuffled=(), grade=0.0):
+    """Captions of one form, each with a negative of the same form, or with its own words in another order."""
+    rng = np.random.default_rng(5)
+
+    def said():
+        colour, thing, does, where, place = (str(rng.choice(each)) for each in WORDS)
+        return f"a {colour} {thing} {does} {where} the {place}"
+
+    images = [f"i{n}" for n in range(items)]
+    right = [said() for _ in images]
+    foils = [" ".join(rng.permutation(right[n].split())) if n in shuffled else said() for n in range(items)]
+    ids = [f"{image}{side}" for side in "+-" for image in images]
+    pairs = [(i, f"{i}+", 1.0) for i in images] + [(i, f"{i}-", grade) for i in images]
+    judged = limner.Judgements.from_pairs(pairs, queries=images, candidates=ids)
+    texts = limner.Items(ids, [*right, *foils], kind="text")
+    return limner.Collection("hard", limner.Items(images, [None] * items), texts, judged)
+
+
+@pytest.mark.parametrize("many", [30, 100])
+def test_items_solvable_blind_are_those_that_were_planted(many):
+    planted = set(range(3, 3 + many))
+    called = {items[0] for items in found("solvable-blind", with_negatives(300, shuffled=planted), look=False)}
+    truth = {f"i{n}" for n in planted}
+    assert len(called & truth) >= 0.95 * len(called) > 0 and len(called & truth) >= 0.95 * many
+
+
+def test_negatives_that_need_the_image_are_no_finding():
+    assert found("solvable-blind", with_negatives(300), look=False) == []
+    assert found("solvable-blind", with_negatives(300, shuffled=range(300), grade=1.0), look=False) == []
+    said = audit(with_negatives(19, shuffled=range(19)), look=False)
+    assert said.of("solvable-blind") == [] and "19 images with judged negatives, 20 are needed" in said.notes[-1]
+
+
+def test_a_longer_negative_is_told_by_its_length():
+    made = with_negatives(60)
+    longer = [
+        text + " today" if key.endswith("-") else text for key, text in zip(made.texts.ids, made.texts, strict=True)
+    ]
+    texts = limner.Items(made.texts.ids, longer, kind="text")
+    details = [
+        f.detail
+        for f in audit(limner.Collection("x", made.images, texts, made.judgements), look=False).of("solvable-blind")
+    ]
+    assert len(details) == 60 and all("length +1.00" in each for each in details)
+
+
+def test_the_threshold_by_counting():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        margins = np.round(rng.normal(rng.uniform(0, 2), 1, 80), 1)
+        cuts = [t for t in sorted({abs(m) for m in margins} - {0.0})
+                if 1 + sum(m <= -t for m in margins) <= 0.05 * sum(m >= t for m in margins)]  # fmt: skip
+        assert threshold(margins) == (cuts[0] if cuts else np.inf)
+
+
+def test_a_judged_negative_never_becomes_a_match():
+    made = with_negatives(30)
+    texts = list(made.texts.values)
+    texts[30] = texts[1]  # the negative of the first image is the caption of the second
+    same = limner.Collection("x", made.images, limner.Items(made.texts.ids, texts, kind="text"), made.judgements)
+    repaired = audit(same, look=False).repaired
+    assert repaired.grade("i0", "i0-") == 0 and repaired.grade("i1", "i0-") == 1
 
 
 def test_measures_that_chance_wins():

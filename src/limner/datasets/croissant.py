@@ -197,7 +197,11 @@ class _Croissant:
 
     def _note_hash(self, file: Path, node: Node) -> None:
         wanted = str(_get(node, "sha256") or "")
-        if _HASH.fullmatch(wanted) and hashlib.sha256(file.read_bytes()).hexdigest() != wanted.lower():
+        if not _HASH.fullmatch(wanted) or not file.is_file():
+            return
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+        if found != wanted.lower():
             self.made.notes.add(At(file), f"its SHA-256 is not the one in {self.file.name}: the file was changed")
 
 

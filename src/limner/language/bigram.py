@@ -49,13 +49,26 @@ class BigramModel:
 
     def probability(self, word: str, before: str) -> float:
         """The probability of a word, given the previous word."""
-        unigram = (self._single[word] + 1) / (self._total + len(self._single) + 1)
+        unigram = self._alone(word)
         seen = self._after.get(before)
         if not seen:
             return unigram
         total = sum(seen.values())
         left = DISCOUNT * len(seen) / total
         return max(seen[word] - DISCOUNT, 0.0) / total + left * unigram
+
+    def _alone(self, word: str) -> float:
+        return (self._single[word] + 1) / (self._total + len(self._single) + 1)
+
+    def order_score(self, caption: str) -> float:
+        """The score minus that of the words alone: what their order adds (SLOR; Pauls & Klein 2012).
+
+        >>> model = BigramModel(["a dog runs", "a dog sits", "a cat sits"])
+        >>> model.order_score("a dog sits") > 0 > model.order_score("sits dog a")
+        True
+        """
+        told = [*words(caption), _END]
+        return self.score(caption) - sum(math.log(self._alone(word)) for word in told) / len(told)
 
     def score(self, caption: str) -> float:
         """The mean log probability of the caption's words and of its end."""

@@ -17,7 +17,7 @@ from limner.core.judgements import Judgements
 from limner.core.registry import Registry
 from limner.evaluation.table_report import TABLE_FORMATS, TableReport
 from limner.evaluation.tables import Grid, plain_text, to_csv
-from limner.explain.audit import captions, labels, pictures
+from limner.explain.audit import blind, captions, labels, pictures
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
 from limner.explain.audit.page import render_audit
 
@@ -157,6 +157,9 @@ def audit(
     findings, notes, same = _looked(collection, least_side, progress) if look else ([], ["images were not opened"], [])
     for check in (captions.repeated, captions.empty, captions.self_matches, captions.other_languages):
         findings += check(collection)
+    solved, few = blind.solvable(collection)
+    findings += solved
+    notes += few
     if vectors is not None:
         findings += _close(collection, vectors, same)
     if scores is not None:
@@ -247,8 +250,9 @@ def _repaired(collection: Collection, same: pictures.Pairs) -> tuple[Judgements,
     for a, b in same:
         both = [*of_image.get(a, []), *of_image.get(b, [])]
         pairs |= {(ids[image], texts.ids[row]) for row in both for image in (a, b)}
-    graded = {(q, c): g for q, c, g in collection.judgements if g > 0}
-    listed = sorted((q, c, graded.get((q, c), 1.0)) for q, c in pairs)
+    graded = {(q, c): g for q, c, g in collection.judgements if c in texts.ids}
+    found = {pair: graded.get(pair) or 1.0 for pair in pairs}
+    listed = sorted((q, c, g) for (q, c), g in (dict.fromkeys(graded, 0.0) | found).items())
     made = Judgements.from_pairs(listed, queries=ids, candidates=texts.ids, name="repaired")
     return made, len(pairs) - before
 

@@ -25,9 +25,10 @@ def plain(text: str) -> str:
 
 
 def images_of(collection: Collection) -> list[list[int]]:
-    """The rows of the images that each text is paired with."""
+    """The rows of the images that each text matches."""
     found: list[list[int]] = [[] for _ in collection.texts.ids]
-    for row, column in zip(collection.judgements.rows, collection.judgements.columns, strict=True):
+    pairs = collection.judgements.relevant
+    for row, column in zip(pairs.rows, pairs.columns, strict=True):
         if column < len(found):
             found[column].append(int(row))
     return found

@@ -64,6 +64,9 @@ KINDS: dict[str, FindingKind] = {
             "look at it",
             leave_out=True,
         ),
+        FindingKind(
+            "solvable-blind", WARNING, "judged negatives that can be told without the image", "rewrite the negatives"
+        ),
         FindingKind("won-by-chance", WARNING, "measure that random answers score well on", "use a larger pool"),
         FindingKind("missing-matches", INFO, "pairs that must match but are not judged", "use the repaired judgements"),
     )

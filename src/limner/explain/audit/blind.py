@@ -1,0 +1,113 @@
+"""Items solvable blind: the captions of an image can be told from its judged negatives without looking at the image.
+
+An item is an image with matching captions and captions that were judged not to match (grade 0), as in sets of hard
+negatives. Three baselines that see no image score every caption: a bigram model of the matching captions, what the
+order of the words adds to it, and the length. The model that scores a caption was trained on captions of other images.
+The margin of an item is the score of the matching caption with most words in common minus that of the negative.
+
+Where an image is needed to tell them apart, margins are as often negative as positive. The number of margins below -t
+therefore estimates how many of those above t are chance. The smallest t is used for which they are at most `FALSE` of
+the findings (Barber & Candès 2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from limner.core.arrays import FloatArray
+from limner.core.collection import Collection
+from limner.datasets.probes import ProbeCase
+from limner.explain.audit.findings import Finding
+from limner.language.bigram import BigramModel, words
+
+FALSE = 0.05
+"""For each baseline, at most this share of its findings is expected to be chance."""
+LEAST = 20
+"""With fewer items, so small a share cannot be shown."""
+FOLDS = 5
+CaptionScore = Callable[[str], float]
+
+
+def solvable(collection: Collection) -> tuple[list[Finding], list[str]]:
+    """Images whose matching captions are told from their judged negatives by a baseline that sees no image.
+
+    Args:
+        collection: Its judgements have grades of 0 for captions that do not match.
+
+    Returns:
+        The findings, and a note if there are judged negatives but too few items.
+    """
+    cases = _cases(collection)
+    if len(cases) < LEAST:
+        few = f"items solvable blind were not looked for: {len(cases)} images with judged negatives, {LEAST} are needed"
+        return [], [few] if cases else []
+    found: dict[str, list[str]] = {}
+    for name, score in _baselines(collection, cases).items():
+        margins = np.array([_margin(case, score) for case in cases])
+        for row in np.flatnonzero(margins >= threshold(margins)):
+            found.setdefault(cases[row].id, []).append(f"{name} {margins[row]:+.2f}")
+    return [Finding("solvable-blind", (key,), f"margin of {', '.join(said)}") for key, said in found.items()], []
+
+
+def _cases(collection: Collection) -> list[ProbeCase]:
+    """Every image with matching captions and judged negatives."""
+    texts, judged, ids = collection.texts, collection.judgements, collection.images.ids
+    sides: dict[int, tuple[list[str], list[str]]] = {}
+    for row, column, grade in zip(judged.rows, judged.columns, judged.grades, strict=True):
+        if column < len(texts):
+            sides.setdefault(int(row), ([], []))[int(grade <= 0)].append(str(texts.values[column]))
+    return [
+        ProbeCase(ids[row], "judged", (ids[row],), tuple(right), tuple(foils))
+        for row, (right, foils) in sides.items()
+        if right and foils
+    ]
+
+
+def _baselines(collection: Collection, cases: list[ProbeCase]) -> dict[str, CaptionScore]:
+    """The scores of captions by baselines that see no image."""
+    texts, pairs = collection.texts.values, collection.judgements.relevant
+    fold: dict[str, int] = {}
+    for row, column in zip(pairs.rows, pairs.columns, strict=True):
+        if column < len(texts):
+            fold.setdefault(str(texts[column]), int(row) % FOLDS)
+    captions = dict(fold)
+    for case in cases:  # an edited caption has the fold of the caption that it was made from
+        for foil in case.foils:
+            fold.setdefault(foil, fold[case.right[0]])
+    models = [BigramModel(text for text, own in captions.items() if own != each) for each in range(FOLDS)]
+    return {
+        "bigrams": lambda text: models[fold[text]].score(text),
+        "word order": lambda text: models[fold[text]].order_score(text),
+        "length": lambda text: -float(len(words(text))),
+    }
+
+
+def _margin(case: ProbeCase, score: CaptionScore) -> float:
+    """The mean over the negatives, each compared with the matching caption that shares most words with it."""
+    return float(np.mean([score(_nearest(case.right, foil)) - score(foil) for foil in case.foils]))
+
+
+def _nearest(right: tuple[str, ...], foil: str) -> str:
+    said = set(words(foil))
+    return max(right, key=lambda text: len(said & set(words(text))) / max(len(said | set(words(text))), 1))
+
+
+def threshold(margins: FloatArray, *, false: float = FALSE) -> float:
+    """The smallest margin from which on at most this share of the items is expected to be chance; infinite if none.
+
+    Args:
+        margins: The margin of every item.
+        false: The share.
+
+    >>> threshold(np.array([3.0] * 25 + [0.5, -0.5, 0.2, -0.2]))
+    3.0
+    >>> threshold(np.array([1.0, -1.0] * 50))
+    inf
+    """
+    up, down = np.sort(margins[margins > 0]), np.sort(-margins[margins < 0])
+    cuts = np.unique(np.append(up, down))
+    above, below = (len(side) - np.searchsorted(side, cuts) for side in (up, down))
+    good = np.flatnonzero((1 + below) <= false * above)
+    return float(cuts[good[0]]) if len(good) else float("inf")
