@@ -130,7 +130,7 @@ def test_the_lead_assigns_tasks_and_sees_who_is_how_far(tmp_path):
     judged(asked, "three", [4, 4])  # the only task that is not kept for somebody
     assert asked.post("/api/task", json={}).json()["task"] is None
     asked.cookies.set("limner_name", "two")
-    assert "2 assigned to you are left." in words(asked.get("/judge"))
+    assert "2 tasks assigned to you are left." in words(asked.get("/judge"))
     judged(asked, "two", [4, 4])
     assert "two 2 1 1" in words(asked.get("/admin"))
     assert asked.post("/admin/assign", data={"annotator": two, "to": one, "act": "move"}).status_code == 303
