@@ -133,6 +133,7 @@ def test_the_lead_assigns_tasks_and_sees_who_is_how_far(tmp_path):
     assert "2 tasks assigned to you are left." in words(asked.get("/judge"))
     judged(asked, "two", [4, 4])
     assert "two 2 1 1" in words(asked.get("/admin"))
+    assert "choose who gets" in words(asked.post("/admin/assign", data={"annotator": two, "to": "", "act": "move"}))
     assert asked.post("/admin/assign", data={"annotator": two, "to": one, "act": "move"}).status_code == 303
     lead = asked.get("/admin")
     assert "&lt;b&gt;one 1 0 1" in words(lead) and "two 1 1 0" in words(lead)
