@@ -188,7 +188,9 @@ def test_a_comment_is_kept_with_its_answer_and_revised_with_it(store):
     assert lease(store, who).items[0].comment == ""
     assert [each["comment"] for each in history(store)] == ["two boats, not one", None, None]
     say(store, who, item, 4, comment="x" * 500)
-    for bad in ("x" * 501, "a\x07b", 3, None):
+    say(store, who, item, 4, comment="a\x07\u202eb\0")
+    assert answers(store)[0].comment == "a b"
+    for bad in ("x" * 501, 3, None):
         with pytest.raises(LimnerError, match="comment"):
             say(store, who, item, 4, comment=bad)
 

@@ -8,6 +8,7 @@ import pytest
 
 import websites
 from limner.annotate.store.answers import answers, history
+from limner.annotate.store.people import add_annotator
 from websites import SIZES, running
 
 LOOK = "#judge[data-ready]:not([data-locked])"
@@ -165,12 +166,12 @@ def test_a_comment_is_written_with_a_key_saved_with_its_answer_and_shown_again(j
     page.keyboard.press("1")
     page.keyboard.press("Enter")
     waited(page, 3)
+    page.wait_for_selector("#state:text-is('Saved.')")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     waited(page, 1)
     assert page.input_value("#comment") == "4k: <b>two</b> boats" and page.is_visible("#comment")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.wait_for_selector("#state:text-is('Back.')")
     page.reload()
     waited(page, 1)
     assert page.input_value("#comment") == "4k: <b>two</b> boats"
@@ -366,3 +367,27 @@ def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_k
     page.wait_for_selector("#state:text-is('Saved.')")
     kept = list(stored(own_site, "own").values())
     assert kept == [(1, ("blurred",)), (4, ())]
+
+
+@pytest.mark.parametrize("viewport", SIZES[::2], ids=lambda size: str(size["width"]))
+def test_the_lead_assigns_tasks_and_moves_what_is_not_finished(judge, own_site, viewport):
+    names = [f"{name}{viewport['width']}" for name in ("amy", "ben")]
+    for name in names:
+        add_annotator(own_site.state.site.store, name)
+    here = own_site.state.address
+    lead = judge("lead", path=f"{here}/admin", wait="#assigned", read=False, viewport=viewport)
+    lead.select_option("#assign-to", label=names[0])
+    lead.click("button[value=assign]")
+    row = lead.locator("tr", has=lead.locator(f"th:text-is('{names[0]}')"))
+    row.wait_for()
+    assert row.inner_text().split() == [names[0], "1", "0", "1"]
+    page = judge(names[0], path=f"{here}/judge", wait="#guide[open]", read=False)
+    assert "1 task assigned to you is left." in page.inner_text("#answer")
+    lead.select_option("#unfinished", label=f"{names[0]} (1)")
+    lead.select_option("#move-to", label=names[1])
+    lead.click("button[value=move]")
+    lead.wait_for_selector(f"th:text-is('{names[1]}')")
+    assert lead.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert lead.evaluate("document.querySelector('#assigned ~ .scroll').scrollWidth <= innerWidth")
+    page = judge(names[1], path=f"{here}/judge", wait="#guide[open]", read=False)
+    assert "1 task assigned to you is left." in page.inner_text("#answer")

@@ -215,3 +215,21 @@ def test_every_query_can_be_reached_page_by_page(browser, tmp_path):
     assert page.evaluate("window.hacked") is None
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     page.close()
+
+
+def test_the_table_of_slices_fits_a_phone_with_the_number_of_queries(browser, tmp_path):
+    from limner.evaluation.slices import slices
+
+    world = scenes.load(images=120).test
+    report = _system(world, 0, "first")
+    found = slices(report, world, by=("length", "background"), measure="R@1", min_size=15, samples=200)
+    report.save(tmp_path / "page.html", collection=world, sliced=found)
+    for viewport in (PHONE, DESK):
+        context = browser.new_context(viewport=viewport)
+        page = context.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        for table in page.locator("#slices .scroll").all():
+            assert table.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+        assert page.locator("#slices .many").first.is_visible() == (viewport is PHONE)
+        page.locator("#slices").screenshot(path=tmp_path / f"slices-{viewport['width']}.png")
+        context.close()

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import random
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -549,6 +550,15 @@ def _options(folder: Path) -> Any:
     return _configured(folder / "o.toml", trust=False)
 
 
+def _scale(name: str) -> Callable[[Path], Any]:
+    def read(folder: Path) -> Any:
+        from limner.annotate.own_scale import read_scale
+
+        return read_scale(folder / name)
+
+    return read
+
+
 def _items(name: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
         from limner.search.items import read as listed
@@ -606,6 +616,21 @@ def _of_xz(rng: random.Random, data: bytes) -> bytes:
     return spoil.of_bytes(rng, data) if rng.random() < 0.3 else lzma.compress(spoil.of_text(rng, lzma.decompress(data)))
 
 
+SCALE_TOML = b"""question = "Fits?"
+[[grades]]
+label = "fits"
+counts_as = "yes"
+[[grades]]
+label = "does not"
+counts_as = "no"
+key = "x"
+reasons = true
+[[reasons]]
+label = "blurred"
+key = "b"
+failure = "detail"
+"""
+SCALE_JSON = json.dumps(tomllib.loads(SCALE_TOML.decode())).encode()
 ANSWERS = (
     b"annotator,image,caption,grade,reasons,milliseconds\nann,a.jpg,t1,1,,900\n"
     b"bob,b.jpg,t2,3,wrong-colour;wrong-quantity,1200\n"
@@ -631,6 +656,8 @@ LISTED = {
     "answers of label studio": Reader(
         seeds(lambda: {"a.json": json.dumps(LABEL_STUDIO).encode()}), {"": spoil.of_json}, _answers("a.json"), 3
     ),
+    "scale toml": Reader(seeds(lambda: {"s.toml": SCALE_TOML}), {"": spoil.of_text}, _scale("s.toml"), 2),
+    "scale json": Reader(seeds(lambda: {"s.json": SCALE_JSON}), {"": spoil.of_json}, _scale("s.json"), 2),
     "labels": Reader(
         seeds(lambda: {"l.csv": b"query,label\nq1,colour;number\nq2,\n"}), {"": spoil.of_text}, _labels, 2
     ),

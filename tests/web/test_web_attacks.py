@@ -284,6 +284,7 @@ def test_cookies_are_kept_from_scripts_and_other_sites(team):
 ADMIN = ["/admin", "/admin/export?form=csv", "/api/status", "/search", "/failures", "/compare", "/api/search?q=x"]
 ADMIN_FORMS = [
     "/admin/tasks", "/admin/study", "/admin/invite", "/admin/account", "/admin/aside", "/admin/review", "/admin/scale",
+    "/admin/assign",
 ]  # fmt: skip
 
 
@@ -392,6 +393,7 @@ FORMS = {
     "/admin/tasks": ["s", "depth", "pairs", "people"],
     "/admin/aside": ["annotator", "reason"],
     "/admin/scale": ["scale"],
+    "/admin/assign": ["annotator", "tasks", "to", "act"],
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 import websites
 from limner.annotate.guideline import newest
 from limner.annotate.store.answers import answers
+from limner.annotate.store.people import add_annotator
 from websites import judged, settled, words
 
 
@@ -118,6 +119,29 @@ def test_comments_are_shown_to_the_lead_escaped_and_only_to_the_lead(tmp_path):
     lead = asked.get("/admin").text
     assert lead.count("says 1</q>") == 3 and "<b>two" not in lead
     assert "<b>one</b> says 4" in asked.get("/admin/export?form=csv").text
+
+
+def test_the_lead_assigns_tasks_and_sees_who_is_how_far(tmp_path):
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=3, size=2, replication=1))
+    store = asked.app.state.site.store
+    one, two = (add_annotator(store, name).id for name in ("<b>one", "two"))
+    assert "No task is assigned" in words(asked.get("/admin"))
+    assert asked.post("/admin/assign", data={"annotator": two, "tasks": "2"}).status_code == 303
+    judged(asked, "three", [4, 4])  # the only task that is not kept for somebody
+    assert asked.post("/api/task", json={}).json()["task"] is None
+    asked.cookies.set("limner_name", "two")
+    assert "2 tasks assigned to you are left." in words(asked.get("/judge"))
+    judged(asked, "two", [4, 4])
+    assert "two 2 1 1" in words(asked.get("/admin"))
+    assert "choose who gets" in words(asked.post("/admin/assign", data={"annotator": two, "to": "", "act": "move"}))
+    assert asked.post("/admin/assign", data={"annotator": two, "to": one, "act": "move"}).status_code == 303
+    lead = asked.get("/admin")
+    assert "&lt;b&gt;one 1 0 1" in words(lead) and "two 1 1 0" in words(lead)
+    assert asked.post("/admin/assign", data={"annotator": one, "act": "release"}).status_code == 303
+    judged(asked, "three", [4, 4])
+    for bad in ({"annotator": 99, "tasks": "1"}, {"annotator": two, "tasks": "0"}, {"annotator": two, "act": "drop"}):
+        assert asked.post("/admin/assign", data=bad).status_code in (400, 404)
+    assert "no open task has a place" in words(asked.post("/admin/assign", data={"annotator": two, "tasks": "1"}))
 
 
 def test_time_left_and_the_agreement_matrix_are_shown(asked):

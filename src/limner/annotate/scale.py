@@ -72,16 +72,16 @@ class Given:
 
 
 def check_comment(comment: object) -> str:
-    r"""A comment on one line; refused if it is too long or has characters that cannot be shown.
+    r"""A comment on one line; characters that cannot be shown become spaces. Too long a comment is refused.
 
     >>> check_comment("  two boats,\n not one ")
     'two boats, not one'
     """
     if not isinstance(comment, str):
         raise LimnerError(f"comment {comment!r:.20}: expected text")
-    said = " ".join(comment.split())
-    if len(said) > COMMENT_LENGTH or not said.isprintable():
-        raise LimnerError(f"a comment of {len(said):,} characters: expected at most {COMMENT_LENGTH} printable ones")
+    said = " ".join("".join(each if each.isprintable() else " " for each in comment).split())
+    if len(said) > COMMENT_LENGTH:
+        raise LimnerError(f"a comment of {len(said):,} characters: expected at most {COMMENT_LENGTH}")
     return said
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from limner.core.errors import UnknownName
+from limner.core.errors import LimnerError, UnknownName
 from limner.web.judging import whole
 from limner.web.site import Ask
 
@@ -34,6 +34,8 @@ def assign(ask: Ask) -> Response:
     if act == "assign":
         assign_tasks(store, who, number=whole(ask.field("tasks"), "tasks", high=100_000), by=me)
     elif act == "move":
+        if not ask.field("to"):
+            raise LimnerError("choose who gets the tasks")
         move_tasks(store, who, whole(ask.field("to"), "to"), by=me)
     else:
         release_tasks(store, who)

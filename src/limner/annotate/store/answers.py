@@ -95,7 +95,8 @@ def submit(
         reasons: Names of reasons, for grades that may have them: 3 and 2 in the built-in scale.
         milliseconds: Time spent on the answer.
         guideline: Version of the guideline that the annotator read.
-        comment: A remark for the study lead, at most `COMMENT_LENGTH` characters; line breaks become spaces.
+        comment: A remark for the study lead, at most `COMMENT_LENGTH` characters; line breaks and unprintable
+            characters become spaces.
         minutes: Length of the renewed lease.
 
     Returns:
