@@ -89,6 +89,14 @@ def test_ids_and_captions_stay_as_they_are_in_mlcroissant(mlcroissant, tmp_path)
     )
 
 
+def test_a_collection_without_judgements(tmp_path):
+    none = limner.Judgements.from_pairs([], queries=["a"], candidates=["t"])
+    texts = limner.Items(["t"], ["a dog"], kind="text")
+    write_croissant(limner.Collection("bare", limner.Items(["a"], [None]), texts, none), tmp_path / "out")
+    again = limner.load(tmp_path / "out")
+    assert (len(again.judgements), again.texts.values, list(again.images.ids)) == (0, ("a dog",), ["a"])
+
+
 # --- reading again ----------------------------------------------------------------------------------------------
 
 

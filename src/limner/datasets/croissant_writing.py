@@ -68,7 +68,8 @@ def _tables(collection: Collection, files: list[str | None]) -> Iterator[tuple[s
     yield "images", {"id": list(images), "file": files, "split": [split.get(image) for image in images]}
     yield "captions", {"id": list(texts), "text": list(collection.texts.values)}
     rows = [(name, *pair) for name, judged in collection.all_judgements.items() for pair in judged if pair[1] in texts]
-    yield "judgements", dict(zip(("set", "image", "caption", "grade"), map(list, zip(*rows, strict=True)), strict=True))
+    named = enumerate(("set", "image", "caption", "grade"))
+    yield "judgements", {name: [row[at] for row in rows] for at, name in named}
 
 
 def _write_table(path: Path, columns: Mapping[str, list[Any]]) -> str:

@@ -6,7 +6,7 @@ order of the words adds to it, and the length. The model that scores a caption w
 The margin of an item is the score of the matching caption with most words in common minus that of the negative.
 
 Where an image is needed to tell them apart, margins are as often negative as positive. The number of margins below -t
-therefore estimates how many of those above t are chance. The smallest t is used for which they are at most `FALSE` of
+therefore estimates how many of those above t are chance. The smallest t is used for which they are at most `FDR` of
 the findings (Barber & Candès 2015).
 """
 
@@ -22,7 +22,7 @@ from limner.datasets.probes import ProbeCase
 from limner.explain.audit.findings import Finding
 from limner.language.bigram import BigramModel, words
 
-FALSE = 0.05
+FDR = 0.05
 """For each baseline, at most this share of its findings is expected to be chance."""
 LEAST = 20
 """With fewer items, so small a share cannot be shown."""
@@ -94,12 +94,12 @@ def _nearest(right: tuple[str, ...], foil: str) -> str:
     return max(right, key=lambda text: len(said & set(words(text))) / max(len(said | set(words(text))), 1))
 
 
-def threshold(margins: FloatArray, *, false: float = FALSE) -> float:
+def threshold(margins: FloatArray, *, fdr: float = FDR) -> float:
     """The smallest margin from which on at most this share of the items is expected to be chance; infinite if none.
 
     Args:
         margins: The margin of every item.
-        false: The share.
+        fdr: The share, a false discovery rate.
 
     >>> threshold(np.array([3.0] * 25 + [0.5, -0.5, 0.2, -0.2]))
     3.0
@@ -109,5 +109,5 @@ def threshold(margins: FloatArray, *, false: float = FALSE) -> float:
     up, down = np.sort(margins[margins > 0]), np.sort(-margins[margins < 0])
     cuts = np.unique(np.append(up, down))
     above, below = (len(side) - np.searchsorted(side, cuts) for side in (up, down))
-    good = np.flatnonzero((1 + below) <= false * above)
+    good = np.flatnonzero((1 + below) <= fdr * above)
     return float(cuts[good[0]]) if len(good) else float("inf")
