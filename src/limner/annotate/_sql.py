@@ -14,7 +14,7 @@ except ImportError as error:
 __all__ = ["inserted", "sa"]
 
 
-def inserted(connection: sa.Connection, table: sa.Table, clash: str = "", /, **values: Any) -> int:
+def inserted(connection: sa.Connection, table: sa.Table, clash: str = "", /, **values: object) -> int:
     """Adds one row and returns its id; on a conflict, raises an error with the message `clash`."""
     try:
         key: Any = connection.execute(sa.insert(table).values(**values)).inserted_primary_key

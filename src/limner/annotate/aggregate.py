@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -95,7 +94,7 @@ def aggregate(store: Store, method: str = "majority") -> list[Label]:
     return found
 
 
-def _columns(each: Label) -> dict[str, Any]:
+def _columns(each: Label) -> dict[str, object]:
     return {"grade": each.grade, "confidence": each.confidence, "answers": each.answers}
 
 

@@ -6,7 +6,7 @@ used in the order of the draws, up to the first gap, so that they form a valid s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design, designs
-from limner.core.arrays import FloatArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
@@ -300,7 +300,7 @@ def _pair_value(sample: Sample, pair: Key) -> float:
 
 
 def _query_difference(
-    sample: Sample, one: Ranking, other: Ranking | None, measure: Measure, units: Any, outside: float
+    sample: Sample, one: Ranking, other: Ranking | None, measure: Measure, units: Iterable[int], outside: float
 ) -> _Sought:
     """Differences over whole queries; a query's difference is known if neither system has an unjudged rank."""
     if other is None:
@@ -339,7 +339,7 @@ def _mode(mode: str) -> Any:
     return mode
 
 
-def _predicted(sample: Sample, sought: _Sought, matter: Any, codes: Any) -> Predicted | None:
+def _predicted(sample: Sample, sought: _Sought, matter: IntArray, codes: IntArray) -> Predicted | None:
     scores = [u.score for u in sample.design.units]
     judged = None if None in scores else np.array(scores, dtype=np.float64)
     signs = None if sought.signs is None else np.array([sought.signs[n] for n in matter])
@@ -347,7 +347,7 @@ def _predicted(sample: Sample, sought: _Sought, matter: Any, codes: Any) -> Pred
 
 
 def _fixed(
-    sought: _Sought, here: list[int], codes: Any, sizes: FloatArray, predicted: Predicted | None, level: float
+    sought: _Sought, here: list[int], codes: IntArray, sizes: FloatArray, predicted: Predicted | None, level: float
 ) -> Estimate:
     """The fixed estimate over the non-empty strata; predictions are used as far as they help."""
     held = np.flatnonzero(sizes > 0)
@@ -358,7 +358,7 @@ def _fixed(
 
 
 def _anytime(
-    sample: Sample, sought: _Sought, codes: Any, sizes: FloatArray, predicted: Predicted | None, level: float
+    sample: Sample, sought: _Sought, codes: IntArray, sizes: FloatArray, predicted: Predicted | None, level: float
 ) -> Estimate:
     design, units = sample.design, list(sample.units)
     certain = [design.units[n].probability == 1.0 for n in units]

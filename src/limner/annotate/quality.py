@@ -196,8 +196,8 @@ class _Sums:
     """Sums of grades per pair, and per pair and person, for fast lookup."""
 
     def __init__(self) -> None:
-        self.number: Counter[Any] = Counter()
-        self.total: Counter[Any] = Counter()
+        self.number: Counter[object] = Counter()
+        self.total: Counter[object] = Counter()
 
     def add(self, answer: Answer) -> None:
         for key in (answer.pair, (answer.pair, answer.annotator)):

@@ -249,7 +249,7 @@ def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:
     return "\n".join(indent + line.rstrip() for line in lines)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """The same data with JSON types only; numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}

@@ -43,7 +43,7 @@ class Commands(Mapping[str, Any]):
 
 
 @cache
-def _built(name: str) -> Any:
+def _built(name: str) -> object:
     """The command for the parser; KeyError if there is no command of this name."""
     file = name.replace("-", "_")
     found = _in_file(file) if file in _files() else {}

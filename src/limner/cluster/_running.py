@@ -172,7 +172,7 @@ def _consumed(packed: Packed, start: int, stop: int) -> list[object]:
     return [consume(low, block) for low, block in blocks(scores, start, stop)]
 
 
-def _folded(packed: Packed, start: int, stop: int) -> Any:
+def _folded(packed: Packed, start: int, stop: int) -> object:
     scores, add, merge, steady = packed.open()
     if steady:
         return merged(((0, add(None, low, block)) for low, block in blocks(scores, start, stop)), merge)
@@ -182,7 +182,7 @@ def _folded(packed: Packed, start: int, stop: int) -> Any:
     return state
 
 
-def _joined(packed: Packed, earlier: object, later: object) -> Any:
+def _joined(packed: Packed, earlier: object, later: object) -> object:
     return packed.open()(earlier, later)
 
 

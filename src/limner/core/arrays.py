@@ -44,7 +44,7 @@ def array(given: object, what: str) -> Array:
         raise LimnerError(f"{what}: expected an array, or rows of one length ({error})") from error
 
 
-def _on_host(given: Any) -> Any:
+def _on_host(given: Any) -> object:
     """Copies GPU data, sparse data and types that numpy does not have to an array in memory."""
     if hasattr(given, "detach"):
         return _tensor(given.detach())

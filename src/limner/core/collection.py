@@ -317,7 +317,7 @@ class Collection(Tabular):
             "warnings": len(self.warnings),
         }
 
-    def _columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[object]]:
         """One row per pair of an image and its text, for `to_pandas`, `to_polars` and `to_arrow`."""
         split = {image: name for name, ids in self.splits.items() for image in ids}
         images = [self.images.ids[row] for row in self.judgements.rows]

@@ -42,9 +42,9 @@ class _Rows:
     def __init__(self, what: str) -> None:
         self.what = what
         self.row: dict[str, int] = {}
-        self.values: list[Any] = []
+        self.values: list[object] = []
         self.places: list[At] = []
-        self.fields: dict[str, list[Any]] = {}
+        self.fields: dict[str, list[object]] = {}
 
     def add(self, key: str, value: Any, at: At, fields: Fields) -> None:
         if not key:

@@ -105,7 +105,7 @@ def _text(tar: tarfile.TarFile, member: tarfile.TarInfo, shard: Path) -> str:
         refuse(At(shard), f"{member.name} is not UTF-8; save it as UTF-8")
 
 
-def _add(made: Assembly, shard: Path, key: str, parts: dict[str, Any]) -> None:
+def _add(made: Assembly, shard: Path, key: str, parts: dict[str, object]) -> None:
     at, said = At(shard), _captions(shard, key, parts)
     if "image" not in parts:
         made.notes.add(at, "a caption without an image; skipped")

@@ -215,7 +215,7 @@ def _add_pixels(made: Assembly, root: Path) -> None:
     files = sorted(root.rglob("image_pixels/*.csv*"))
     if not files:
         raise LimnerError(f"pixels=True, but no image_pixels/*.csv or *.csv.gz below {root}")
-    wanted: dict[str, list[int]] = {}
+    wanted: dict[object, list[int]] = {}
     urls = made.images.fields.get("image_url", [])
     for row, url in enumerate(urls):
         wanted.setdefault(url, []).append(row)

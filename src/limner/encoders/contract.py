@@ -119,7 +119,7 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
 def _told(function: Callable[[list[Any]], object]) -> Callable[[list[Any]], Any]:
     """Wraps a user-defined function, so that its exceptions become errors that name it."""
 
-    def called(given: list[Any]) -> Any:
+    def called(given: list[object]) -> object:
         try:
             return function(given)
         except LimnerError:

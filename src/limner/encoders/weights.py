@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -32,7 +31,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
         return {_plain(name): tensor for name, tensor in found.items() if isinstance(tensor, Tensor)}
 
 
-def _plain(name: Any) -> str:
+def _plain(name: object) -> str:
     """A parameter name without the prefix that multi-GPU training adds."""
     return str(name).removeprefix("module.")
 

@@ -174,7 +174,7 @@ class Board(Tabular):
         """One flat record per table and system, as in the CSV file."""
         return [_record(table, row) for table in self.tables for row in table.rows]
 
-    def _columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[object]]:
         return by_column(self.rows())
 
     def describe(self) -> dict[str, Any]:

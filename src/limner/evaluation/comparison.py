@@ -191,7 +191,7 @@ class Comparison(Tabular):
         tested = [_row(self, line, d) for line in self.lines for d in line.differences]
         return [*tested, *(each.row(self.systems) for each in self.estimated)]
 
-    def _columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[object]]:
         """The columns of `rows`, for `to_pandas`, `to_polars` and `to_arrow`."""
         return by_column(self.rows())
 

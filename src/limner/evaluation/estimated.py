@@ -143,13 +143,13 @@ def estimated(
 
 
 def estimated_differences(
-    labels: Any, lists: Sequence[Mapping[str, Any]], collection: Collection | None, mode: str
+    labels: object, lists: Sequence[Mapping[str, Any]], collection: Collection | None, mode: str
 ) -> tuple[EstimatedDifference, ...]:
     """The differences between every two systems, estimated from the labels; lists are given by direction."""
     return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
 
 
-def described(labels: Any, directions: Iterable[str], collection: Collection) -> dict[str, object]:
+def described(labels: object, directions: Iterable[str], collection: Collection) -> dict[str, object]:
     """The description of the labels for the settings of a report; empty if they have none."""
     if getattr(labels, "describer", None) is None:
         return {}

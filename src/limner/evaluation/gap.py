@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class ModalityGap:
     texts: int
 
 
-def modality_gap(images: Any, texts: Any) -> ModalityGap:
+def modality_gap(images: object, texts: object) -> ModalityGap:
     """Measures the modality gap of image and text embeddings.
 
     The distance is ||1/n sum x_i/||x_i|| - 1/m sum y_j/||y_j|| ||, the length of the gap of Liang et al. 2022, "Mind

@@ -135,7 +135,7 @@ def _judgements(given: Mapping[object, object]) -> Judgements:
     return Judgements.from_pairs(pairs, queries=list(given), name="judgements")
 
 
-def _on(system: Any, truth: Collection, progress: Progress | None) -> Any:
+def _on(system: Any, truth: Collection, progress: Progress | None) -> object:
     """Scores a collection with a system: a model scores it, an encoder encodes images and texts."""
     if isinstance(system, (Scores, Ranking, Mapping)):
         return system

@@ -106,7 +106,7 @@ class Report(Tabular):
         named = {"system": self.system, "collection": self.collection}
         return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
-    def _columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[object]]:
         """The columns of `rows`, for `to_pandas`, `to_polars` and `to_arrow`."""
         return by_column(self.rows())
 

@@ -159,7 +159,7 @@ class Slices(Tabular):
         """Writes the slices in the format of the file extension, one of `SLICE_FORMATS`."""
         return save_as(self, path, SLICE_FORMATS, {}, what="slices")
 
-    def _columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[object]]:
         return by_column(self.rows())
 
     def __str__(self) -> str:

@@ -21,7 +21,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
 from limner.core.pages import template
 from limner.evaluation.hubs import Hubs
-from limner.explain.map_projection import METHODS, MapProjection, project
+from limner.explain.map_projection import METHODS, MapProjection, Reducer, project
 from limner.scores import Scores, VectorScores
 
 LIMIT = 5000
@@ -175,7 +175,7 @@ def embedding_map(
     collection: Collection,
     *,
     classes: Classes | None = None,
-    method: Any = "tsne",
+    method: str | Reducer = "tsne",
     limit: int = LIMIT,
     seed: int = 0,
 ) -> EmbeddingMap:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 from zipfile import BadZipFile
 
 import numpy as np
+import numpy.typing as npt
 
-from limner.core.arrays import FloatArray
+from limner.core.arrays import Array, Float32, FloatArray
 from limner.core.cache_dir import vectors_folder
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
@@ -55,7 +56,14 @@ class MapProjection:
         )
 
 
-def project(vectors: Any, method: Any = "tsne", *, seed: int = 0) -> MapProjection:
+class Reducer(Protocol):
+    """Reduces rows to points, such as `umap.UMAP()` or a class of scikit-learn."""
+
+    def fit_transform(self, rows: Float32, /) -> npt.ArrayLike:
+        """The points, one row for each row."""
+
+
+def project(vectors: npt.ArrayLike, method: str | Reducer = "tsne", *, seed: int = 0) -> MapProjection:
     """Projects rows of vectors; for named methods the positions are cached and reused in the next run.
 
     Args:
@@ -80,7 +88,7 @@ def project(vectors: Any, method: Any = "tsne", *, seed: int = 0) -> MapProjecti
     return MapProjection(_fitted(points), name, *_trust(rows, points, seed))
 
 
-def _reduced(rows: Any, method: str, seed: int) -> FloatArray:
+def _reduced(rows: Array, method: str, seed: int) -> FloatArray:
     from sklearn.decomposition import PCA
 
     if method == "pca" or len(rows) < FEW:
@@ -103,7 +111,7 @@ def _fitted(points: FloatArray) -> FloatArray:
     return placed
 
 
-def _trust(rows: Any, points: FloatArray, seed: int) -> tuple[float | None, int, int]:
+def _trust(rows: Array, points: FloatArray, seed: int) -> tuple[float | None, int, int]:
     """The trustworthiness, the number of neighbours, and the number of points."""
     from sklearn.manifold import trustworthiness
 
@@ -117,7 +125,7 @@ def _trust(rows: Any, points: FloatArray, seed: int) -> tuple[float | None, int,
     return float(value), neighbours, len(chosen)
 
 
-def _kept(how: str, rows: Any, make: Callable[[], FloatArray]) -> FloatArray:
+def _kept(how: str, rows: Array, make: Callable[[], FloatArray]) -> FloatArray:
     """Positions from the cache, or computed and written to it; an unreadable file is computed again."""
     import sklearn
 

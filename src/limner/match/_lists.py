@@ -212,7 +212,7 @@ class _Rows:
             _paths.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
         return found
 
-    def from_near(self, near: Any) -> list[Found] | None:
+    def from_near(self, near: object) -> list[Found] | None:
         """The same from low-precision products; each row keeps one more edge per hidden cell."""
         if not isinstance(near, Near) or not all(np.isfinite(w.prices).all() for w in self.wanted):
             return None

@@ -115,7 +115,7 @@ FUSIONS: Registry[Callable[..., Ranking]] = Registry("fusion", packages=("limner
 """All fusion methods by name; each takes systems and returns a ranking."""
 
 
-def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "borda", **options: Any) -> Ranking:
+def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "borda", **options: object) -> Ranking:
     """Fuses several systems into one ranking.
 
     Args:

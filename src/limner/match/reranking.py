@@ -177,7 +177,7 @@ def _proposed(proposer: Scores | Ranking, depth: int, rest: bool) -> Ranking:
     return proposer if rest else proposer.top(depth)
 
 
-def _values(given: Any, ids: Ids, what: str) -> Sequence[Any]:
+def _values(given: Any, ids: Ids, what: str) -> Sequence[object]:
     """The values for the scorer, in the order of the ids."""
     if hasattr(given, "subset"):
         part: Any = given.subset(ids)

@@ -259,8 +259,8 @@ class Scores(ABC):
     @staticmethod
     def from_kernel(
         kernel: Callable[[Any, Any], Any],
-        query_items: Any,
-        candidate_items: Any,
+        query_items: object,
+        candidate_items: object,
         *,
         queries: Iterable[object] | None = None,
         candidates: Iterable[object] | None = None,
@@ -281,8 +281,8 @@ class Scores(ABC):
     @staticmethod
     def from_scorer(
         scorer: Scorer | Callable[[Any, Any], Any],
-        query_items: Any,
-        candidate_items: Any,
+        query_items: object,
+        candidate_items: object,
         *,
         queries: Iterable[object] | None = None,
         candidates: Iterable[object] | None = None,

@@ -144,7 +144,7 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _sent(embeddings: Embeddings, device: object) -> Any:
+def _sent(embeddings: Embeddings, device: object) -> object:
     torch = _cuda.torch_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the array is read-only, but the tensor is never written to
@@ -158,7 +158,7 @@ def _longest(vectors: object) -> float:
     return float(lengths.max()) if len(lengths) else 0.0
 
 
-def _ready(vectors: Any, similarity: str, ids: Ids) -> Any:
+def _ready(vectors: Any, similarity: str, ids: Ids) -> object:
     """Converts vectors to single precision, normalised for cosine; refuses zero rows and values that are not finite."""
     torch = _cuda.torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)

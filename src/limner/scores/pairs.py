@@ -23,7 +23,7 @@ def _values(items: Any) -> Any:
     return getattr(items, "values", None) if hasattr(items, "kind") else getattr(items, "matrix", items)
 
 
-def _picked(items: Any, positions: Any) -> Any:
+def _picked(items: Any, positions: Any) -> object:
     return items[positions] if hasattr(items, "shape") or hasattr(items, "kind") else [items[int(i)] for i in positions]
 
 

@@ -122,7 +122,7 @@ def _condition(each: FieldFilter) -> tuple[str, bool]:
     return each.field, each.excluded
 
 
-def _values(fields: Mapping[str, Any], name: str) -> list[str]:
+def _values(fields: Mapping[str, object], name: str) -> list[str]:
     """The values of a field of an item, as a user would type them.
 
     >>> _values({"year": 2019, "tags": ["a", "b"], "new": True}, "year"), _values({"new": True}, "new")

@@ -61,7 +61,7 @@ def _value(value: Any, kind: str) -> tuple[str | None, bytes | None]:
     return None, small(value, name="picture")
 
 
-def _plain(name: str, value: Any) -> str | float | bool | list[str] | None:
+def _plain(name: str, value: object) -> str | float | bool | list[str] | None:
     """A value to filter by; None if it is not a text, number, boolean or short list of texts."""
     value = value.item() if hasattr(value, "item") and not getattr(value, "ndim", 0) else value
     if name == CAPTIONS or (isinstance(value, float) and value != value):

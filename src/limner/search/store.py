@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.paths import folder_for, parse_json
 from limner.core.registry import checked
 from limner.search.lance import lancedb
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TABLE = "items"
 FORMAT = 3
@@ -95,7 +98,7 @@ class VectorStore:
     _state: tuple[int, int] | None = field(default=None, init=False, repr=False)  # cached version and number of rows
 
     @classmethod
-    def create(cls, path: str | Path, about: About, batches: Iterable[Any]) -> VectorStore:
+    def create(cls, path: str | Path, about: About, batches: Iterable[pa.RecordBatch]) -> VectorStore:
         """Creates a store with its first rows, in one commit; refuses a path that already has one."""
         where = _address(path)
         with _turn(where), _explained(where):
@@ -147,7 +150,7 @@ class VectorStore:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def scan(self, columns: list[str]) -> Iterator[Any]:
+    def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Record batches of all rows, in the order of the store."""
         with _explained(self.path):
             yield from self.table.search().select(columns).to_batches(ROWS)
@@ -225,16 +228,16 @@ class VectorStore:
             finally:
                 self._writes, self._state = False, None
 
-    def append(self, batches: Iterable[Any]) -> None:
+    def append(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Adds rows in one commit."""
         self.table.add(self._reader(batches))
 
-    def replace(self, batches: Iterable[Any]) -> None:
+    def replace(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Adds rows in one commit; a row with an existing id replaces that row (and moves to the end)."""
         merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         merge.execute(self._reader(batches))
 
-    def _reader(self, batches: Iterable[Any]) -> Any:
+    def _reader(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
         """Rows with the columns of the table; a table of an older format has no captions and fields."""
         names = [name for name in schema(self.about).names if name in self.table.schema.names]
         return _reader(schema(self.about, names), (each.select(names) for each in batches))
@@ -260,7 +263,7 @@ class VectorStore:
         held = self.table.schema.field("vector").metadata or {}
         return dict(json.loads(held.get(b"limner", b"{}")))
 
-    def note(self, **notes: Any) -> None:
+    def note(self, **notes: object) -> None:
         """Saves a measurement in the store."""
         kept = json.dumps({**self.notes, **notes})
         self.table.update_field_metadata({"path": "vector", "metadata": {"limner": kept}})
@@ -281,7 +284,7 @@ def among(ids: Iterable[str]) -> str:
     return f"id IN ({listed})"
 
 
-def schema(about: About, names: Sequence[str] = ()) -> Any:
+def schema(about: About, names: Sequence[str] = ()) -> pa.Schema:
     """Columns of the table, or some of them.
 
     They are id, vector, value (a text or the path of an image), picture (a thumbnail), captions (texts about an image)
@@ -301,7 +304,7 @@ def schema(about: About, names: Sequence[str] = ()) -> Any:
     return pa.schema(chosen, metadata={"limner": json.dumps({"format": FORMAT, **asdict(about)})})
 
 
-def batch(about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept]) -> Any:
+def batch(about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept]) -> pa.RecordBatch:
     """Rows in the format of the table."""
     import pyarrow as pa
 
@@ -320,7 +323,7 @@ def connect(where: str) -> Any:
     return lancedb().connect(where, storage_options=None if _is_local(where) else dict(RETRYING))
 
 
-def _reader(columns: Any, batches: Iterable[Any]) -> Any:
+def _reader(columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
     import pyarrow as pa
 
     return pa.RecordBatchReader.from_batches(columns, iter(batches))

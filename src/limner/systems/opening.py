@@ -173,7 +173,7 @@ class FoundSystem:
             self.name, scores, parts.held, model, parts.seen if self.is_trained_now else None, parts.notes
         )
 
-    def _trained(self, parts: HoldOut, features: Any, stage: Stage) -> Any:
+    def _trained(self, parts: HoldOut, features: Any, stage: Stage) -> object:
         from limner.systems import SYSTEMS, train
 
         trainer = SYSTEMS.find(self.given)
@@ -298,7 +298,7 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
     return replace(_of_object(thing() if inspect.isclass(thing) else thing, trust), name=name)
 
 
-def _pair_scorer(name: str) -> Any:
+def _pair_scorer(name: str) -> object:
     """A pair scorer that scores every image-text pair of a collection."""
     from limner.match import scorer
 

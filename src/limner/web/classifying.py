@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -33,7 +32,7 @@ def classify_form(ask: Ask) -> Response:
     return RedirectResponse("/classify", 303)
 
 
-def _judge(ask: Ask, number: int, key: Any, classes: list[str], rating: int, milliseconds: int | None) -> bool:
+def _judge(ask: Ask, number: int, key: object, classes: list[str], rating: int, milliseconds: int | None) -> bool:
     from limner.annotate.store.failures import check_classes, judge_failure
 
     me, checked, named = ask.site.annotator(ask.visitor), answer_key(key), check_classes(classes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
@@ -123,12 +123,12 @@ def api_study(ask: Ask) -> Response:
     return JSONResponse({"newest": job is None, "narrow": known is not None and known.narrow, "studies": found})
 
 
-def _plain(study: Study) -> dict[str, Any]:
+def _plain(study: Study) -> dict[str, object]:
     rows = [
         {"system": row.system, "measure": row.measure, "estimate": None if row.found is None else row.found.to_json(),
          "missing": row.missing, "narrow": row.narrow(study.half_width)}
         for row in study.rows
     ]  # fmt: skip
     kept = {name: getattr(study, name) for name in ("direction", "unit", "half_width", "labels", "waiting", "narrow")}
-    whole: dict[str, Any] = plain({**kept, "rows": rows, "strata": [vars(each) for each in study.strata]})
+    whole: dict[str, object] = plain({**kept, "rows": rows, "strata": [vars(each) for each in study.strata]})
     return {**whole, "notes": list(study.notes)}

@@ -206,7 +206,7 @@ class ServedIndex:
             )
         return found
 
-    def _query(self, asked: SearchRequest) -> Any:
+    def _query(self, asked: SearchRequest) -> object:
         """The query vector: the vector of one of its items, or the output of its model."""
         from limner.core.collection import Items
         from limner.core.ids import Ids

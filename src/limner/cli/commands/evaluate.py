@@ -350,7 +350,7 @@ def _save(report: Report, truth: Any, files: list[Path]) -> None:
     saved(files)
 
 
-def summary(report: Report) -> dict[str, Any]:
+def summary(report: Report) -> dict[str, object]:
     """The report without its per-query values, which `--save FILE.json` contains."""
     from limner.evaluation.plain import plain
 

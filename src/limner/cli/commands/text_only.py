@@ -99,7 +99,7 @@ def _encoder(name: str, options: dict[str, object], cache: Path | None, *, trust
     return made if cache is None else Cached(made, cache)
 
 
-def _summariser(corpus: str, name: str | None, options: dict[str, object], *, trust: bool) -> Any:
+def _summariser(corpus: str, name: str | None, options: dict[str, object], *, trust: bool) -> object:
     """The summariser for the corpus "summary"; refused for any other corpus, where it has no effect."""
     from limner.explain.corpora import summariser
 

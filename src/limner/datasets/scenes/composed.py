@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
@@ -115,5 +115,5 @@ class _Family:
         return Content(elsewhere, before.things), f"the same, but {_WHERE[elsewhere]}", before
 
 
-def _word(kind: str) -> Any:
+def _word(kind: str) -> object:
     return KINDS[kind].words[0]

@@ -147,13 +147,13 @@ class MeasureKind:
         """Its form in a list of measures: `R@k`, `MRR[@k]`, `MedR`."""
         return self.name + {"required": "@k", "optional": "[@k]", "none": ""}[self.cut]
 
-    def traits(self) -> dict[str, Any]:
+    def traits(self) -> dict[str, object]:
         """The traits stored in a report, so that it can be read where the measure is not defined."""
         kept = {name: getattr(self, name) for name in _TRAITS}
         return {**kept, "bounds": None if self.bounds is None else list(self.bounds)}
 
     @classmethod
-    def foreign(cls, name: str, traits: Mapping[str, Any]) -> MeasureKind:
+    def foreign(cls, name: str, traits: Mapping[str, object]) -> MeasureKind:
         """A measure from a file that is not defined in this process: traits only, no code.
 
         Args:
@@ -163,7 +163,7 @@ class MeasureKind:
         made = cls("foreign", _refuse_foreign, str(traits.get("formula", "")), str(traits.get("source", "")))
         summary = traits.get("summary")
         bounds = traits.get("bounds")
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "name": name,
             "summary": summary if isinstance(summary, str) and summary in STATISTICS else UNKNOWN,
             "better": -1 if traits.get("better") == -1 else 1,

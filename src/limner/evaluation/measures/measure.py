@@ -61,7 +61,7 @@ class Measure:
         return cls(kind.name, cut, options, None if held is kind else kind)
 
     @classmethod
-    def foreign(cls, text: str, traits: Mapping[str, Any]) -> Measure:
+    def foreign(cls, text: str, traits: Mapping[str, object]) -> Measure:
         """A measure named in a file: the one defined in this process, or else only its traits."""
         try:
             return cls.parse(text, trusted=False)
@@ -84,7 +84,7 @@ class Measure:
         chosen = [summary for name, summary in self.kind.variants.items() if self.option(name)]
         return chosen[0] if chosen else self.kind.summary
 
-    def traits(self) -> dict[str, Any]:
+    def traits(self) -> dict[str, object]:
         """The traits stored in a report. If the summary has no name, the report stores the value instead."""
         named = isinstance(self.statistic, str) and self.kind.composite is None
         return {**self.kind.traits(), "summary": self.statistic if named else UNKNOWN}

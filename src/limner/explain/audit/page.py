@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.version import VERSION
@@ -62,7 +61,7 @@ def _repaired(added: int, left_out: int) -> str:
     return " ".join(parts)
 
 
-def _kind(name: str, found: Sequence[Finding], gallery: Gallery) -> dict[str, Any]:
+def _kind(name: str, found: Sequence[Finding], gallery: Gallery) -> dict[str, object]:
     kind = KINDS[name]
     return {
         "name": name,

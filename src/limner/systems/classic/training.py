@@ -43,7 +43,7 @@ from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
 from limner.systems.classic.visualwords import POINTS as PAPER_POINTS
 from limner.systems.trained_on import TrainedOn
 
-PAPER: Mapping[str, Any] = MappingProxyType(
+PAPER: Mapping[str, object] = MappingProxyType(
     {"kappas": KAPPAS, "text_kappas": None, "diagonals": DIAGONALS, "powers": POWERS, "points": PAPER_POINTS}
 )
 """Options of `train` for the ranking paper's systems: its grid, and its number of points for visual words."""

@@ -53,7 +53,7 @@ def write(folder: Path, module: nn.Module, config: Mapping[str, object], *, abou
     write_text(folder / CARD, card(config, about=about, learned=learned))
 
 
-def summary(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, Any]:
+def summary(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, object]:
     """The training record of a saved model: data, duration, and results at the best epoch."""
     best = fitted.history[fitted.best_epoch - 1]
     return {

@@ -163,7 +163,7 @@ def _refuse_other(path: str | Path, module: TunedTowers, expected: str) -> None:
         )
 
 
-def _resolved(value: object) -> Any:
+def _resolved(value: object) -> object:
     """An option of the encoder as stored in config.json: paths are absolute, so that they work from any folder."""
     if isinstance(value, (str, Path)) and Path(value).exists():
         return str(Path(value).resolve())

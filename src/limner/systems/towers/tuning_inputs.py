@@ -67,7 +67,7 @@ class PixelRows:
         self, encoder: JointEncoder, items: Items, device: torch.device, *, memory: int = PIXEL_MEMORY
     ) -> None:
         self.encoder, self.items, self.device, self.left = encoder, items, device, memory
-        self.kept: dict[int, Any] = {}
+        self.kept: dict[int, object] = {}
 
     def batches(self, rows: Iterable[IntArray]) -> Iterator[Any]:
         """The pixels of each group."""
@@ -81,10 +81,10 @@ class PixelRows:
             while waiting:
                 yield self._batch(waiting.popleft())
 
-    def _batch(self, asked: list[tuple[int, Future[Any] | None]]) -> Any:
+    def _batch(self, asked: list[tuple[int, Future[object] | None]]) -> object:
         return on_device(stacked([self._kept(row, future) for row, future in asked]), self.device)
 
-    def _kept(self, row: int, future: Future[Any] | None) -> Any:
+    def _kept(self, row: int, future: Future[Any] | None) -> object:
         if future is None:
             return self.kept[row]
         made = future.result()
@@ -94,6 +94,6 @@ class PixelRows:
             self.left -= size
         return made
 
-    def _read(self, row: int) -> Any:
+    def _read(self, row: int) -> object:
         with self.items.opened(row, shortest=self.encoder.shortest) as image:
             return self.encoder.pixels(image)
