@@ -20,8 +20,8 @@ from limner.annotate.scale import SCALE, WRONG, Scale
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key, Proposal
+from limner.annotate.store.places import excluded
 from limner.annotate.store.schema import annotator, assignment, caption
-from limner.annotate.store.tasks import excluded
 from limner.core.judgements import Judgements
 
 WORKLOADS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, None))

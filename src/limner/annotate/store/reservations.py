@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from limner.annotate._sql import sa
 from limner.annotate.store import Store, alone
 from limner.annotate.store.people import annotator_of
+from limner.annotate.store.places import FREE, RESERVED, excluded
 from limner.annotate.store.schema import annotator, assignment, reservation, task
-from limner.annotate.store.tasks import excluded, free_tasks, reserved_for
 from limner.core.errors import LimnerError, UnknownId
 
 
@@ -76,8 +76,9 @@ def assign_tasks(
 
 def _assignable(connection: sa.Connection, annotator_id: int, now: int, turn: int | None) -> list[int]:
     """Tasks with a place for a person that are not assigned to them yet."""
-    query = free_tasks(annotator_id, now).where(sa.not_(reserved_for(annotator_id))).order_by(task.c.id)
-    return list(connection.scalars(query if turn is None else query.where(task.c.turn == turn)))
+    query = FREE.where(sa.not_(RESERVED)).order_by(task.c.id)
+    asked = {"me": annotator_id, "now": now}
+    return list(connection.scalars(query if turn is None else query.where(task.c.turn == turn), asked))
 
 
 def _only(connection: sa.Connection, free: Sequence[int], wanted: Sequence[int], name: str) -> list[int]:
@@ -146,8 +147,8 @@ def _left(connection: sa.Connection, annotator_id: int) -> list[int]:
     finished = sa.exists().where(
         assignment.c.task_id == task.c.id, assignment.c.annotator_id == annotator_id, assignment.c.finished.is_not(None)
     )
-    query = sa.select(task.c.id).where(reserved_for(annotator_id), task.c.done.is_(False), sa.not_(finished))
-    return list(connection.scalars(query.order_by(task.c.id)))
+    query = sa.select(task.c.id).where(RESERVED, task.c.done.is_(False), sa.not_(finished))
+    return list(connection.scalars(query.order_by(task.c.id), {"me": annotator_id}))
 
 
 def tasks_left(store: Store, annotator_id: int) -> int:

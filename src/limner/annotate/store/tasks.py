@@ -10,6 +10,7 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.store import NotAllowed, Store
 from limner.annotate.store.contents import insert, pair_numbers
+from limner.annotate.store.places import FIRST, FIRST_RESERVED, FREE, excluded, taken_out
 from limner.annotate.store.schema import (
     GOLD,
     KINDS,
@@ -22,7 +23,6 @@ from limner.annotate.store.schema import (
     image,
     judgement,
     pair,
-    reservation,
     task,
     task_item,
 )
@@ -218,16 +218,6 @@ def state_of(connection: sa.Connection, task_id: int, *, lock: bool = False) -> 
     return TaskState(row, list(connection.execute(_ITEMS, this).mappings()), held, latest)
 
 
-def excluded() -> sa.ColumnElement[bool]:
-    """Whether an assignment, or its annotator, was excluded."""
-    return _taken_out(assignment=assignment.c.id, annotator=assignment.c.annotator_id)
-
-
-def _taken_out(**targets: sa.Column[int]) -> sa.ColumnElement[bool]:
-    kinds = [sa.and_(exclusion.c.kind == kind, exclusion.c.target == column) for kind, column in targets.items()]
-    return sa.exists().where(exclusion.c.lifted.is_(None), sa.or_(*kinds))
-
-
 # Built once, since building a query takes as long as running it.
 _THIS: sa.BindParameter[int] = sa.bindparam("this", type_=sa.Integer)
 _TASK = sa.select(task).where(task.c.id == _THIS)
@@ -241,7 +231,7 @@ _GIVEN = (
     .where(assignment.c.task_id == _THIS)
     .order_by(judgement.c.revision)
 )
-_BARRED = _taken_out(pair=pair.c.id, image=pair.c.image_id, caption=pair.c.caption_id)
+_BARRED = taken_out(pair=pair.c.id, image=pair.c.image_id, caption=pair.c.caption_id)
 _ITEMS = (
     sa.select(task_item.c.id, task_item.c.position, task_item.c.role, caption.c.text, _BARRED.label("barred"))
     .add_columns(image.c.key.label("image"), caption.c.key.label("caption"))
@@ -298,12 +288,11 @@ def _own(connection: sa.Connection, annotator_id: int, now: int) -> int | None:
 
 
 def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) -> int | None:
-    """Takes the first task with a free slot. Locks it, then counts again, since others may have taken it in between."""
+    """Takes the first assigned task, else the first with a free slot: locks it, then counts again."""
     passed: list[int] = []
     while True:
-        query = free_tasks(annotator_id, now).where(task.c.id.not_in(passed))
-        query = query.order_by(sa.desc(reserved_for(annotator_id)), task.c.id).limit(1)
-        number = connection.scalar(query.with_for_update(skip_locked=True, of=task))
+        asked = {"me": annotator_id, "now": now, "passed": passed}
+        number = connection.scalar(FIRST_RESERVED, asked) or connection.scalar(FIRST, asked)
         if number is None:
             return None
         state = state_of(connection, number)
@@ -313,37 +302,6 @@ def _next(connection: sa.Connection, annotator_id: int, now: int, until: int) ->
         if state.complete:
             connection.execute(sa.update(task).where(task.c.id == number).values(done=True))
         passed.append(number)
-
-
-def reserved_for(annotator_id: int) -> sa.ColumnElement[bool]:
-    """Whether a task is assigned to an annotator."""
-    open_ = (reservation.c.released.is_(None), reservation.c.annotator_id == annotator_id)
-    return sa.exists().where(reservation.c.task_id == task.c.id, *open_)
-
-
-def _kept_for_others(annotator_id: int, busy: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
-    """The places of a task that are assigned to others who have not taken it yet, and who can still work."""
-    held = sa.exists().where(
-        assignment.c.task_id == reservation.c.task_id,
-        assignment.c.annotator_id == reservation.c.annotator_id,
-        sa.or_(busy, excluded()),
-    )
-    able = (annotator.c.active, sa.not_(_taken_out(annotator=annotator.c.id)), sa.not_(held))
-    kept = (reservation.c.task_id == task.c.id, reservation.c.released.is_(None), annotator.c.id != annotator_id)
-    query = sa.select(sa.func.count()).join_from(reservation, annotator, reservation.c.annotator_id == annotator.c.id)
-    return query.where(*kept, *able).correlate(task).scalar_subquery()
-
-
-def free_tasks(annotator_id: int, now: int) -> sa.Select[Any]:
-    """Open tasks with a free slot that this annotator has neither finished nor been excluded from."""
-    busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > now)
-    same = assignment.c.task_id == task.c.id
-    holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))
-    over = sa.or_(assignment.c.finished.is_not(None), excluded())
-    mine = sa.exists().where(same, assignment.c.annotator_id == annotator_id, over)
-    taken = holders.correlate(task).scalar_subquery() + _kept_for_others(annotator_id, busy)
-    free = taken < task.c.replication
-    return sa.select(task.c.id).where(task.c.done.is_(False), free, sa.not_(mine))
 
 
 def _assigned(connection: sa.Connection, number: int, annotator_id: int, now: int, until: int) -> int:
@@ -443,7 +401,8 @@ def progress_of(store: Store, annotator_id: int) -> dict[str, int]:
     mine = assignment.c.annotator_id == annotator_id
     own = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.annotator_id == annotator_id)
     finished = sa.select(sa.func.count()).select_from(assignment).where(mine, assignment.c.finished.is_not(None))
-    free = sa.select(sa.func.count()).select_from(free_tasks(annotator_id, store.now()).subquery())
+    free = sa.select(sa.func.count()).select_from(FREE.subquery())
     with store.reading() as connection:
         found = {"finished": finished, "answers": own, "free": free}
-        return {name: connection.scalar(query) or 0 for name, query in found.items()}
+        asked = {"me": annotator_id, "now": store.now()}
+        return {name: connection.scalar(query, asked if name == "free" else {}) or 0 for name, query in found.items()}
