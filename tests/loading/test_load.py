@@ -190,3 +190,19 @@ def test_names_stay_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2] / "src"
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_loader_that_leaves_the_split_to_load(tmp_path, monkeypatch):
+    """A loader of your own that returns everything must not make the training images part of the test."""
+    (tmp_path / "loaders_of_mine.py").write_text(
+        "from limner import Collection, Items, Judgements\n"
+        "def everything(path, *, split=None):\n"
+        "    pairs = Judgements.from_pairs([('a', 't0'), ('b', 't1')])\n"
+        "    texts = Items(['t0', 't1'], ['one', 'two'], kind='text')\n"
+        "    return Collection('mine', Items(['a', 'b'], ['a', 'b']), texts, pairs, {'train': ['a'], 'test': ['b']})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert list(load("loaders_of_mine:everything:x", split="test").images.ids) == ["b"]
+    assert list(load("loaders_of_mine:everything:x").images.ids) == ["a", "b"]
+    with pytest.raises(UnknownName, match="unknown split of 'mine' 'dev'"):
+        load("loaders_of_mine:everything:x", split="dev")

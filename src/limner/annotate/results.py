@@ -71,8 +71,8 @@ class Study:
         direction: "i2t" or "t2i".
         unit: "pair" or "query".
         half_width: The target half-width, in points.
-        labels: Number of judged pairs that count.
-        waiting: Number of drawn units without all answers.
+        labels: Number of judged pairs used in the estimates.
+        waiting: Number of drawn units that still need answers.
         rows: Every measure of every system.
         strata: Progress of each stratum.
         notes: Remarks on the estimates.

@@ -49,7 +49,7 @@ class SavedModel:
     weights: Arrays
 
     def refuse_larger(self, *sizes: Mapping[str, object]) -> None:
-        """Refuses sizes larger than any weight, before a network of that size is built.
+        """Refuses a setting larger than every dimension of the stored weights, before such a network is built.
 
         Args:
             sizes: Settings by name; only whole numbers are checked.

@@ -100,7 +100,8 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     arguments = () if path is None else (path,)
     told = damage_told(path or name, what=f"data set of the form {name!r}")
     with told if name in DATASETS.declared else nullcontext():
-        return loader(*arguments, split=split, **chosen)
+        found = loader(*arguments, split=split, **chosen)
+    return found.split(split) if split is not None and found.splits else found  # a loader may leave this to `load`
 
 
 def refuse_foreign(spec: str, options: Mapping[str, object]) -> None:

@@ -25,7 +25,7 @@ NONE = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One request to a pass over the scores: the ranks of the positives of these judgements.
+    """What one pass over the scores has to count: the ranks of the positives of these judgements.
 
     Args:
         judgements: Relevance of candidates to queries.

@@ -126,7 +126,7 @@ def least_loss(worths, columns, prices, row, allowed):  # type: ignore[no-untype
 
 @_jit
 def losses(worths, columns, prices):  # type: ignore[no-untyped-def]
-    """The loss in total worth if a row must have a column: (rows, columns), 0 for the pairs of the assignment.
+    """The loss in total score if a row is forced to take a column: (rows, columns), 0 for pairs of the assignment.
 
     If row i takes column j, the row that had j needs another column, along a shortest path that ends at the column that
     i gives up.

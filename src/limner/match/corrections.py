@@ -166,7 +166,7 @@ class DynamicInvertedSoftmax(Correction):
         return 4.0 * self.beta
 
     def gather(self, bank: Scores) -> dict[str, Array]:
-        """The sum of each candidate, and whether any query of the bank ranks it first."""
+        """The log-sum-exp of each candidate over the bank, and whether any query of the bank ranks it first."""
         whole = _columns.neutral(_columns.log_sums(bank, self.beta, limit=self.limit(bank)).whole)
         active, first = np.zeros(bank.shape[1], dtype=bool), bank.top(1)
         active[first.indices[np.asarray(first.scores) > -np.inf]] = True

@@ -46,7 +46,7 @@ def indexed(items: Any) -> Any:
 
 
 def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
-    """An object with `score_pairs`, or a function that does the same."""
+    """The scorer itself, or a function of two lists wrapped as a scorer."""
     if hasattr(given, "score_pairs"):
         return given
     if callable(given):

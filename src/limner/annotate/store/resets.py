@@ -41,7 +41,7 @@ def make_reset(store: Store, annotator_id: int, *, hours: float = HOURS) -> str:
 
 
 def read_reset(store: Store, token: str) -> Annotator:
-    """Whose password a token resets; refused if it is not genuine, used, or expired."""
+    """The person whose password a token resets; a forged, used or expired token is refused."""
     number, expires, mark = ([*token[:200].split("."), "", ""])[:3]
     if number.isdecimal() and expires.isdecimal() and len(number) < 16 and len(expires) < 16:
         whose = _found(store, int(number))
