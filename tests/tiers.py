@@ -19,10 +19,11 @@ TIERS = {
     ),
     "slow": (
         "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
-        "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "parity/*", "test_bad_input.py",
-        "test_comparison.py", "test_differential.py", "test_extending.py", "test_features.py", "test_judged.py",
-        "test_opening.py", "test_overlap.py", "test_own_measures.py", "test_stats.py", "test_stats_bootstrap.py",
-        "test_stats_sampling.py", "test_page.py", "test_systems.py", "towers/*",
+        "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "parity/*", "test_architecture.py",
+        "test_bad_input.py", "test_callbacks.py", "test_claims.py", "test_comparison.py", "test_cut_off.py",
+        "test_differential.py", "test_extending.py", "test_features.py", "test_figures.py", "test_judged.py",
+        "test_opening.py", "test_overlap.py", "test_own_measures.py", "test_page.py", "test_ranks.py", "test_slices.py",
+        "test_stats.py", "test_stats_bootstrap.py", "test_stats_sampling.py", "test_systems.py", "towers/*",
     ),
 }  # fmt: skip
 FIXTURES = {"browser": "browser", "postgres": "subprocess"}
