@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -46,13 +47,19 @@ def timed(work: Callable[[], object], rounds: int) -> float:
 
     seconds = []
     for _ in range(rounds):
-        torch.cuda.synchronize()
+        finish(torch)
         start = time.perf_counter()
         work()
-        torch.cuda.synchronize()
+        finish(torch)
         seconds.append(time.perf_counter() - start)
     log(f"  {[round(s, 4) for s in seconds]}")
     return statistics.median(seconds)
+
+
+def finish(torch: ModuleType) -> None:
+    """Wait until the GPU has done all its work; nothing where there is none."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def exact(queries: Embeddings, candidates: Embeddings) -> np.ndarray:
