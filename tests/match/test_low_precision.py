@@ -262,6 +262,8 @@ class TestCard:
         pytest.importorskip("torch", reason="torch is not installed")
         monkeypatch.setattr(device_filtering, "ROWS", 64)
         monkeypatch.setattr(device_filtering, "COLUMNS", 256)
+        monkeypatch.setattr(device_filtering, "TILES", 3)
+        monkeypatch.setattr(device_filtering, "AT_ONCE", 128 * 1500)
         monkeypatch.setenv(filtering.SETTING, "always")
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -281,5 +283,5 @@ class TestCard:
     def test_the_filter_decides(self):
         rng = np.random.default_rng(7)
         scores = Scores.from_embeddings(rng.standard_normal((64, 48)), rng.standard_normal((3000, 48)), device=DEVICE)
-        rows, _ = scores.filter(None).near(0, 64).candidates(10)
+        rows, _ = scores.filter(None).near(0).candidates(10)
         assert 640 <= len(rows) < 700

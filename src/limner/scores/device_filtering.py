@@ -1,17 +1,19 @@
 """Filter and verify on a GPU: bfloat16 tensor cores rule out candidates, and float32 tiles decide the rest.
 
 The bound is that of `limner.core.lowprecision`, with the largest factors over all candidates; the passes are those of
-`limner.scores.filtering`. Scores are read from products of one shape (`ROWS` by `COLUMNS`, padded with zeros), so that
-a score depends only on its two vectors: `GridScores`. `device=` gives these with `LIMNER_LOW_PRECISION=always`.
+`limner.scores.filtering`. Scores are read from products of one shape (`TILES` tiles of `ROWS` by `COLUMNS`), so that a
+score depends only on its two vectors: `GridScores`. `device=` gives these with `LIMNER_LOW_PRECISION=always`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -20,15 +22,27 @@ from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
-from limner.scores.filtering import ROUNDED, SHARE, Selective, Shifted, setting
+from limner.scores.filtering import ROUNDED, SHARE, Selective, Shifted, Turns, setting
 from limner.scores.running import Block, Progress, Result, counted
 
-ROWS, COLUMNS = 1024, 4096
-"""The shape of every float32 product."""
+ROWS, COLUMNS, TILES = 128, 512, 32
+"""The shape of every float32 product: a tile, and the number of tiles that are computed together."""
+GROUPS = 8
+"""Tiles above each other in a block of float32 scores."""
 CHUNK = 64
-"""Values in a chunk; the maximum of a chunk is checked before its values."""
+"""Values in a chunk, evenly spaced in a row; the maximum of a chunk is checked before its values."""
 SPLIT = 3
 """Number of bfloat16 numbers that represent a float64 number with a relative error of 2^-24."""
+AT_ONCE, MOST = 1 << 30, 64
+"""Low-precision products in a block, two gigabytes of bfloat16, and the largest number of tiles above each other."""
+SMALL = 64
+"""A GPU has at least this many bytes for every low-precision product of a block."""
+BLOCKS = 2
+"""Blocks at once on a GPU."""
+PRODUCTS = 1 << 16
+"""Pairs whose products are computed at once."""
+ALIGNED = 8
+"""Tensor cores are fast for vectors whose length is a multiple of this."""
 Tensor = Any
 Pairs = tuple[Tensor, Tensor]
 """Rows and columns, sorted by row."""
@@ -39,40 +53,49 @@ class GridScores(TorchScores):
 
     @property
     def block_rows(self) -> int:
-        """The number of rows of a tile."""
-        return ROWS
+        """The number of rows of a block: several tiles."""
+        return GROUPS * ROWS
 
     def block(self, start: int, stop: int, out: Any = None) -> Tensor:
         """A tensor of scores, on the device."""
         if self.bound > LARGEST:
             return super().block(start, stop)
-        return self.tiles(self.query_vectors[start:stop], self.candidate_vectors)
-
-    def tiles(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of up to `ROWS` query vectors and these candidate vectors, tile by tile."""
-        torch = _cuda.torch_module()
-        left, tile = _padded(rows, ROWS), torch.empty(ROWS, COLUMNS, device=rows.device)
-        block = torch.empty(len(rows), len(columns), device=rows.device)
-        with full_precision():
-            for low in range(0, len(columns), COLUMNS):
-                right = _padded(columns[low : low + COLUMNS], COLUMNS)
-                torch.mm(left, right.T, out=tile)
-                block[:, low : low + COLUMNS] = tile[: len(rows), : len(columns) - low]
+        torch, width, span = _cuda.torch_module(), len(self.candidates), TILES * COLUMNS
+        block = torch.empty(stop - start, width, device=self.query_vectors.device)
+        for low in range(start, stop, ROWS):
+            rows = _padded(self.query_vectors[low : min(low + ROWS, stop)], ROWS)
+            left, here = rows.expand(TILES, -1, -1).contiguous(), slice(low - start, low - start + ROWS)
+            for first in range(0, width, span):
+                right = _padded(self.candidate_vectors[first : first + span], span).unflatten(0, (TILES, COLUMNS))
+                found = tiles(left, right).transpose(0, 1).flatten(1)
+                block[here, first : first + span] = found[: stop - low, : width - first]
         return block
 
     def pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Scores of single pairs, sorted by row."""
-        torch = _cuda.torch_module()
-        scores = torch.empty(len(rows), device=rows.device)
-        starts = torch.arange(0, len(self.queries) + ROWS, ROWS, device=rows.device)
+        torch, step = _cuda.torch_module(), MOST * ROWS
+        starts = torch.arange(0, len(self.queries) + step, step, device=rows.device)
         ends = torch.searchsorted(rows, starts).tolist()
-        for number, (low, high) in enumerate(pairwise(ends)):
-            if high > low:
-                first = number * ROWS
-                places, at = columns[low:high].unique(return_inverse=True)
-                block = self.tiles(self.query_vectors[first : first + ROWS], self.candidate_vectors[places])
-                scores[low:high] = block[rows[low:high] - first, at]
-        return scores
+        parts = [self._pairs(rows[low:high], columns[low:high]) for low, high in pairwise(ends) if high > low]
+        return torch.cat(parts) if parts else torch.empty(0, device=rows.device)
+
+    def _pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The columns that a group of `ROWS` rows needs are put side by side and fill the tiles of that group."""
+        torch, width = _cuda.torch_module(), len(self.candidates)
+        keys, at = (rows // ROWS * width + columns).unique(return_inverse=True)
+        groups = keys // width
+        place = torch.arange(len(keys), device=rows.device) - torch.searchsorted(groups, groups)
+        slot = place % COLUMNS
+        tile = (slot == 0).cumsum(0) - 1
+        count = -(-(int(tile[-1]) + 1) // TILES) * TILES
+        group, column = (torch.zeros(count, n, dtype=torch.int64, device=rows.device) for n in (1, COLUMNS))
+        group[tile, 0], column[tile, slot] = groups, keys % width
+        row = (group * ROWS + torch.arange(ROWS, device=rows.device)).clamp(max=len(self.queries) - 1)
+        found = [
+            tiles(self.query_vectors[r], self.candidate_vectors[c])
+            for r, c in zip(row.split(TILES), column.split(TILES), strict=True)
+        ]
+        return torch.cat(found)[tile[at], rows % ROWS, slot[at]]
 
     def filter(self, workers: int | None) -> GPUFilter | None:
         """Low-precision filtering of these scores."""
@@ -90,21 +113,40 @@ class GridScores(TorchScores):
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Any:
         """The k highest scores of every candidate, (k, candidates); None if too many pairs stay undecided."""
-        torch, near = _cuda.torch_module(), self.T.filter(None)
-        if near is None:
+        if self.filter(None) is None:
             return None
-        parts = []
-        for start in range(0, self.shape[1], ROWS):
-            found = near.near(start, min(start + ROWS, self.shape[1])).candidates(k)
-            if found is None:
-                return None
-            parts.append((found[0] + start, found[1]))
-        candidates, queries = (torch.cat(each) for each in zip(*parts, strict=True))
+        torch, _ = _cuda.torch_module(), self.rounded
+        near = GPUFilter(self.T)
+        parts = list(near.each(lambda block: block.candidates(k)))
+        told = [part for part in parts if part is not None]
+        if len(told) < len(parts):
+            return None
+        candidates = torch.cat([rows + start for start, (rows, _) in zip(near.starts, told, strict=True)])
+        queries = torch.cat([columns for _, columns in told])
         by_query = queries.sort(stable=True)
-        owners = candidates[by_query.indices]
-        values = self.pairs(by_query.values, owners)
-        held, _ = _by_row(owners, values, self.shape[1])
+        values = torch.empty(len(queries), device=queries.device)
+        values[by_query.indices] = self.pairs(by_query.values, candidates[by_query.indices])
+        held = _side_by_side(candidates, self.shape[1], (values, -np.inf))[0]
         return _cuda.on_host(held.topk(k, dim=1).values.T.contiguous())
+
+    @property
+    def T(self) -> GridScores:
+        """The transposed scores, with the same vectors in bfloat16."""
+        turned = super().T
+        if "rounded" in self.__dict__:
+            turned.__dict__["rounded"] = self.rounded[::-1]
+        return turned
+
+    @cached_property
+    def rounded(self) -> tuple[RoundedTensor, RoundedTensor]:
+        """Queries and candidates in bfloat16."""
+        return RoundedTensor.of(self.query_vectors), RoundedTensor.of(self.candidate_vectors)
+
+
+def tiles(rows: Tensor, columns: Tensor) -> Tensor:
+    """The float32 products of `TILES` tiles: (tiles, `ROWS`, d) and (tiles, `COLUMNS`, d) to (tiles, rows, columns)."""
+    with full_precision():
+        return _cuda.torch_module().bmm(rows, columns.transpose(1, 2))
 
 
 def _padded(vectors: Tensor, rows: int) -> Tensor:
@@ -112,58 +154,162 @@ def _padded(vectors: Tensor, rows: int) -> Tensor:
     return vectors if len(vectors) == rows else pad(vectors, (0, 0, 0, rows - len(vectors)))
 
 
-def _by_row(rows: Tensor, values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The values of each row side by side, padded with -inf, and the position of each value."""
+def _side_by_side(rows: Tensor, count: int, *given: tuple[Tensor, float]) -> list[Tensor]:
+    """For sorted rows: the values of each row side by side, (count, most); shorter rows end with the fill value."""
     torch = _cuda.torch_module()
-    order = rows.sort(stable=True)
-    many = torch.bincount(rows, minlength=count)
-    place = torch.arange(len(rows), device=rows.device) - (many.cumsum(0) - many)[order.values]
-    held = torch.full((count, max(int(many.max()), 1)), -np.inf, dtype=values.dtype, device=values.device)
-    held[order.values, place] = values[order.indices]
-    return held, place
+    ends = torch.searchsorted(rows, torch.arange(count + 1, device=rows.device))
+    place = torch.arange(len(rows), device=rows.device) - ends[rows]
+    shape, found = (count, max(int(ends.diff().max()), 1)), []
+    for values, fill in given:
+        held = torch.full(shape, fill, dtype=values.dtype, device=values.device)
+        held[rows, place] = values
+        found.append(held)
+    return found
 
 
-def rounded(vectors: Tensor) -> tuple[Tensor, Rounded]:
-    """Vectors in bfloat16, on the device, and their lengths (see `Rounded`, here without bits)."""
-    torch, parts, lengths = _cuda.torch_module(), [], []
-    for rows in vectors.split(8192):
-        near = rows.bfloat16()
-        near = torch.where(near.abs() < 2.0**-126, torch.zeros_like(near), near)
-        wide = rows.double(), near.double(), rows.double() - near.double()
-        lengths.append(torch.stack([torch.linalg.vector_norm(each, dim=1) for each in wide]))
-        parts.append(near)
-    exact = 1 + (vectors.shape[1] + 4) * 2.0**-52
-    found = (upward(each) for each in _cuda.on_host(torch.cat(lengths, dim=1)) * exact)
-    return torch.cat(parts), Rounded(np.empty((0, vectors.shape[1]), np.uint16), *found)
+@dataclass(frozen=True, eq=False)
+class RoundedTensor:
+    """Vectors in bfloat16 on the device, padded with zeros to whole chunks, and their lengths (without bits)."""
+
+    near: Tensor
+    lengths: Rounded
+
+    @classmethod
+    def of(cls, vectors: Tensor) -> RoundedTensor:
+        """Rounds like `Rounded.of`."""
+        torch, parts, lengths = _cuda.torch_module(), [], []
+        for rows in vectors.split(8192):
+            near = rows.bfloat16()
+            near = torch.where(near.abs() < 2.0**-126, torch.zeros_like(near), near)
+            wide = rows.double(), near.double(), rows.double() - near.double()
+            lengths.append(torch.stack([torch.linalg.vector_norm(each, dim=1) for each in wide]))
+            parts.append(near)
+        exact = 1 + (vectors.shape[1] + 4) * 2.0**-52
+        found = (upward(each) for each in _cuda.on_host(torch.cat(lengths, dim=1)) * exact)
+        padded = _padded(torch.cat(parts), -(-len(vectors) // CHUNK) * CHUNK)
+        return cls(padded, Rounded(np.empty((0, vectors.shape[1]), np.uint16), *found))
 
 
 @dataclass(frozen=True, eq=False)
 class GPUFilter:
-    """Filter and verify for scores on a GPU."""
+    """Filter and verify for scores on a GPU. What does not depend on the block is computed once per pass."""
 
     scores: GridScores
+    _sides: dict[Shifted, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
+
+    @property
+    def starts(self) -> range:
+        """The first row of every block; a block has as many rows as `AT_ONCE` allows, in whole tiles."""
+        (n, width), device = self.scores.shape, self.scores.query_vectors.device
+        whole = AT_ONCE if device.type == "cpu" else _cuda.torch_module().cuda.mem_get_info(device)[1] // SMALL
+        return range(0, n, ROWS * max(1, min(min(AT_ONCE, whole) // max(width, 1) // ROWS, MOST)))
+
+    def near(self, start: int) -> GPUNear:
+        """The low-precision products of a block of rows."""
+        return GPUNear(start, min(start + self.starts.step, self.scores.shape[0]), self)
 
     @cached_property
-    def columns(self) -> tuple[Tensor, Rounded]:
-        """The candidates in bfloat16; the last chunk is padded with zeros."""
-        near, lengths = rounded(self.scores.candidate_vectors)
-        return _padded(near, -(-len(near) // CHUNK) * CHUNK), lengths
+    def bounds(self) -> Bounds:
+        """The bounds of all rows."""
+        queries, candidates = self.scores.rounded
+        return Bounds.of(queries.lengths, candidates.lengths)
 
-    def near(self, start: int, stop: int) -> GPUNear:
-        """The low-precision products of some rows."""
-        near, lengths = rounded(self.scores.query_vectors[start:stop])
-        return GPUNear(start, self.scores, near, self.columns[0], Bounds.of(lengths, self.columns[1]))
+    @cached_property
+    def close(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Twice the factors that bound the error of a sum in float32: one for the tile, one for the sum itself."""
+        rows, columns = self.bounds.close
+        return self.sent(2 * rows), self.sent(columns), self.sent(2 * self.bounds.query[:, 2].astype(np.float64))
+
+    @cached_property
+    def plain(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows and columns in bfloat16, and the bound E of every row, maximised over all candidates and rounded up."""
+        queries, candidates = self.scores.rounded
+        return queries.near, candidates.near, self._reach(1.0, 0.0)
+
+    def shifted(self, shifted: Shifted) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for shifted scores; computed once per pass."""
+        if shifted not in self._sides:
+            self._sides[shifted] = self._shifted(shifted)
+        return self._sides[shifted]
+
+    def _shifted(self, shifted: Shifted) -> tuple[Tensor, Tensor, Tensor]:
+        """A shift is subtracted by `SPLIT` extra columns, padded for tensor cores."""
+        torch, (queries, candidates) = _cuda.torch_module(), self.scores.rounded
+        rest, parts = self.sent(shifted.shift), []
+        for _ in range(SPLIT):
+            parts.append(rest.bfloat16())
+            rest = rest - parts[-1].double()
+        empty = -(candidates.near.shape[1] + SPLIT) % ALIGNED
+        right = torch.nn.functional.pad(
+            torch.stack(parts, dim=1), (0, empty, 0, len(candidates.near) - len(candidates.lengths.length))
+        )
+        left = torch.nn.functional.pad(queries.near.new_full((len(queries.near), SPLIT), -1), (0, empty))
+        summed = accumulation(candidates.near.shape[1] + SPLIT)
+        more = (summed - accumulation(candidates.near.shape[1])) * self.scores.bound * 1.1
+        over = (summed * 1.02 + 2.0**-20) * float(np.abs(shifted.shift).max()) + self.rounding(shifted)
+        reach = self._reach(shifted.scale, shifted.scale * more + over)
+        return (
+            torch.cat([queries.near * shifted.scale, left], dim=1),
+            torch.cat([candidates.near, right], dim=1),
+            reach,
+        )
+
+    def _reach(self, scale: float, more: float) -> Tensor:
+        query, candidate = self.bounds.query.astype(np.float64), self.bounds.candidate.max(axis=1).astype(np.float64)
+        reach = query[:, 0] * candidate[0] + query[:, 1] * candidate[1] + query[:, 2]
+        return self.sent(upward((scale * reach + more) * (1 + 2.0**-12)))
+
+    def rounding(self, shifted: Shifted) -> float:
+        """How far rounding can move a shifted score."""
+        return float(ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
+
+    def sent(self, values: object) -> Tensor:
+        """Values on the device."""
+        device = self.scores.query_vectors.device
+        return _cuda.torch_module().as_tensor(np.ascontiguousarray(values), device=device)
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
-        n = self.scores.shape[0]
+        n, turns = self.scores.shape[0], Turns()
 
-        def work(start: int) -> Any:
-            stop = min(start + ROWS, n)
-            found = consume.from_near(self.near(start, stop))
-            return consume(start, self.scores.block(start, stop)) if found is None else found
+        def work(near: GPUNear) -> list[tuple[int, object]]:
+            found = consume.from_near(near) if turns.go_on else None
+            turns.took(found is not None)
+            if found is not None:
+                return [(near.stop, found)]
+            step = self.scores.block_rows
+            ends = [(low, min(low + step, near.stop)) for low in range(near.start, near.stop, step)]
+            return [(high, consume(low, self.scores.block(low, high))) for low, high in ends]
 
-        yield from counted(map(work, range(0, n, ROWS)), ROWS, n, progress)
+        for found in self.each(work, getattr(consume, "shifted", None)):
+            for stop, result in found:
+                yield from counted([result], stop, n, progress)
+
+    def each(self, ask: Callable[[GPUNear], Result], shifted: Shifted | None = None) -> Iterator[Result]:
+        """The results of every block, in order. On a GPU, one block computes while another waits for the host."""
+        torch, device, own = _cuda.torch_module(), self.scores.query_vectors.device, local()
+        _ = self.plain, self.close, shifted and self.shifted(shifted)
+        with _whole_sums(), full_precision():
+            if device.type == "cpu":
+                yield from map(ask, map(self.near, self.starts))
+                return
+            main = torch.cuda.current_stream(device)
+
+            def begin() -> None:
+                own.stream = torch.cuda.Stream(device)
+                own.stream.wait_stream(main)
+
+            def work(start: int) -> Result:
+                with torch.cuda.device(device), torch.cuda.stream(own.stream):
+                    found = ask(self.near(start))
+                    own.stream.synchronize()
+                    return found
+
+            pool = ThreadPoolExecutor(BLOCKS, initializer=begin)
+            try:
+                yield from pool.map(work, self.starts)
+            finally:
+                pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,106 +317,77 @@ class GPUNear:
     """Some rows and all columns in bfloat16, and the decisions that their products allow with certainty."""
 
     start: int
-    scores: GridScores
-    rows: Tensor
-    columns: Tensor
-    bounds: Bounds
+    stop: int
+    filter: GPUFilter
 
     @property
-    def vectors(self) -> Tensor:
-        """The query vectors."""
-        return self.scores.query_vectors[self.start : self.start + len(self.rows)]
+    def scores(self) -> GridScores:
+        """The scores."""
+        return self.filter.scores
 
     def best(self, choose: Best) -> tuple[Any, Any] | None:
         """Gives the same result as `choose` on the float32 block."""
-        return self._chosen(choose, self.candidates(choose.k))
+        found = self.candidates(choose.k)
+        return None if found is None else self._chosen(choose, *found)
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[object, object] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
         found = [self.candidates(choose.k, shifted)]
-        if shifted.own:
+        if shifted.own and found[0] is not None:
             found.append(self.candidates(shifted.own))
-        return self._chosen(choose, *found, apply=shifted.apply)
+        told = [pairs for pairs in found if pairs is not None]
+        if len(told) < len(found):
+            return None
+        width = self.scores.shape[1]
+        keys = _cuda.torch_module().cat([rows * width + columns for rows, columns in told]).unique()
+        return self._chosen(choose, keys // width, keys % width, apply=shifted.apply)
 
     def above(self, *_: object) -> None:
         """Always None: ranks are counted in float32 on a GPU."""
 
-    def _chosen(self, choose: Best, *found: Pairs | None, apply: Any = None) -> tuple[object, object] | None:
-        told = [pairs[1] for pairs in found if pairs is not None]
-        if len(told) < len(found):
-            return None
-        places = _cuda.torch_module().cat(told).unique()
-        block, host = self.scores.tiles(self.vectors, self.scores.candidate_vectors[places]), _cuda.on_host(places)
-        indices, kept = choose(self.start, block if apply is None else apply(block, host))
-        return host[indices].astype(np.int32), kept
+    def _chosen(self, choose: Best, rows: Tensor, columns: Tensor, apply: Any = None) -> tuple[object, object]:
+        """The choice among the pairs of every row; equal scores keep candidate order, because the pairs are sorted."""
+        scores = self.scores.pairs(rows + self.start, columns)
+        held, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
+        host = _cuda.on_host(places)
+        indices, kept = choose(self.start, held if apply is None else apply(held, host))
+        return np.take_along_axis(host, indices, axis=1).astype(np.int32), kept
 
     def candidates(self, k: int, shifted: Shifted | None = None) -> Pairs | None:
         """Pairs that may be among the k best of their row; None if there are too many."""
-        width = self.scores.shape[1]
-        k, chunks = min(k, width), self.columns.shape[0] // CHUNK
+        left, right, reach = self.filter.plain if shifted is None else self.filter.shifted(shifted)
+        width, reach = self.scores.shape[1], reach[self.start : self.stop, None]
+        k, chunks = min(k, width), len(right) // CHUNK
         if chunks <= k:
             return None
-        products = self._products(shifted)
+        products = low_products(left[self.start : self.stop], right)
         products[:, width:] = -np.inf
-        body = products.unflatten(1, (chunks, CHUNK))
-        tops, reach = body.amax(dim=2).float(), self._reach(shifted)[:, None]
-        least = tops.topk(k, dim=1).values[:, -1:]
+        body = products.unflatten(1, (CHUNK, chunks))
+        tops = body.amax(dim=1).float()
+        least = tops.topk(k, dim=1, sorted=False).values.amin(dim=1, keepdim=True)
         floor = least - READ * least.abs() - reach
         rows, which = (tops + READ * tops.abs() + reach >= floor).nonzero(as_tuple=True)
-        inside = body[rows, which].float()
+        inside = body[rows, :, which].float()
         near, at = (inside + READ * inside.abs() + reach[rows] >= floor[rows]).nonzero(as_tuple=True)
-        rows, columns = rows[near], which[near] * CHUNK + at
-        if len(rows) > len(self.rows) * max(width // SHARE, 256):
+        if len(near) > len(tops) * max(width // SHARE, 256):
             return None
-        return self._closer(rows, columns, k, shifted)
+        keys = (rows[near] * width + at * chunks + which[near]).sort().values
+        return self._closer(keys // width, keys % width, k, shifted)
 
     def _closer(self, rows: Tensor, columns: Tensor, k: int, shifted: Shifted | None) -> Pairs:
-        """The pairs that are still undecided after products in double precision."""
+        """The pairs that are still undecided after products in float32, by the bound of a sum in any order."""
         torch = _cuda.torch_module()
-        ours, theirs = self.vectors, self.scores.candidate_vectors
-        parts = zip(rows.split(65_536), columns.split(65_536), strict=True)
-        exact = torch.cat([(ours[r].double() * theirs[c].double()).sum(dim=1) for r, c in parts])
-        close_rows, close_columns, tiny = (self._sent(x) for x in (*self.bounds.close, self.bounds.query[:, 2]))
-        reach = close_rows[rows] * close_columns[columns] + tiny[rows]
+        ours, theirs = self.scores.query_vectors[self.start : self.stop], self.scores.candidate_vectors
+        parts = zip(rows.split(PRODUCTS), columns.split(PRODUCTS), strict=True)
+        near = torch.cat([(ours[r] * theirs[c]).sum(dim=1) for r, c in parts]).double()
+        close_rows, close_columns, tiny = self.filter.close
+        reach = close_rows[self.start :][rows] * close_columns[columns] + tiny[self.start :][rows]
         if shifted is not None:
-            exact = shifted.scale * exact - self._sent(shifted.shift)[columns]
-            reach = shifted.scale * reach + self._rounding(shifted)
-        held, _ = _by_row(rows, exact - reach, len(self.rows))
-        kept = exact + reach >= held.topk(k, dim=1).values[:, -1][rows]
+            near = shifted.scale * near - self.filter.sent(shifted.shift)[columns]
+            reach = shifted.scale * reach + self.filter.rounding(shifted)
+        held = _side_by_side(rows, self.stop - self.start, (near - reach, -np.inf))[0]
+        kept = (near + reach >= held.topk(k, dim=1).values[:, -1][rows]).nonzero()[:, 0]
         return rows[kept], columns[kept]
-
-    def _products(self, shifted: Shifted | None) -> Tensor:
-        """Products in bfloat16; a shift is subtracted by `SPLIT` extra columns."""
-        torch = _cuda.torch_module()
-        if shifted is None:
-            return low_products(self.rows, self.columns)
-        rest, parts = self._sent(shifted.shift), []
-        for _ in range(SPLIT):
-            parts.append(rest.bfloat16())
-            rest = rest - parts[-1].double()
-        pad = torch.zeros(len(self.columns) - len(rest), SPLIT, dtype=torch.bfloat16, device=rest.device)
-        right = torch.cat([self.columns, torch.cat([torch.stack(parts, dim=1), pad])], dim=1)
-        left = torch.cat([self.rows * shifted.scale, -torch.ones_like(self.rows[:, :1]).expand(-1, SPLIT)], dim=1)
-        return low_products(left, right)
-
-    def _reach(self, shifted: Shifted | None) -> Tensor:
-        """The bound E of every row, maximised over all candidates and rounded up."""
-        query, candidate = self.bounds.query.astype(np.float64), self.bounds.candidate.max(axis=1).astype(np.float64)
-        reach = query[:, 0] * candidate[0] + query[:, 1] * candidate[1] + query[:, 2]
-        if shifted is not None:
-            largest = float(np.abs(shifted.shift).max())
-            summed = (accumulation(self.rows.shape[1] + SPLIT) * 1.02 + 2.0**-20) * largest
-            more = (
-                (accumulation(self.rows.shape[1] + SPLIT) - accumulation(self.rows.shape[1])) * self.scores.bound * 1.1
-            )
-            reach = shifted.scale * (reach + more) + summed + self._rounding(shifted)
-        return self._sent(upward(reach * (1 + 2.0**-12)))
-
-    def _rounding(self, shifted: Shifted) -> float:
-        return float(ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
-
-    def _sent(self, values: object) -> Tensor:
-        return _cuda.torch_module().as_tensor(np.ascontiguousarray(values), device=self.rows.device)
 
 
 def low_products(rows: Tensor, columns: Tensor) -> Tensor:
@@ -285,6 +402,9 @@ def low_products(rows: Tensor, columns: Tensor) -> Tensor:
 def _whole_sums() -> Iterator[None]:
     """Sums bfloat16 products entirely in float32, whatever the global setting of torch."""
     settings = _cuda.torch_module().backends.cuda.matmul
+    if not settings.allow_bf16_reduced_precision_reduction:
+        yield
+        return
     before = settings.allow_bf16_reduced_precision_reduction
     settings.allow_bf16_reduced_precision_reduction = False
     try:

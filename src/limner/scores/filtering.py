@@ -141,7 +141,7 @@ class Selective(Protocol):
 
 
 @dataclass
-class _Turns:
+class Turns:
     """Whether to keep filtering in this pass: it stops if too many candidates remain after filtering."""
 
     tried: int = 0
@@ -149,9 +149,11 @@ class _Turns:
 
     @property
     def go_on(self) -> bool:
+        """Whether the next block is filtered."""
         return self.failed < 2 or 2 * self.failed <= self.tried
 
     def took(self, worked: bool) -> None:
+        """Records whether filtering a block gave a result."""
         self.tried, self.failed = self.tried + 1, self.failed + (not worked)
 
 
@@ -285,7 +287,7 @@ class Filter:
 
     scores: Products
     multiply: ProductOf
-    _turns: _Turns = field(default_factory=_Turns)
+    _turns: Turns = field(default_factory=Turns)
     _own: local = field(default_factory=local)
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
