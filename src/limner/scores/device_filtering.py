@@ -67,8 +67,12 @@ class GridScores(TorchScores):
             left, here = rows.expand(TILES, -1, -1).contiguous(), slice(low - start, low - start + ROWS)
             for first in range(0, width, span):
                 right = _padded(self.candidate_vectors[first : first + span], span).unflatten(0, (TILES, COLUMNS))
-                found = tiles(left, right).transpose(0, 1).flatten(1)
-                block[here, first : first + span] = found[: stop - low, : width - first]
+                found = tiles(left, right).transpose(0, 1)[: stop - low]
+                wanted = block[here, first : first + span]
+                if wanted.shape[1] == span:
+                    wanted.unflatten(1, (TILES, COLUMNS)).copy_(found)
+                else:
+                    wanted.copy_(found.flatten(1)[:, : width - first])
         return block
 
     def pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
