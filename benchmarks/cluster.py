@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
 def items(quick: bool) -> int:
     """Queries and candidates: a few seconds of all cores."""
-    return 4_096 if quick else int(8_192 * math.sqrt(usable() / 2)) // 1024 * 1024
+    return 4_096 if quick else int(8_192 * math.sqrt(usable() / 2)) // 4096 * 4096
 
 
 def usable() -> int:

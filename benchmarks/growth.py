@@ -86,6 +86,7 @@ def asked(count: int) -> np.ndarray:
 
 def made(folder: Path, rows: int) -> None:
     """The index, in one commit, from rows that are drawn as they are written."""
+    from limner.search.rows import NOTHING
     from limner.search.store import About, VectorStore, batch
 
     about = About(DIM)
@@ -93,7 +94,7 @@ def made(folder: Path, rows: int) -> None:
     def batches() -> Iterator[Any]:
         for low in range(0, rows, BLOCK):
             part = drawn(low, min(BLOCK, rows - low))
-            yield batch(about, [str(low + n) for n in range(len(part))], part, [None] * len(part), [None] * len(part))
+            yield batch(about, [str(low + n) for n in range(len(part))], part, [NOTHING] * len(part))
             if low // BLOCK % 16 == 0:
                 log(f"  {low:,} of {rows:,} rows")
 

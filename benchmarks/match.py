@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,29 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
     def work() -> Any:
         placed = [place(s, [Asked(j)])[0][0] for s, j in ((scores, pairs), (scores.T, pairs.T))]
         return [p.above for p in placed], [p.tied for p in placed]
+
+    return extra(work)
+
+
+def bfloat16_product(n: int, m: int, d: int) -> Callable[[], Any]:
+    """The low-precision product alone, in limner's blocks and threads, each thrown away."""
+    from limner.core.lowprecision import Rounded
+    from limner.scores.base import TILE_ROWS
+    from limner.scores.bfloat16 import products, torch_threads_kept
+    from limner.scores.running import threads
+
+    a, b = (Rounded.of(vectors(size, d, seed)).bits for seed, size in enumerate((n, m)))
+    multiply, held = products(), local()
+
+    def block(start: int) -> None:
+        if not hasattr(held, "out"):
+            held.out = np.empty((TILE_ROWS, m), dtype=np.uint16)
+        rows = a[start : start + TILE_ROWS]
+        multiply(rows, b, held.out[: len(rows)])
+
+    def work() -> None:
+        with torch_threads_kept(), threads(None) as work_on:
+            list(work_on(block, range(0, n, TILE_ROWS)))
 
     return extra(work)
 
@@ -230,7 +254,8 @@ def low(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     yield from _beside_float32(size, (n, n, d, 10, "csls"), rounds, cores, "<= 1.5")
     images, d = (1_000, 256) if quick else (5_000, 256)
     tasks = {way: Task(ranks, images, d, way) for way in ("auto", "never")} | {
-        "bare": Task(bare, images, 5 * images, d)
+        "bare": Task(bare, images, 5 * images, d),
+        "low": Task(bfloat16_product, images, 5 * images, d),
     }
     found = interleaved(tasks, rounds=rounds, cores=cores)
     size = on(f"ranks of {images:,} x {5 * images:,}, d = {d}", cores)
@@ -242,6 +267,8 @@ def low(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
         goal="<= 0.6",
         note=load(),
     )
+    alone, whole = found["low"], found["bare"]
+    yield Claim(f"{size}: bfloat16 product alone vs the bare product, CPU s", alone.cpu, whole.cpu, goal="<= 0.6")
     yield Claim(f"{size}, both ways: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=load())
     apart = sum(
         int((x != y).sum())

@@ -119,7 +119,7 @@ def low(
     found = csls(), lists(prepared, 10)
     log("low precision: top-10, CSLS top-5 from host memory, and both from the grid without the filter")
     top, corrected = timed(lambda: lists(prepared, 10), rounds), timed(csls, rounds)
-    filtered, GridScores.filter = GridScores.filter, lambda self, workers: None  # type: ignore[method-assign]
+    filtered, GridScores.filter = GridScores.filter, lambda self, workers, consume: None  # type: ignore[method-assign]
     plain = csls(), lists(prepared, 10)
     grid = timed(lambda: lists(prepared, 10), 2)
     GridScores.filter = filtered  # type: ignore[method-assign]

@@ -15,6 +15,7 @@ from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.evaluation.placements import Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
 from limner.scores import device_filtering, filtering
+from limner.scores.base import Best
 from limner.scores.bfloat16 import emulated_products, keeps_bound, products
 from limner.scores.filtering import Filter
 
@@ -274,7 +275,7 @@ class TestCard:
         scores = Scores.from_embeddings(*sides, similarity=similarity, device=DEVICE)
         asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
         found = [ask() for ask in asked]
-        monkeypatch.setattr(device_filtering.GridScores, "filter", lambda self, workers: None)
+        monkeypatch.setattr(device_filtering.GridScores, "filter", lambda self, workers, consume: None)
         for ask, filtered in zip(asked, found, strict=True):
             plain = ask()
             assert np.array_equal(plain.indices, filtered.indices)
@@ -283,5 +284,5 @@ class TestCard:
     def test_the_filter_decides(self):
         rng = np.random.default_rng(7)
         scores = Scores.from_embeddings(rng.standard_normal((64, 48)), rng.standard_normal((3000, 48)), device=DEVICE)
-        rows, _ = scores.filter(None).near(0).candidates(10)
+        rows, _ = scores.filter(None, Best(10)).near(0).candidates(10)
         assert 640 <= len(rows) < 700

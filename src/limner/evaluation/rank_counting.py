@@ -71,6 +71,10 @@ def count_ranks(
     return [found[i] for i in range(len(asked))], kept
 
 
+COUNTED = 0.4
+"""Counting from low-precision products, as a share of the float32 product: about this much where it was measured."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Count:
     """Runs all counters on a block, and finds its top candidates if requested."""
@@ -89,6 +93,10 @@ class _Count:
             return None
         told = [each for each in found if each is not None]
         return (told, kept) if len(told) == len(found) else None
+
+    def verified(self, width: int) -> float:
+        """Candidates whose score is near that of a positive are many where a system is weak."""
+        return COUNTED * len(self.counters) + (self.best.verified(width) if self.best else 0.0)
 
     def divided(self, score: PairScores) -> _CountPieces | None:
         """A counter for pieces of rows, whose counts can be summed if positive scores are known; None with folds."""

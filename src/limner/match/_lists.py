@@ -15,7 +15,7 @@ import numpy as np
 
 from limner.core.arrays import Array, FloatArray, IntArray
 from limner.match import _paths
-from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores, on_host
+from limner.scores import Best, Block, MatrixScores, Progress, Scores, VectorScores, on_host
 from limner.scores.filtering import Near
 
 
@@ -211,6 +211,10 @@ class _Rows:
         for w, f in zip(self.wanted, found, strict=True):
             _paths.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
         return found
+
+    def verified(self, width: int) -> float:
+        """A tile reads the candidates that any of its rows needs, for every list."""
+        return len(self.wanted) * Best(self.k).verified(width)
 
     def from_near(self, near: object) -> list[Found] | None:
         """The same from low-precision products; each row keeps one more edge per hidden cell."""

@@ -378,6 +378,10 @@ class Best:
         """The same from low-precision products; see `limner.scores.filtering`."""
         return near.best(self)  # type: ignore[no-any-return]
 
+    def verified(self, width: int) -> float:
+        """A tile of float32 scores reads the candidates that any of its rows needs."""
+        return min(1.0, TILE_ROWS * self.k / max(width, 1))
+
     def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
         """Joins the results of all blocks into one ranking."""
         none = self(0, np.empty((0, source.shape[1]), dtype=source.dtype))

@@ -130,10 +130,11 @@ class CorrectedScores(Scores):
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None:
             shift = self.correction.shift(self.statistics.known)
-            if shift and not self.correction.limit(self.base).reach and (near := by_filter(workers)):
+            if shift and not self.correction.limit(self.base).reach:
                 wanted: Any = BestShifted(consume, Shifted(*shift, self._applied))
-                found: Iterator[Result] = near.stream(wanted, workers=workers, progress=progress)
-                return found
+                if near := by_filter(workers, wanted):
+                    found: Iterator[Result] = near.stream(wanted, workers=workers, progress=progress)
+                    return found
         return super().stream(consume, workers=workers, progress=progress)
 
     def _applied(self, scores: Float32, places: IntArray) -> Block:

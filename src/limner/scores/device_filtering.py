@@ -101,7 +101,7 @@ class GridScores(TorchScores):
         ]
         return torch.cat(found)[tile[at], rows % ROWS, slot[at]]
 
-    def filter(self, workers: int | None) -> GPUFilter | None:
+    def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
         """Low-precision filtering of these scores."""
         fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
         asked = setting() == "always" and not elsewhere(workers)
@@ -111,13 +111,13 @@ class GridScores(TorchScores):
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; finds the best with low-precision products."""
-        if isinstance(consume, Selective) and (near := self.filter(workers)):
+        if isinstance(consume, Selective) and (near := self.filter(workers, consume)):
             return near.stream(consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Any:
         """The k highest scores of every candidate, (k, candidates); None if too many pairs stay undecided."""
-        if self.filter(None) is None:
+        if self.filter(None, Best(k)) is None:
             return None
         torch, _ = _cuda.torch_module(), self.rounded
         near = GPUFilter(self.T)

@@ -54,7 +54,7 @@ LEAST = 1 << 33
 IMPORT = 5.0
 """A pass must take this many seconds before torch is imported for it; torch is used anyway if already imported."""
 GAIN = 0.6
-"""The low-precision product may take at most this share of the time of the float32 product."""
+"""The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 ROUNDED = 2.0**-18
 """How far rounding can move a shifted score, relative to its largest inputs.
 
@@ -103,14 +103,19 @@ class Products(Protocol):
         """Scores of these query vectors and the candidates at these places, from float32 tiles."""
 
 
-def filter_of(scores: Products) -> Filter | None:
-    """A filter for these scores if one applies and saves time; None to use float32."""
+def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
+    """A filter for these scores if one applies and saves time; None to use float32.
+
+    Args:
+        scores: The scores.
+        verified: The work beside the low-precision products, as a share of the float32 product; see `Selective`.
+    """
     word = setting()
     if word == "never" or not _fits(scores):
         return None
     if word == "always":
         return Filter(scores, products())
-    return Filter(scores, torch_products) if _pays(scores) else None
+    return Filter(scores, torch_products) if _pays(scores, verified) else None
 
 
 def _fits(scores: Products) -> bool:
@@ -119,13 +124,13 @@ def _fits(scores: Products) -> bool:
     return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
 
 
-def _pays(scores: Products) -> bool:
+def _pays(scores: Products, verified: float) -> bool:
     (n, m), d = scores.shape, scores.query_vectors.dim
     if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or not has_units() or find_spec("torch") is None:
         return False
     if "torch" not in sys.modules and n * m * d * seconds_of_float32(_rounded_up(d)) / usable_cores() < IMPORT:
         return False
-    return gain(_rounded_up(d)) <= GAIN
+    return verified <= GAIN and gain(_rounded_up(d)) + verified <= GAIN
 
 
 def _rounded_up(dimensions: int) -> int:
@@ -138,6 +143,9 @@ class Selective(Protocol):
 
     def from_near(self, near: Near) -> Any:
         """The result for the block of these rows; None if the bounds leave too many pairs undecided."""
+
+    def verified(self, width: int) -> float:
+        """The work beside the low-precision products of rows of this width, as a share of the float32 product."""
 
 
 @dataclass
@@ -184,6 +192,10 @@ class BestShifted:
     def from_near(self, near: Near) -> tuple[npt.NDArray[np.int32], Block] | None:
         """The k best of every row."""
         return near.best_shifted(self.best, self.shifted)
+
+    def verified(self, width: int) -> float:
+        """A tile reads the best of all its rows, and those that determine the values of the rows."""
+        return self.best.verified(width) + Best(self.shifted.own).verified(width)
 
     def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
         """The same from a block of scores."""
@@ -361,7 +373,7 @@ def best_of_columns(scores: Products, transposed: Products, k: int, *, progress:
         k: Number of scores per candidate; at most the number of queries.
         progress: Called with (candidates done, candidates in total).
     """
-    near = filter_of(transposed)
+    near = filter_of(transposed, Best(k).verified(transposed.shape[1]))
     if near is None:
         return None
 

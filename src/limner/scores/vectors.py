@@ -10,11 +10,12 @@ import numpy as np
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Scores, elsewhere
+from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
 from limner.scores.checks import refuse_overflow
 from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of
 from limner.scores.running import Block, Progress, Result, threads
 from limner.scores.tiles import fill, fill_small
+from limner.scores.wide import in_pieces
 
 
 @KINDS.register("vectors")
@@ -88,14 +89,24 @@ class VectorScores(Scores):
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """Like `Scores.stream`; uses low-precision products if that gives the same result faster."""
-        if isinstance(consume, Selective) and (near := self.filter(workers)):
+        """Like `Scores.stream`; uses low-precision products, or pieces of rows, if that is faster."""
+        if isinstance(consume, Selective) and (near := self.filter(workers, consume)):
             return near.stream(consume, workers=workers, progress=progress)
-        return super().stream(consume, workers=workers, progress=progress)
+        pieces = (
+            None
+            if self.may_overflow
+            else in_pieces(self, consume, pairs=self.pairs, workers=workers, progress=progress)
+        )
+        return super().stream(consume, workers=workers, progress=progress) if pieces is None else pieces
 
-    def filter(self, workers: int | None) -> Filter | None:
-        """Low-precision filtering of these scores, if it gives the same result faster."""
-        return None if elsewhere(workers) else filter_of(self)
+    @property
+    def piece_columns(self) -> int:
+        """The smallest number of candidates of a piece: a few tiles."""
+        return 4 * TILE_COLUMNS
+
+    def filter(self, workers: int | None, consume: Selective) -> Filter | None:
+        """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
+        return None if elsewhere(workers) else filter_of(self, consume.verified(self.shape[1]))
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""

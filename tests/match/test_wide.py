@@ -1,0 +1,101 @@
+"""Few queries over many candidates: rows are cut into pieces, and every list, count and score is that of whole rows."""
+
+import numpy as np
+import pytest
+
+from limner import Judgements, Scores
+from limner.evaluation.placements import Asked, place
+from limner.scores import sets, vectors, wide
+from limner.scores.base import Best
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """How many pieces were read; small enough that every pass has many."""
+    seen = []
+    for kind in (vectors.VectorScores, sets.SetScores):
+        monkeypatch.setattr(kind, "piece_columns", 64)
+        read = kind.piece
+        monkeypatch.setattr(kind, "piece", lambda self, *at, read=read: (seen.append(at), read(self, *at))[1])
+    return seen
+
+
+def drawn(rng, n, *, ties):
+    rows = rng.standard_normal((n, 12)).astype(np.float32)
+    return np.round(rows) + (np.round(rows) == 0).all(axis=1, keepdims=True) if ties else rows
+
+
+def whole(monkeypatch, ask):
+    """The answer from whole rows."""
+    with monkeypatch.context() as patch:
+        patch.setattr(wide, "ENOUGH", 0)
+        return ask()
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("n", [1, 3, 300])
+def test_lists_of_vectors(n, ties, pieces, monkeypatch):
+    rng = np.random.default_rng(n)
+    scores = Scores.from_embeddings(drawn(rng, n, ties=ties), drawn(rng, 1000, ties=ties), similarity="dot")
+    found = scores.top(20)
+    assert len({low for _, _, low, _ in pieces}) > 1
+    plain = whole(monkeypatch, lambda: scores.top(20))
+    assert np.array_equal(found.indices, plain.indices)
+    assert np.array_equal(found.scores, plain.scores)
+    order = np.argsort(-scores.matrix(), axis=1, kind="stable")[:, :20]
+    assert np.array_equal(found.indices, order)
+
+
+def test_ranks_of_vectors(pieces, monkeypatch):
+    rng = np.random.default_rng(1)
+    scores = Scores.from_embeddings(drawn(rng, 5, ties=True), drawn(rng, 700, ties=True))
+    pairs = Judgements.from_pairs([(str(q), str(7 * q + n)) for q in range(5) for n in range(3)])
+    found, plain = (
+        f() for f in (lambda: count(scores, pairs), lambda: whole(monkeypatch, lambda: count(scores, pairs)))
+    )
+    assert pieces
+    for one, other in zip(found, plain, strict=True):
+        assert np.array_equal(one, other)
+
+
+def count(scores, pairs):
+    placed = place(scores, [Asked(pairs)])[0][0]
+    return placed.above, placed.tied
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("pooling", ["max", "maxsim", "smooth"])
+def test_lists_of_sets(pooling, turned, pieces, monkeypatch):
+    rng = np.random.default_rng(2)
+    few, many = (
+        {f"{side}{n}": drawn(rng, 1 + n % 5, ties=False) for n in range(size)}
+        for side, size in zip("qc", (3, 400), strict=True)
+    )
+    scores = Scores.from_sets(many, few, pooling=pooling).T if turned else Scores.from_sets(few, many, pooling=pooling)
+    found = scores.top(10)
+    assert len({low for _, _, low, _ in pieces}) > 1 or pooling == "smooth"
+    plain = whole(monkeypatch, lambda: scores.top(10))
+    assert np.array_equal(found.indices, plain.indices)
+    assert np.array_equal(found.scores, plain.scores)
+
+
+def test_progress_counts_rows(pieces):
+    rng, seen = np.random.default_rng(3), []
+    scores = Scores.from_embeddings(drawn(rng, 300, ties=False), drawn(rng, 500, ties=False))
+    scores.map(Best(3), progress=lambda *at: seen.append(at))
+    assert seen == [(256, 300), (300, 300)]
+
+
+def test_whole_rows_where_there_are_blocks_enough(pieces):
+    rng = np.random.default_rng(4)
+    scores = Scores.from_embeddings(drawn(rng, 1200, ties=False), drawn(rng, 300, ties=False))
+    scores.top(3, workers=1)
+    assert not pieces
+
+
+def test_products_that_may_overflow_are_read_whole(pieces):
+    rows, columns = np.eye(4, dtype=np.float32)[:2] * 3e19, np.tile(np.eye(4, dtype=np.float32)[2:] * 3e19, (300, 1))
+    scores = Scores.from_embeddings(rows, columns, similarity="dot")
+    assert scores.may_overflow
+    assert scores.top(2).indices.tolist() == [[0, 1], [0, 1]]
+    assert not pieces
