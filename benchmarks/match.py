@@ -101,6 +101,10 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
     )
     pairs = Judgements.from_pairs([(str(n // 5), str(n)) for n in range(5 * images)])
     scores = Scores.from_embeddings(pictures, captions)
+    few = scores.restrict(queries=scores.queries[:300], candidates=scores.candidates[:1500])
+    known = Judgements.from_pairs([(str(n // 5), str(n)) for n in range(1500)])
+    for some, judged in ((few, known), (few.T, known.T)):  # compiles the loops
+        place(some, [Asked(judged)])
 
     def work() -> Any:
         placed = [place(s, [Asked(j)])[0][0] for s, j in ((scores, pairs), (scores.T, pairs.T))]
@@ -129,6 +133,7 @@ def bfloat16_product(n: int, m: int, d: int) -> Callable[[], Any]:
         with torch_threads_kept(), threads(None) as work_on:
             list(work_on(block, range(0, n, TILE_ROWS)))
 
+    work()
     return extra(work)
 
 
