@@ -22,7 +22,7 @@ from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
-from limner.scores.filtering import ROUNDED, SHARE, Selective, Shifted, Turns, setting
+from limner.scores.filtering import ROUNDED, SHARE, Attempts, Selective, Shifted, setting
 from limner.scores.running import Block, Progress, Result, counted
 
 ROWS, COLUMNS, TILES = 128, 512, 32
@@ -274,11 +274,11 @@ class GPUFilter:
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
-        n, turns = self.scores.shape[0], Turns()
+        n, attempts = self.scores.shape[0], Attempts()
 
         def work(near: GPUNear) -> list[tuple[int, object]]:
-            found = consume.from_near(near) if turns.go_on else None
-            turns.took(found is not None)
+            found = consume.from_near(near) if attempts.go_on else None
+            attempts.took(found is not None)
             if found is not None:
                 return [(near.stop, found)]
             step = self.scores.block_rows

@@ -149,7 +149,7 @@ class Selective(Protocol):
 
 
 @dataclass
-class Turns:
+class Attempts:
     """Whether to keep filtering in this pass: it stops if too many candidates remain after filtering."""
 
     tried: int = 0
@@ -299,7 +299,7 @@ class Filter:
 
     scores: Products
     multiply: ProductOf
-    _turns: Turns = field(default_factory=Turns)
+    _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
@@ -325,9 +325,9 @@ class Filter:
 
         def work(start: int) -> Result:
             stop = min(start + TILE_ROWS, n)
-            found = ask(self.near(start, stop)) if self._turns.go_on else None
-            if self._turns.go_on:
-                self._turns.took(found is not None)
+            found = ask(self.near(start, stop)) if self._attempts.go_on else None
+            if self._attempts.go_on:
+                self._attempts.took(found is not None)
             return otherwise(start, stop) if found is None else found
 
         with torch_threads_kept(), threads(workers) as work_on:
