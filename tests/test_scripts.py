@@ -53,3 +53,20 @@ def answers() -> dict[str, str]:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_imports_and_answers_help(answers, script):
     assert answers[script] == "fine"
+
+
+def test_the_index_on_disk_and_the_shards_of_the_benchmarks_fit_the_library(tmp_path):
+    code = f"""
+from pathlib import Path
+import cluster, growth
+from limner.search import open_index
+growth.made(Path({str(tmp_path)!r}) / "index", 50)
+print(len(open_index(Path({str(tmp_path)!r}) / "index").search(growth.asked(2), 3)))
+for cores in range(2, 129):
+    cluster.usable = lambda: cores
+    assert cluster.items(False) % (4 * 1024) == 0, cores
+"""
+    paths = os.pathsep.join(str(ROOT / each) for each in ("src", "benchmarks"))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
