@@ -61,7 +61,7 @@ from pathlib import Path
 import cluster, growth
 from limner.search import open_index
 growth.made(Path({str(tmp_path)!r}) / "index", 50)
-print(len(open_index(Path({str(tmp_path)!r}) / "index").search(growth.asked(2), 3)))
+print(len(open_index(Path({str(tmp_path)!r}) / "index").search(growth.asked(2), 3).queries))
 for cores in range(2, 129):
     cluster.usable = lambda: cores
     assert cluster.items(False) % (4 * 1024) == 0, cores
