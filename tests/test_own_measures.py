@@ -147,7 +147,7 @@ def test_tune_takes_them():
         ("own_measures:absent", "has no 'absent'"),
         ("no_such_module:RBP", "there is no module"),
         ("own_measures:Clash", "another measure 'R'"),
-        ("own_measures:RBP(q=1)", "option of RBP"),
+        ("own_measures:RBP(q=1)", "option 'q' of RBP"),
         ("own_measures:RBP@0", "the cut-off must be 1"),
     ],
 )

@@ -234,7 +234,7 @@ def test_progress_is_told_to_the_end(world, model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rigde": 1}, "unknown option of system 'histograms' 'rigde': did you mean 'ridge'"),
+        ({"rigde": 1}, "unknown option 'rigde' of system 'histograms': did you mean 'ridge'"),
         ({"ridge": 0}, "ridge above 0"),
         ({"dimensions": 0}, "at least 1"),
     ],

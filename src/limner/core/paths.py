@@ -59,6 +59,12 @@ def damage_told(place: object, *, what: str, mend: str = "put back a good copy")
         yield
     except (LimnerError, ImportError):
         raise
+    except IsADirectoryError as error:
+        raise LimnerError(
+            f"{error.filename or place} is a folder, but a {what} is a file: give the path of the file"
+        ) from error
+    except FileNotFoundError as error:
+        raise LimnerError(f"no file {error.filename or place}, expected a {what}: check the path") from error
     except MemoryError as error:
         raise LimnerError(f"{place} needs more memory than is available: expected a {what}; {mend}") from error
     except Exception as error:

@@ -103,7 +103,7 @@ def _judged(root: Path, split: str | None, sides: Mapping[str, object]) -> dict[
     if split is not None:
         wanted = next((name for name in files if split in (name, split_name(name))), None)
         if wanted is None:
-            raise UnknownName(f"split of {root.name}", split, list(files))
+            raise UnknownName("split", split, list(files), of=root.name)
         files = {wanted: files[wanted]}
     return {name: _grades(file, sides) for name, file in files.items()}
 

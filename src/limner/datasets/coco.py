@@ -180,7 +180,7 @@ def load_karpathy_5k(
         strict: Raise an error instead of listing a warning.
     """
     if split not in (None, "test"):
-        raise UnknownName("split of 'coco-5k'", str(split), ["test"])
+        raise UnknownName("split", str(split), ["test"], of="'coco-5k'")
     made = Assembly("coco-5k", strict=strict)
     file = None if path is None else _captions_tsv(existing(path, what="COCO test split"))
     captions = _captions_from_package(made) if file is None else _captions_from_tsv(file)

@@ -46,7 +46,7 @@ def write_croissant(
     """
     for name in about or {}:
         if name not in ABOUT:
-            raise UnknownName("property of a data set", name, ABOUT)
+            raise UnknownName("property", name, ABOUT, of="a data set")
     folder = Path(path)
     if folder.is_dir() and any(folder.iterdir()):
         raise LimnerError(f"{folder} is not empty: give a new folder")

@@ -154,6 +154,7 @@ def _note_uncaptioned(made: Assembly, pictures: Path, named: set[str], places: I
 
 def table_rows(file: Path, *, quoted: bool = True, encoding: str = "utf-8") -> Iterator[tuple[At, dict[str, Any]]]:
     """The rows of a table by the ending of its file, each with its position."""
+    refuse_irregular(file, what="table")
     suffixes = [s.lower() for s in file.suffixes]
     ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
     if ending not in ENDINGS:

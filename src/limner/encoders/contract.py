@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -93,7 +94,28 @@ def encoded(
     if _is_function(system):
         return _from_function(system, given, progress)
     encode = _encode(system, given.kind)
-    return _rows(encode(given, **progress_for(encode, progress)), given)
+    with nullcontext() if _is_built_in(system) else _failure_told(system, given):
+        made = encode(given, **progress_for(encode, progress))
+    return _rows(made, given)
+
+
+def _is_built_in(system: object) -> bool:
+    return type(system).__module__.partition(".")[0] == "limner"
+
+
+@contextmanager
+def _failure_told(system: object, items: Items) -> Iterator[None]:
+    """Turns an exception of a user-defined encoder into an error that names it and what it was given."""
+    try:
+        yield
+    except (LimnerError, ImportError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        other = "texts" if items.kind == "image" else "images"
+        raise LimnerError(
+            f"{type(system).__name__} failed on {len(items):,} {items.kind}s ({type(error).__name__}: {error}): an "
+            f"encoder that reads only {other} needs {other}; otherwise correct its encode method"
+        ) from error
 
 
 def _is_function(system: object) -> bool:

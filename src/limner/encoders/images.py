@@ -42,7 +42,7 @@ class EfficientNetLite(TorchEncoder):
     def __init__(self, *, version: int = 0, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         if version not in SIZES:
-            raise UnknownName("version of EfficientNet-Lite", str(version), map(str, SIZES))
+            raise UnknownName("version", str(version), map(str, SIZES), of="EfficientNet-Lite")
         what = "the encoder 'efficientnet-lite'"
         library = needed("efficientnet_lite_pytorch", what=what, package="efficientnet-lite-pytorch", extra="backbones")
         self.version, self.side = version, SIZES[version]
@@ -123,7 +123,7 @@ class TimmEncoder(TorchEncoder):
         super().__init__(**running)
         library = needed("timm", what="the encoder 'timm'", package="timm", extra="backbones")
         if not library.is_model(model.partition(".")[0]):
-            raise UnknownName("model of timm", model, library.list_models())
+            raise UnknownName("model", model, library.list_models(), of="timm")
         self.name, self.weights = model, None if weights is None else Path(weights)
         self.model = self._loaded(library).to(self.device).eval()
         config = library.data.resolve_model_data_config(self.model)

@@ -33,7 +33,7 @@ class OpenClipEncoder(JointEncoder):
         super().__init__(**running)
         library = needed("open_clip", what="the encoder 'open-clip'", package="open_clip_torch", extra="backbones")
         if model not in library.list_models():
-            raise UnknownName("architecture of open_clip", model, library.list_models())
+            raise UnknownName("architecture", model, library.list_models(), of="open_clip")
         self.name, self.weights = model, str(weights)
         self.model, self.transform = _loaded(library, model, self.weights)
         self.model = self.model.to(self.device).eval()

@@ -165,7 +165,8 @@ def correct(
 
     Args:
         scores: The scores to correct.
-        how: A name in `CORRECTIONS`, "module:class", a correction or its class, statistics, or a file of statistics.
+        how: A name in `CORRECTIONS` or "module:class", either with options such as "csls(k=5)"; a correction or its
+            class; statistics, or a file of statistics.
         bank: The queries that statistics are gathered from. None for the queries themselves; vectors of other queries
             (and of other candidates, for both directions), as embeddings or arrays; scores of other queries, as a
             matrix if the scores are a matrix; or saved statistics of this correction, or their file.
@@ -179,6 +180,8 @@ def correct(
         if isinstance(held, tuple):
             return _with_statistics(scores, type(held[0].correction), _facing(held, scores), options)
         how = held
+    if isinstance(how, str):
+        how, options = CORRECTIONS.parsed(how, options)
     bank = _as_bank(bank, scores, trust)
     if tune is not None and isinstance(how, (Correction, Statistics)):
         raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has options: leave out tune=")

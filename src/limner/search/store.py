@@ -357,7 +357,7 @@ def _checked_out(table: Any, version: int, where: str) -> None:
         table.checkout(version)
     except ValueError:
         known = [str(v["version"]) for v in table.list_versions()]
-        raise UnknownName(f"version of {where}", str(version), known) from None
+        raise UnknownName("version", str(version), known, of=where) from None
 
 
 def _address(path: str | Path) -> str:
