@@ -227,7 +227,7 @@ def test_an_encoder(tmp_path):
 def test_an_encoder_given_items_it_cannot_read_is_no_bug_in_limner(pairs, tmp_path):
     given = ("encode", "scenes", "-L", "images=60", "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
     told = json.loads(shell(*given, "--side", "images", "--json", status=3))["error"]["message"]
-    assert "Letters failed on 60 images (AttributeError" in told and "reads only texts needs texts" in told
+    assert "Letters failed on 60 images (AttributeError" in told and "encodes only texts, give it texts" in told
     with pytest.raises(LimnerError, match="Letters failed on 60 images") as caught:
         encoded(own_things.Letters(), pairs.images)
     assert isinstance(caught.value.__cause__, AttributeError)

@@ -213,5 +213,5 @@ def test_a_format_of_ones_own(report, tmp_path, monkeypatch):
     monkeypatch.setattr(REPORT_FORMATS, "_own", {})
     REPORT_FORMATS.register(".count")(lambda report: str(len(report.results)))
     assert report.save(tmp_path / "n.count").read_text() == str(len(report.results))
-    with pytest.raises(LimnerError, match="option of a .count report"):
+    with pytest.raises(LimnerError, match="option .colour. of a .count report"):
         report.save(tmp_path / "n.count", colour="red")

@@ -113,8 +113,8 @@ def _failure_told(system: object, items: Items) -> Iterator[None]:
     except Exception as error:
         other = "texts" if items.kind == "image" else "images"
         raise LimnerError(
-            f"{type(system).__name__} failed on {len(items):,} {items.kind}s ({type(error).__name__}: {error}): an "
-            f"encoder that reads only {other} needs {other}; otherwise correct its encode method"
+            f"{type(system).__name__} failed on {len(items):,} {items.kind}s ({type(error).__name__}: {error}): if it "
+            f"encodes only {other}, give it {other}; otherwise fix its encode method"
         ) from error
 
 

@@ -46,9 +46,9 @@ def tune(
         The options, ready for `scores.correct(name, **options)`.
 
     >>> import limner
-    >>> pairs = limner.load("scenes", images=60).test
-    >>> scores = limner.train(pairs, "histograms").scores(pairs)
-    >>> sorted(tune("nnn", scores, pairs, grid={"k": [2, 4]}, measure="R@1"))
+    >>> pairs = limner.load("scenes", images=60)
+    >>> scores = limner.train(pairs, "histograms").scores(pairs.dev)
+    >>> sorted(tune("nnn", scores, pairs.dev, grid={"k": [2, 4]}, measure="R@1"))
     ['k']
     """
     if isinstance(how, str):

@@ -92,7 +92,7 @@ def _cosines() -> FloatArray:
 
 
 def perceptual_hash(picture: Image) -> np.uint64:
-    """64 bits that copies of an image share: which of its lowest frequencies lie above their median."""
+    """A 64-bit hash that copies of an image share: which of its lowest frequencies are above their median."""
     grey = np.asarray(picture.convert("L").resize((HASHED, HASHED), 1), dtype=np.float64)
     low = _cosines() @ grey @ _cosines().T
     bits = low.ravel() > np.median(low.ravel()[1:])
