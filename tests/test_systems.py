@@ -12,7 +12,7 @@ import limner
 from limner import systems
 from limner.core.collection import Collection, Items
 from limner.core.judgements import Judgements
-from limner.encoders.pictures import DESCRIPTIONS, SIDE, describe, describe_one
+from limner.encoders.image_descriptors import DESCRIPTIONS, SIDE, describe, describe_one
 from limner.encoders.words import BagOfWords, words
 from limner.systems.canonical import canonical_maps
 
@@ -191,7 +191,7 @@ def test_the_systems_are_far_above_chance_and_shape_helps():
 
 def test_training_is_deterministic_and_uses_the_training_split_alone(world, model):
     again = limner.train(world.train, "histograms")
-    np.testing.assert_array_equal(again.picture_map.weights, model.picture_map.weights)
+    np.testing.assert_array_equal(again.image_map.weights, model.image_map.weights)
     assert again.bag.vocabulary == model.bag.vocabulary
 
 

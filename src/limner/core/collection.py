@@ -60,8 +60,8 @@ class Items:
         if self.kind == "text":
             self._refuse_non_text()
         elif any(value is not None and type(value) is not str for value in self.values):
-            pictures = tuple(as_value(v, name=self.ids[row]) for row, v in enumerate(self.values))
-            object.__setattr__(self, "values", pictures)
+            images = tuple(as_value(v, name=self.ids[row]) for row, v in enumerate(self.values))
+            object.__setattr__(self, "values", images)
         object.__setattr__(self, "fields", MappingProxyType(columns))
 
     def _refuse_non_text(self) -> None:

@@ -45,8 +45,8 @@ def content_key(value: Any, *, kind: str) -> bytes:
     elif isinstance(value, bytes):
         held = value
     elif not isinstance(value, (str, Path)):
-        picture = open_image(value, name="image")
-        held = repr(picture.size).encode() + picture.tobytes()
+        image = open_image(value, name="image")
+        held = repr(image.size).encode() + image.tobytes()
     else:
         held = _bytes(Path(str(value)))
     return hashlib.blake2b(held, digest_size=16, person=kind.encode()).digest()

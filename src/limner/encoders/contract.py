@@ -17,7 +17,7 @@ from limner.core.errors import LimnerError
 from limner.core.progress import progress_for
 from limner.scores import Progress
 
-_PICTURES = 64  # images passed to a plain function at once
+_IMAGES = 64  # images passed to a plain function at once
 
 
 @runtime_checkable
@@ -130,8 +130,8 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
     if items.kind == "text":
         return _rows(function(list(items.values)), items)
     parts = []
-    for low in range(0, len(items), _PICTURES):
-        rows = range(low, min(low + _PICTURES, len(items)))
+    for low in range(0, len(items), _IMAGES):
+        rows = range(low, min(low + _IMAGES, len(items)))
         parts.append(array(function([items.open(row) for row in rows]), "what the encoder gave"))
         if progress is not None:
             progress(rows.stop, len(items))

@@ -58,9 +58,9 @@ class EfficientNetLite(TorchEncoder):
         """The weights and the precision."""
         return f"efficientnet-lite{self.version} {fingerprint_of(self.weights)} {self.number_type}"
 
-    def pixels(self, picture: Image) -> Tensor:
+    def pixels(self, image: Image) -> Tensor:
         """The centre crop as uint8, height by width by channels: a quarter of the memory of single precision."""
-        return torch.from_numpy(np.array(centre(picture, self.side)))
+        return torch.from_numpy(np.array(centre(image, self.side)))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """The mean over the positions of the last feature map."""
@@ -91,7 +91,7 @@ def _weights(version: int) -> Path:
     return next(iter(sorted(folder.glob("*.pth"))))
 
 
-def centre(picture: Image, side: int) -> Image:
+def centre(image: Image, side: int) -> Image:
     """A centre crop, after resizing the short side.
 
     >>> from PIL import Image
@@ -100,9 +100,9 @@ def centre(picture: Image, side: int) -> Image:
     """
     from PIL.Image import Resampling
 
-    scale = side / min(picture.size)
-    width, height = (max(side, round(length * scale)) for length in picture.size)
-    scaled = picture.resize((width, height), Resampling.BICUBIC)
+    scale = side / min(image.size)
+    width, height = (max(side, round(length * scale)) for length in image.size)
+    scaled = image.resize((width, height), Resampling.BICUBIC)
     left, top = (width - side) // 2, (height - side) // 2
     return scaled.crop((left, top, left + side, top + side))
 
@@ -150,9 +150,9 @@ class TimmEncoder(TorchEncoder):
         held = "hub" if self.weights is None else fingerprint_of(self.weights)
         return f"timm {self.name} {held} {self.number_type}"
 
-    def pixels(self, picture: Image) -> Tensor:
+    def pixels(self, image: Image) -> Tensor:
         """Preprocesses an image with timm's own transform for this model."""
-        return torch.as_tensor(self.transform(picture))
+        return torch.as_tensor(self.transform(image))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Features before the classifier."""

@@ -54,9 +54,9 @@ class OpenClipEncoder(JointEncoder):
         """Encodes texts with the text tower."""
         return torch.nn.functional.normalize(self.model.encode_text(tokens).float(), dim=-1)
 
-    def pixels(self, picture: Image) -> Tensor:
+    def pixels(self, image: Image) -> Tensor:
         """Preprocesses an image with open_clip's own transform for this model."""
-        return torch.as_tensor(self.transform(picture))
+        return torch.as_tensor(self.transform(image))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Encodes images with the image tower."""

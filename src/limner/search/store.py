@@ -175,7 +175,7 @@ class VectorStore:
         """Whether the format of the store has captions and fields of items."""
         return "captions" in self.table.schema.names
 
-    def has_pictures(self) -> bool:
+    def has_thumbnails(self) -> bool:
         """Whether any row has a thumbnail."""
         with _explained(self.path):
             return bool(self.table.count_rows("picture IS NOT NULL"))

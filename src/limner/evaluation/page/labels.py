@@ -11,8 +11,8 @@ from limner.core.arrays import BoolArray
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.examples import Returned
+from limner.evaluation.page.gallery import Gallery, Shown
 from limner.evaluation.page.headline import directions_of
-from limner.evaluation.page.pictures import Gallery, Shown
 from limner.evaluation.page.rivals import signed
 from limner.evaluation.page.truth import Truth, also, missing, relevant_in, spread
 from limner.evaluation.page.words import count, direction_title, nouns, percent, plain

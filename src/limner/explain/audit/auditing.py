@@ -17,7 +17,7 @@ from limner.core.judgements import Judgements
 from limner.core.registry import Registry
 from limner.evaluation.table_report import TABLE_FORMATS, TableReport
 from limner.evaluation.tables import Grid, plain_text, to_csv
-from limner.explain.audit import blind, captions, labels, pictures
+from limner.explain.audit import blind, captions, image_checks, labels
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
 from limner.explain.audit.page import render_audit
 
@@ -176,13 +176,13 @@ def audit(
 
 def _looked(
     collection: Collection, least_side: int, progress: Callable[[int, int], None] | None
-) -> tuple[list[Finding], list[str], pictures.Pairs]:
+) -> tuple[list[Finding], list[str], image_checks.Pairs]:
     """Findings in the images themselves, and all pairs of copies."""
     images = collection.images
-    seen = pictures.prints(images, progress)
-    findings = [*pictures.unopened(images, seen), *pictures.tiny(images, seen, least_side)]
-    exact = pictures.same(images, seen)
-    near = pictures.near(seen, exact)
+    seen = image_checks.prints(images, progress)
+    findings = [*image_checks.unopened(images, seen), *image_checks.tiny(images, seen, least_side)]
+    exact = image_checks.same(images, seen)
+    near = image_checks.near(seen, exact)
     for kind, pairs in (("duplicate-image", exact), ("near-duplicate-image", near)):
         findings += [Finding(kind, (images.ids[a], images.ids[b])) for a, b in pairs]
     findings += _leaks(collection, [*exact, *near])
@@ -191,7 +191,7 @@ def _looked(
     return findings, notes, [*exact, *near]
 
 
-def _leaks(collection: Collection, pairs: pictures.Pairs) -> list[Finding]:
+def _leaks(collection: Collection, pairs: image_checks.Pairs) -> list[Finding]:
     """Copies in two splits, and images listed in two splits; the one in the training split comes last."""
     ids = collection.images.ids
     split = {image: name for name, members in collection.splits.items() for image in members}
@@ -204,7 +204,7 @@ def _leaks(collection: Collection, pairs: pictures.Pairs) -> list[Finding]:
     return found
 
 
-def _close(collection: Collection, vectors: FloatArray, same: pictures.Pairs) -> list[Finding]:
+def _close(collection: Collection, vectors: FloatArray, same: image_checks.Pairs) -> list[Finding]:
     if len(vectors) != len(collection.images):
         raise LimnerError(f"got {len(vectors)} vectors for {len(collection.images)} images, expected one for each")
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -230,7 +230,7 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], 
     return [*runs, *lone], [said] if said else []
 
 
-def _repaired(collection: Collection, same: pictures.Pairs) -> tuple[Judgements, int]:
+def _repaired(collection: Collection, same: image_checks.Pairs) -> tuple[Judgements, int]:
     """The judgements plus implied pairs: captions of a copied image, and images of a repeated caption."""
     owners = captions.images_of(collection)
     ids, texts = collection.images.ids, collection.texts
