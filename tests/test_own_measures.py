@@ -163,7 +163,16 @@ def test_a_function_that_returns_something_else_is_refused():
 
 
 @pytest.mark.parametrize(
-    "traits", [{"summary": "mode"}, {"better": 0}, {"bounds": (1, 0)}, {"cut": "k"}, {"sees": "all"}, {"name": "a b"}]
+    "traits",
+    [
+        {"summary": "mode"},
+        {"better": 0},
+        {"bounds": (1, 0)},
+        {"cut": "k"},
+        {"sees": "all"},
+        {"decided_by": "k"},
+        {"name": "a b"},
+    ],
 )
 def test_traits_that_cannot_be_are_refused(traits):
     with pytest.raises(LimnerError, match=f"{next(iter(traits))} is"):
