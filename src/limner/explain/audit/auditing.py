@@ -177,7 +177,7 @@ def audit(
 def _looked(
     collection: Collection, least_side: int, progress: Callable[[int, int], None] | None
 ) -> tuple[list[Finding], list[str], image_checks.Pairs]:
-    """Findings in the images themselves, and all pairs of copies."""
+    """Findings in the images themselves, and all pairs of duplicates."""
     images = collection.images
     seen = image_checks.prints(images, progress)
     findings = [*image_checks.unopened(images, seen), *image_checks.tiny(images, seen, least_side)]
