@@ -261,7 +261,7 @@ def test_pictures_that_are_all_alike_are_refused():
     grey = [lambda: Image.new("RGB", (8, 8), "gray")] * 3
     texts = Items("abc", ["one dog", "one cat", "dog cat"], kind="text")
     alike = Collection("alike", Items("xyz", grey), texts, Judgements.from_pairs(zip("xyz", "abc", strict=True)))
-    with pytest.raises(limner.LimnerError, match="pictures to train on are all identical"):
+    with pytest.raises(limner.LimnerError, match="images to train on are all identical"):
         limner.train(alike)
 
 
