@@ -204,9 +204,9 @@ class Collection(Tabular):
                 )
         object.__setattr__(self, "judgements", self._aligned(self.judgements))
         for what in ("extra", "ratings"):
-            aligned = {k: self._aligned(j).named(k) for k, j in getattr(self, what).items()}
+            aligned = {k: self._aligned(j).with_name(k) for k, j in getattr(self, what).items()}
             object.__setattr__(self, what, MappingProxyType(aligned))
-        mirrored = {k: self._aligned(j.T).named(k).T for k, j in self.reverse.items()}
+        mirrored = {k: self._aligned(j.T).with_name(k).T for k, j in self.reverse.items()}
         object.__setattr__(self, "reverse", MappingProxyType(mirrored))
         object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
         object.__setattr__(self, "warnings", tuple(self.warnings))

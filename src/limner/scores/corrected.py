@@ -64,9 +64,9 @@ class CorrectedScores(Scores):
         return Statistics.gathered(self.correction, bank, own=self.bank is None)
 
     @cached_property
-    def _named(self) -> IntArray | None:
+    def _in_bank(self) -> IntArray | None:
         """Looked up once rather than per block, because workers of a cluster do not have the ids."""
-        return self.statistics.named(self.queries)
+        return self.statistics.positions(self.queries)
 
     def _bank_scores(self) -> Scores:
         if self.bank is None:
@@ -108,7 +108,7 @@ class CorrectedScores(Scores):
     def prepare(self) -> None:
         """Gathers the statistics, first those of the underlying scores."""
         self.base.prepare()
-        _ = self.statistics, self._named
+        _ = self.statistics, self._in_bank
 
     @property
     def block_rows(self) -> int:
@@ -147,8 +147,8 @@ class CorrectedScores(Scores):
         if self.bank is None:  # checked when the statistics were gathered
             return self.correction.apply(block, statistics.known, np.arange(start, stop))
         self.correction.limit(self.base)(block, start)
-        named = None if self._named is None else self._named[start:stop]
-        return self.correction.apply(block, statistics.known, statistics.rows(named, block))
+        positions = None if self._in_bank is None else self._in_bank[start:stop]
+        return self.correction.apply(block, statistics.known, statistics.rows(positions, block))
 
 
 @KINDS.register("corrected")

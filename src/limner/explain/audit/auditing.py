@@ -22,7 +22,7 @@ from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, coun
 from limner.explain.audit.page import render_audit
 
 EXAMPLES = 3
-LEAST_SIDE = 32
+MIN_SIDE = 32
 CLOSE = 0.98
 """Image embeddings with at least this cosine similarity count as close."""
 MOST_SCORED = 20_000
@@ -130,7 +130,7 @@ def audit(
     *,
     scores: FloatArray | None = None,
     vectors: FloatArray | None = None,
-    least_side: int = LEAST_SIDE,
+    min_side: int = MIN_SIDE,
     look: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
@@ -140,7 +140,7 @@ def audit(
         collection: The collection to check, with all its splits.
         scores: Images by texts, of a system that was not trained on these pairs: finds wrong and shifted labels.
         vectors: One embedding per image: finds images that are similar without being copies.
-        least_side: Images with a shorter side than this many pixels are tiny.
+        min_side: Images with a shorter side than this many pixels are tiny.
         look: Whether images are opened; False for the texts and labels alone.
         progress: Called with (images done, images in total).
 
@@ -154,7 +154,7 @@ def audit(
     >>> [finding.items for finding in found.of("repeated-caption")], found.added
     ([('t0', 't1')], 2)
     """
-    findings, notes, same = _looked(collection, least_side, progress) if look else ([], ["images were not opened"], [])
+    findings, notes, same = _looked(collection, min_side, progress) if look else ([], ["images were not opened"], [])
     for check in (captions.repeated, captions.empty, captions.self_matches, captions.other_languages):
         findings += check(collection)
     solved, few = blind.solvable(collection)
@@ -175,12 +175,12 @@ def audit(
 
 
 def _looked(
-    collection: Collection, least_side: int, progress: Callable[[int, int], None] | None
+    collection: Collection, min_side: int, progress: Callable[[int, int], None] | None
 ) -> tuple[list[Finding], list[str], image_checks.Pairs]:
     """Findings in the images themselves, and all pairs of duplicates."""
     images = collection.images
     seen = image_checks.prints(images, progress)
-    findings = [*image_checks.unopened(images, seen), *image_checks.tiny(images, seen, least_side)]
+    findings = [*image_checks.unopened(images, seen), *image_checks.tiny(images, seen, min_side)]
     exact = image_checks.same(images, seen)
     near = image_checks.near(seen, exact)
     for kind, pairs in (("duplicate-image", exact), ("near-duplicate-image", near)):

@@ -111,11 +111,11 @@ def unopened(images: Items, seen: Prints) -> Iterator[Finding]:
         yield Finding("broken-image", (images.ids[row],), problem)
 
 
-def tiny(images: Items, seen: Prints, least: int) -> Iterator[Finding]:
-    """Images whose shorter side has fewer pixels than `least`."""
+def tiny(images: Items, seen: Prints, min_side: int) -> Iterator[Finding]:
+    """Images whose shorter side has fewer pixels than `min_side`."""
     for row, side in enumerate(seen.sides):
-        if 0 < side < least:
-            yield Finding("tiny-image", (images.ids[row],), f"{side} pixels, expected {least} or more")
+        if 0 < side < min_side:
+            yield Finding("tiny-image", (images.ids[row],), f"{side} pixels, expected {min_side} or more")
 
 
 def same(images: Items, seen: Prints) -> Pairs:
