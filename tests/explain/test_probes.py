@@ -59,7 +59,7 @@ def written(folder, *names):
 )
 def test_every_form_is_read(tmp_path, name, case):
     assert read_probe(written(tmp_path, name) / name, images=tmp_path).cases == (case,)
-    assert read_probe(tmp_path / name, images=tmp_path).images["a.jpg"] == str(tmp_path / "a.jpg")
+    assert read_probe(tmp_path / name, images=tmp_path).pictures["a.jpg"] == str(tmp_path / "a.jpg")
 
 
 def test_a_folder_is_a_probe_of_subsets(tmp_path):
@@ -202,16 +202,16 @@ def test_the_captions_of_a_pair_have_the_same_words_and_are_true_of_one_picture_
         first, second = case.right
         assert first != second and sorted(first.split()) == sorted(second.split())
         *_, told = meanings(Dice(0, number, STREAM), case.subset)
-        scenes = [drawn.images[image].scene for image in case.images]
+        scenes = [drawn.pictures[image].scene for image in case.images]
         assert [[meaning.true_of(scene) for meaning in told] for scene in scenes] == [[True, False], [False, True]]
-    by_background = {drawing.scene.background: drawing for drawing in drawn.images.values()}
+    by_background = {drawing.scene.background: drawing for drawing in drawn.pictures.values()}
     assert len(by_background) == 6 and {drawing().size for drawing in by_background.values()} == {(160, 160)}
     assert scenes_probe(3).cases == drawn.cases[:3] and scenes_probe(3, seed=1).cases != drawn.cases[:3]
 
 
 def scored(given, score):
     pairs = given.collection()
-    matrix = np.array([[score(given.images[i].scene, text) for text in pairs.texts.values] for i in pairs.images.ids])
+    matrix = np.array([[score(given.pictures[i].scene, text) for text in pairs.texts.values] for i in pairs.images.ids])
     return limner.Scores.from_matrix(matrix, pairs.images.ids, pairs.texts.ids)
 
 

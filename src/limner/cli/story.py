@@ -91,14 +91,14 @@ def _drawn(world: Collection, told: Progress) -> Collection:
     """The collection with its images drawn once, on all cores, and stored as PNG."""
     drawings = world.images.values
     pool = ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn"), _ignore_interrupts)
-    images: list[bytes] = []
+    pictures: list[bytes] = []
     try:
-        for image in pool.map(_png, drawings, chunksize=25):
-            images.append(image)
-            told(len(images), len(drawings))
+        for picture in pool.map(_png, drawings, chunksize=25):
+            pictures.append(picture)
+            told(len(pictures), len(drawings))
     finally:
         pool.shutdown(cancel_futures=True)
-    return replace(world, images=Items(world.images.ids, images, world.images.fields))
+    return replace(world, images=Items(world.images.ids, pictures, world.images.fields))
 
 
 def _png(draw: Callable[[], Any]) -> bytes:

@@ -53,13 +53,13 @@ class Probe:
     Args:
         name: Name in tables.
         cases: The cases.
-        images: The images by id, if they are available.
+        pictures: The images by id, if they are available.
         warnings: Cases that were left out, and why.
     """
 
     name: str
     cases: tuple[ProbeCase, ...]
-    images: Mapping[str, Any]
+    pictures: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
     def collection(self) -> Collection:
@@ -68,7 +68,7 @@ class Probe:
         texts = list(dict.fromkeys(text for case in self.cases for text in (*case.right, *case.foils)))
         row = {text: f"t{n}" for n, text in enumerate(texts)}
         pairs = {(i, row[t]) for case in self.cases for i, t in _fitting(case)}
-        values = [self.images.get(image) for image in images]
+        values = [self.pictures.get(image) for image in images]
         return Collection(
             self.name,
             Items(Ids(images, what="image"), values),
@@ -106,8 +106,8 @@ def read_probe(path: str | Path, *, images: str | Path | None = None) -> Probe:
         raise LimnerError(f"{source} has no cases: expected captions with hard negatives, or two images and captions")
     folder = None if images is None else existing(images, what="folder of images")
     names = dict.fromkeys(image for case in cases for image in case.images)
-    values = {} if folder is None else {name: str(folder / name) for name in names}
-    return Probe(source.stem, tuple(cases), values, notes.listed())
+    pictures = {} if folder is None else {name: str(folder / name) for name in names}
+    return Probe(source.stem, tuple(cases), pictures, notes.listed())
 
 
 def _cases(file: Path, notes: Notes, *, several: bool) -> list[ProbeCase]:

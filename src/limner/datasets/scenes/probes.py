@@ -30,7 +30,7 @@ def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
         seed: Seed of the scenes.
 
     >>> made = scenes_probe(2)
-    >>> [sorted(made.cases[0].right[0].split()) == sorted(made.cases[0].right[1].split()), len(made.images)]
+    >>> [sorted(made.cases[0].right[0].split()) == sorted(made.cases[0].right[1].split()), len(made.pictures)]
     [True, 4]
     """
     if cases < 1:
