@@ -35,7 +35,7 @@ import hardware
 import limner
 from claims import Claim, log, main
 from limner.cli.story import story
-from limner.encoders.pictures import Histograms
+from limner.encoders.image_descriptors import Histograms
 from limner.systems.classic.descriptors import DESCRIPTORS
 
 RECORDS = ROOT / "proofs" / "records"

@@ -234,7 +234,7 @@ CASES = [
     Case("judgements that are not there", nothing, [*MATRIX, "--protocol", "eccv"],
          ["needs the judgements 'eccv'", "it has pairs"]),
     Case("folds that are not there", nothing, [*MATRIX, "--protocol", "coco-1k"], ["the field 'fold'", "coco-5k"]),
-    Case("no such system", nothing, [*SYSTEM[:3], "colors"], ["or file, 'colors'", "did you mean 'colours'"]),
+    Case("no such system", nothing, [*SYSTEM[:3], "colors"], ["or file 'colors'", "did you mean 'colours'"]),
     Case("no such way with ties", nothing, [*MATRIX, "--ties", "random"], ["'random'", "expected"]),
     # reports
     Case("damaged report", cut_report, ["compare", "a.json", "a.json"], ["a.json is not JSON"]),
@@ -276,6 +276,9 @@ CASES = [
     Case("audit with NaN", spoil_array("I.npy", put(4, np.nan)),
          ["audit", "captions.csv", "--no-images", *EMBEDDINGS[2:]], ["I.npy", "row 4", "NaN"]),
     Case("audit of nothing", written("captions.csv", b""), ["audit", "captions.csv"], ["captions.csv", "empty"]),
+    Case("a folder as a table", nothing, ["data", "describe", "table:."], [". is a folder, expected a file"]),
+    Case("a split where there are none", nothing, [*EMBEDDINGS, "--split", "dev"],
+         ["no split 'dev'", "has no splits", "leave out the split"]),
     # probes
     Case("probe of no known form", written("p.json", '{"0": {"picture": "a", "text": "b"}}'), ["probe", "p.json"],
          ["p.json", "picture, text", "known form"]),

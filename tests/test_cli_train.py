@@ -36,7 +36,7 @@ def test_settings_win_over_the_file(tmp_path):
     config.write_text('dimensions = 3\nname = "small"\n')
     run("train", "histograms", *WORLD, "-o", model, "--config", config, "--set", "dimensions=2")
     kept = systems.load(model)
-    assert (kept.name, kept.picture_map.weights.shape[1]) == ("small", 2)
+    assert (kept.name, kept.image_map.weights.shape[1]) == ("small", 2)
 
 
 @pytest.mark.parametrize(

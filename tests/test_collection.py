@@ -100,3 +100,12 @@ def test_collections_refused(small):
         Collection("x", small.images, small.texts, small.judgements, {"test": ["zz"]})
     with pytest.raises(LimnerError, match="did you mean 'test'"):
         small.split("tets")
+
+
+def test_a_split_of_a_collection_without_splits_is_refused_with_advice():
+    texts = Items("x", ["a dog"], kind="text")
+    gallery = Collection("gallery", Items("a", [None]), texts, Judgements.from_pairs(["ax"]))
+    with pytest.raises(LimnerError, match="no split 'dev': 'gallery' has no splits; leave out the split"):
+        gallery.split("dev")
+    with pytest.raises(LimnerError, match="unknown field 'language' of the texts: there are none"):
+        gallery.texts.field("language")

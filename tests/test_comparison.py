@@ -125,7 +125,7 @@ def test_other_truths_pools_and_collections_are_refused():
     plain = evaluate(scores, toy, measures="R@1")
     with pytest.raises(LimnerError, match="the collections are 'toy' and 'other'"):
         compare([plain, replace(plain, collection="other")])
-    other = Collection("toy", toy.images, toy.texts, toy.extra["complete"].named("pairs"), extra=dict(toy.extra))
+    other = Collection("toy", toy.images, toy.texts, toy.extra["complete"].with_name("pairs"), extra=dict(toy.extra))
     with pytest.raises(LimnerError, match="what is relevant under pairs i2t differs"):
         compare([plain, evaluate(scores, other, measures="R@1")])
     lists = {d: s.ranking() for d, s in (("i2t", scores), ("t2i", scores.T))}

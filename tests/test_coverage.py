@@ -82,7 +82,7 @@ def test_both_ways_with_a_collection():
 
 
 def test_an_unknown_choice_is_refused():
-    with pytest.raises(LimnerError, match="unknown value of missing 'drop'"):
+    with pytest.raises(LimnerError, match="unknown value 'drop' of missing"):
         evaluate(ranked(), judged(), missing="drop")
 
 

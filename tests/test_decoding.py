@@ -75,8 +75,8 @@ def test_every_orientation_is_turned_upright(orientation, form):
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_photographs_are_turned_everywhere(orientation, tmp_path):
     """A JPEG through collection, thumbnail, page, upload and encoder: all see the same upright picture."""
-    from limner.encoders.pictures import Histograms
-    from limner.evaluation.page.pictures import thumbnail
+    from limner.encoders.image_descriptors import Histograms
+    from limner.evaluation.page.gallery import thumbnail
     from limner.search.items import small
     from limner.web.pictures import encoded, of_collection
 

@@ -304,7 +304,7 @@ def duels(draw) -> Duel:
     )
     pairs = Judgements.from_pairs([(images[i], texts[t]) for t, i in enumerate(owner)])
     world = Collection(
-        "duel", Items(images, [None] * n), Items(texts, [""] * len(texts), kind="text"), pairs.named("pairs")
+        "duel", Items(images, [None] * n), Items(texts, [""] * len(texts), kind="text"), pairs.with_name("pairs")
     )
     cells = st.lists(st.sampled_from([*LOW, 2.0]), min_size=n * len(texts), max_size=n * len(texts))
     matrices = [np.array(draw(cells)).reshape(n, len(texts)) for _ in range(2)]

@@ -258,8 +258,8 @@ def test_a_direction_goes_with_one_system_on_a_collection(toy, scored):
     run = Ranking.from_lists({"q1": ["a", "b"]}, candidates="ab")
     truth = Judgements.from_pairs([("q1", "b")])
     for options, message in (
-        ({"direction": "i2t"}, "direction with plain judgements"),
-        ({"protocol": "coco-5k"}, "protocol with plain judgements"),
+        ({"direction": "i2t"}, "direction needs a Collection"),
+        ({"protocol": "coco-5k"}, "protocol needs a Collection"),
     ):
         with pytest.raises(LimnerError, match=message):
             evaluate(run, truth, **options)

@@ -16,7 +16,7 @@ import own_things
 from limner import LimnerError, Ranking, Scores
 from limner.cli import app
 from limner.core.errors import Untrusted
-from limner.encoders import ENCODERS, encoder
+from limner.encoders import ENCODERS, encoded, encoder
 from limner.evaluation import corrected, tune
 from limner.match import CORRECTIONS, FUSIONS, SCORERS, Statistics, correction, fuse, scorer
 
@@ -74,7 +74,7 @@ def test_a_registered_correction(whole, registered):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"wieght": 1}, "unknown option of correction 'own_things:MeanShift' 'wieght': did you mean 'weight'"),
+        ({"wieght": 1}, "unknown option 'wieght' of correction 'own_things:MeanShift': did you mean 'weight'"),
         ({"weight": "x"}, "weight='x' is str: expected float"),
         ({"weight": -1.0}, "option weight is -1.0, expected a number above 0"),
         ({"centre": 3}, "centre=3 is int: expected str"),
@@ -193,7 +193,7 @@ def test_a_fusion(whole, runs, tmp_path):
     systems = [Ranking.load(runs / name) for name in ("a.run", "b.run")]
     by_name, by_function = (fuse(systems, how, depth=3) for how in ("own_things:weighted", own_things.weighted))
     assert np.array_equal(by_name.indices, by_function.indices) and by_name.depth == 3
-    with pytest.raises(LimnerError, match="unknown option of fusion 'own_things:weighted' 'k'"):
+    with pytest.raises(LimnerError, match="unknown option 'k' of fusion 'own_things:weighted'"):
         fuse(systems, "own_things:weighted", k=3)
     with pytest.raises(LimnerError, match="gave Model: expected a Ranking"):
         fuse(systems, "own_things:train")
@@ -222,6 +222,22 @@ def test_an_encoder(tmp_path):
     shell("encode", str(tmp_path / "texts.txt"), "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
     assert np.load(tmp_path / "v.npy")[1, :2].tolist() == [2.0, 2.0]
     assert encoder("own_things:Letters").dim == 26 and "clip" in ENCODERS.summaries()
+
+
+def test_an_encoder_given_items_it_cannot_read_is_no_bug_in_limner(pairs, tmp_path):
+    given = ("encode", "scenes", "-L", "images=60", "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    told = json.loads(shell(*given, "--side", "images", "--json", status=3))["error"]["message"]
+    assert "Letters failed on 60 images (AttributeError" in told and "encodes only texts, give it texts" in told
+    with pytest.raises(LimnerError, match="Letters failed on 60 images") as caught:
+        encoded(own_things.Letters(), pairs.images)
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_a_cache_says_what_an_encoder_lacks(tmp_path):
+    (tmp_path / "texts.txt").write_text("a dog\n")
+    given = ("encode", str(tmp_path / "texts.txt"), "--encoder", "own_things:Letters", "-o", str(tmp_path / "v.npy"))
+    told = json.loads(shell(*given, "--cache", str(tmp_path / "c"), "--json", status=3))["error"]["message"]
+    assert "Letters has no fingerprint" in told and "fingerprint = 'letters 1'" in told and "Cached(" not in told
 
 
 def test_a_data_set(tmp_path):
@@ -271,13 +287,39 @@ def test_a_loss_and_an_encoder_take_options_in_parentheses(tmp_path):
     scores, positives = torch.tensor([[0.5, 0.4], [0.3, 0.2]]), torch.eye(2, dtype=torch.bool)
     one, other = loss("knn(k=1)", margin=0.3)(scores, positives), loss("knn", k=1, margin=0.3)(scores, positives)
     assert float(one) == float(other)
-    with pytest.raises(LimnerError, match="unknown option of loss 'knn' 'kk': did you mean 'k'"):
+    with pytest.raises(LimnerError, match="unknown option 'kk' of loss 'knn': did you mean 'k'"):
         loss("knn(kk=1)")
     assert encoder("own_things:Letters(most=3)").dim == encoder("own_things:Letters", most=3).dim == 3
     (tmp_path / "captions.txt").write_text("a red dog\n")
     out = tmp_path / "v.npy"
     shell("encode", str(tmp_path / "captions.txt"), "--encoder", "own_things:Letters(most=3)", "-o", str(out))
     assert np.load(out).shape == (1, 3)
+
+
+def test_every_kind_takes_options_in_parentheses_in_python_too(whole, pairs):
+    """One way to name things: what works at the shell works in Python, and keyword arguments take precedence."""
+    assert str(whole.correct("csls(k=5)").correction) == "csls(k=5)"
+    assert str(whole.correct("csls(k=5)", k=3).correction) == "csls(k=3)"
+    assert correction(f"{MINE}(weight=0.5)") == correction(MINE, weight=0.5)
+    assert tune("csls(k=5)", whole, pairs)["k"] == 5
+    assert str(corrected(whole, pairs, f"{MINE}(weight=0.5)", tune=None).correction).startswith(f"{MINE}(weight=0.5")
+    systems = [whole, whole.correct("csls")]
+    one, other = (fuse(systems, "reciprocal_rank(k=20)", depth=5), fuse(systems, "reciprocal_rank", k=20, depth=5))
+    assert np.array_equal(one.indices, other.indices)
+    assert scorer("own_things:SharedWords(scale=3)").scale == 3.0
+    assert isinstance(limner.train(pairs, "own_things:train(seed=3)"), own_things.Model)
+    for named in (lambda: limner.train(pairs, "own_things:train(sed=3)"), lambda: whole.correct("csls(kk=3)")):
+        with pytest.raises(LimnerError, match="unknown option"):
+            named()
+    with pytest.raises(LimnerError, match="expected a name, or a name with options such as"):
+        whole.correct("csls(k=5")
+
+
+def test_a_system_takes_options_in_parentheses_at_the_shell():
+    given = ("evaluate", "scenes", "-O", "images=60", "--measures", "R@1", "--json", "--system")
+    assert json.loads(shell(*given, "own_things:train(seed=3)"))["results"]
+    assert json.loads(shell(*given, "histograms(dimensions=8)"))["results"]
+    assert "unknown option" in shell(*given, "histograms(dimension=8)", status=3)
 
 
 def test_measures_list_one_as_every_list_does():
@@ -363,6 +405,11 @@ scores = limner.Scores.from_matrix(np.array([[1.0, 2.0], [3.0, 6.0]]), "ab", "xy
 print(scores.correct("mean_shift").matrix().tolist(), CORRECTIONS.summaries()["mean_shift"])
 print(encoder("letters").dim, ENCODERS.summaries()["letters"])
 print(limner.load("pets.lines").texts.values, limner.datasets.dataset("lines").description)
+for path in (".", "gone.lines"):
+    try:
+        limner.load(f"lines:{path}")
+    except limner.LimnerError as error:
+        print(error)
 """
 
 
@@ -379,4 +426,6 @@ def test_a_built_in_correction_encoder_or_data_set_is_one_file(tmp_path):
         "[[-1.0, -2.0], [1.0, 2.0]] s(i, t) - mean over the bank.",
         "1 How many letters.",
         "('a cat', 'a dog') lines of text",
+        ". is a folder, but a data set of the form 'lines' is a file: give the path of the file",
+        "no file gone.lines, expected a data set of the form 'lines': check the path",
     ], done.stderr

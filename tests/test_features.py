@@ -13,7 +13,7 @@ from limner import Embeddings, LimnerError, systems
 from limner.cli import app
 from limner.cli.errors import Status
 from limner.datasets import write
-from limner.encoders.pictures import Histograms
+from limner.encoders.image_descriptors import Histograms
 
 SMALL = {"word_dim": 4, "hidden_dim": 4, "embedding_dim": 4, "epochs": 1, "batch_size": 16}
 COUNTED = []

@@ -186,7 +186,7 @@ def test_judgements_beside_a_collection(merged):
     assert turned.value("R@1", view="judged", direction="i2t") == report.value("R@1", view="judged", direction="i2t")
     with pytest.raises(LimnerError, match="none of its images and texts"):
         evaluate(toys.scores(toy), toy, judgements=Judgements.from_pairs([("x", "y")]))
-    with pytest.raises(LimnerError, match="judgements with plain judgements"):
+    with pytest.raises(LimnerError, match="judgements needs a Collection"):
         evaluate(toys.scores(toy), better, judgements=better)
 
 

@@ -39,7 +39,7 @@ def test_xtd10(tmp_path):
     assert sorted(set(loaded.texts.field("language"))) == ["de", "en", "ja", "zh"]
     assert loaded.texts.values[loaded.texts.ids.index("COCO_2.jpg#ja")] == "jp 2"
     assert set(load_xtd10(tmp_path, languages=["zh"]).texts.field("language")) == {"zh"}
-    with pytest.raises(UnknownName, match="language of XTD10 'fr'"):
+    with pytest.raises(UnknownName, match="language 'fr' of XTD10"):
         load_xtd10(tmp_path, languages=["fr"])
     (tmp_path / "MIC" / "test_1kcaptions_de.txt").write_text("only one\n")
     with pytest.raises(LimnerError, match="1 captions for the 4 images"):

@@ -162,7 +162,7 @@ def test_parse_several():
         ("R", "needs a cut-off: write for example 'R@10'"),
         ("MedR@5", "takes no cut-off"),
         ("R@0", "the cut-off must be 1 to"),
-        ("R@1(soft)", "unknown option of R 'soft'"),
+        ("R@1(soft)", "unknown option 'soft' of R"),
         ("R@1(min_grade=high)", "expected a number"),
         ("nDCG(graded)", "unknown option"),
         ("R@1(min_grade=nan)", "expected a finite number"),

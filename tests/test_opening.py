@@ -166,7 +166,7 @@ def test_an_encoder_is_named_with_its_options(own, tmp_path):
     ("given", "said"),
     [
         ("colour", "did you mean 'colours'"),
-        ("no/such/model", "unknown system, and no saved model or file, 'no/such/model'"),
+        ("no/such/model", "unknown system, saved model or file 'no/such/model'"),
         (3, "a system that is int: expected a name"),
     ],
 )

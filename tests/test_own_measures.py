@@ -147,7 +147,7 @@ def test_tune_takes_them():
         ("own_measures:absent", "has no 'absent'"),
         ("no_such_module:RBP", "there is no module"),
         ("own_measures:Clash", "another measure 'R'"),
-        ("own_measures:RBP(q=1)", "option of RBP"),
+        ("own_measures:RBP(q=1)", "option 'q' of RBP"),
         ("own_measures:RBP@0", "the cut-off must be 1"),
     ],
 )
@@ -163,7 +163,16 @@ def test_a_function_that_returns_something_else_is_refused():
 
 
 @pytest.mark.parametrize(
-    "traits", [{"summary": "mode"}, {"better": 0}, {"bounds": (1, 0)}, {"cut": "k"}, {"sees": "all"}, {"name": "a b"}]
+    "traits",
+    [
+        {"summary": "mode"},
+        {"better": 0},
+        {"bounds": (1, 0)},
+        {"cut": "k"},
+        {"sees": "all"},
+        {"decided_by": "k"},
+        {"name": "a b"},
+    ],
 )
 def test_traits_that_cannot_be_are_refused(traits):
     with pytest.raises(LimnerError, match=f"{next(iter(traits))} is"):
@@ -213,5 +222,5 @@ def test_a_format_of_ones_own(report, tmp_path, monkeypatch):
     monkeypatch.setattr(REPORT_FORMATS, "_own", {})
     REPORT_FORMATS.register(".count")(lambda report: str(len(report.results)))
     assert report.save(tmp_path / "n.count").read_text() == str(len(report.results))
-    with pytest.raises(LimnerError, match="option of a .count report"):
+    with pytest.raises(LimnerError, match="option .colour. of a .count report"):
         report.save(tmp_path / "n.count", colour="red")

@@ -22,10 +22,10 @@ from limner.evaluation import recall
 from limner.evaluation.page import (
     examples,
     figures,
+    gallery,
     headline,
     hubness,
     labels,
-    pictures,
     ranks,
     render,
     rivals,
@@ -227,7 +227,7 @@ def test_raw_scores_call_nothing_right(world):
 
 
 def test_worst_and_best_are_the_ends_of_the_order(report, world):
-    (group, _) = examples.examples(report, Truth(world), pictures.Gallery(world), total=12)
+    (group, _) = examples.examples(report, Truth(world), gallery.Gallery(world), total=12)
     first = report.find("MedR", direction="i2t", view="complete")
     by_id = dict(zip(first.queries, first.values, strict=True))
     worst, best = ([by_id[e.query.id] for e in side] for side in (group.worst, group.best))
@@ -267,7 +267,7 @@ def test_among_equally_good_queries_an_even_sample():
 
 
 def test_a_bad_query_shows_what_it_should_have_found(report, world):
-    for group in examples.examples(report, Truth(world), pictures.Gallery(world), total=40):
+    for group in examples.examples(report, Truth(world), gallery.Gallery(world), total=40):
         for e in (*group.best, *group.worst):
             labelled = [r for r in e.returned if r.mark.style == "labelled"]
             assert bool(labelled) != bool(e.expected)
@@ -396,7 +396,7 @@ def test_notes_stand_on_the_first_screen(world):
 
 @pytest.mark.parametrize(("total", "shown"), [(0, 0), (1, 4), (4, 4), (12, 12), (200, N + 2 * N)])
 def test_number_of_examples(report, world, total, shown):
-    groups = examples.examples(report, Truth(world), pictures.Gallery(world), total=total)
+    groups = examples.examples(report, Truth(world), gallery.Gallery(world), total=total)
     assert sum(len(group.best) + len(group.worst) for group in groups) == shown
 
 
@@ -468,12 +468,12 @@ def test_each_picture_is_embedded_once(report, world, page):
 
 
 def test_pictures_keep_to_their_budget(world):
-    gallery = pictures.Gallery(world, budget=700)
-    shown = [gallery.query("i2t", i) for i in world.images.ids]
-    assert sum(len(p.uri) for p in gallery.pictures.values()) <= 700
-    assert 0 < len(gallery.pictures) < N
-    assert gallery.left_out == sum(s.picture is None for s in shown)
-    assert gallery.notes() == [f"{gallery.left_out} images are left out to keep the file small"]
+    made = gallery.Gallery(world, budget=700)
+    shown = [made.query("i2t", i) for i in world.images.ids]
+    assert sum(len(p.uri) for p in made.thumbnails.values()) <= 700
+    assert 0 < len(made.thumbnails) < N
+    assert made.left_out == sum(s.thumbnail is None for s in shown)
+    assert made.notes() == [f"{made.left_out} images are left out to keep the file small"]
 
 
 def test_a_page_full_of_photographs_stays_small():
@@ -486,7 +486,7 @@ def test_a_page_full_of_photographs_stays_small():
 
 
 def test_thumbnails_are_small_copies_of_the_image(world):
-    uri, width, height = pictures.thumbnail(world, "i3")
+    uri, width, height = gallery.thumbnail(world, "i3")
     copy = Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
     assert copy.size == (width, height) == (40, 30)
     assert np.allclose(np.asarray(copy).mean(axis=(0, 1)), (30, 90, 200), atol=6)
@@ -500,7 +500,7 @@ def test_an_image_and_a_caption_may_have_the_same_id():
     world = limner.Collection("toy", images, texts, pairs)
     scores = limner.Scores.from_matrix(np.eye(6), same, same)
     report = limner.evaluate(scores, world, measures="MedR", direction="i2t")
-    forth, back = examples.examples(report, Truth(world), pictures.Gallery(world), total=4)
+    forth, back = examples.examples(report, Truth(world), gallery.Gallery(world), total=4)
     assert (forth.best[0].query.kind, forth.best[0].returned[0].item.kind) == ("image", "text")
     assert (back.best[0].query.kind, back.best[0].returned[0].item.kind) == ("text", "image")
 
@@ -524,9 +524,9 @@ def test_others_are_compared_when_no_comparison_is_given(world):
 
 
 def test_long_captions_are_cut_at_a_word():
-    assert pictures.shortened("one two three", 9) == "one two…"
-    assert pictures.shortened("a" * 200, 9) == "a" * 9 + "…"
-    assert pictures.shortened("short") == "short"
+    assert gallery.shortened("one two three", 9) == "one two…"
+    assert gallery.shortened("a" * 200, 9) == "a" * 9 + "…"
+    assert gallery.shortened("short") == "short"
 
 
 # --- views in words, and chance ---------------------------------------------------------------------------------
@@ -553,20 +553,20 @@ def test_the_headline_has_chance_and_says_which_view_every_number_is_of(world):
 
 def test_the_tables_of_queries_show_the_images(world):
     report = system(world, 0)
-    tables = {t.name: t for t in examples.query_tables(report, Truth(world), pictures.Gallery(world))}
-    assert all(item is not None and item.picture for *_, item in tables["i2t"].rows)
+    tables = {t.name: t for t in examples.query_tables(report, Truth(world), gallery.Gallery(world))}
+    assert all(item is not None and item.thumbnail for *_, item in tables["i2t"].rows)
     labelled = {q: Truth(world).labelled("t2i", q)[0] for q, *_ in tables["t2i"].rows}
     assert all(item is not None and item.id == labelled[q] for q, *_, item in tables["t2i"].rows)
 
 
 def test_every_query_is_in_the_table_or_in_its_data(world):
     report = system(world, 0)
-    few, every = (examples.query_tables(report, Truth(world), pictures.Gallery(world), most=n)[1] for n in (5, 500))
+    few, every = (examples.query_tables(report, Truth(world), gallery.Gallery(world), most=n)[1] for n in (5, 500))
     further = json.loads(str(few.further))
     assert [q for q, *_ in few.rows] + [q for q, *_ in further] == [q for q, *_ in every.rows]
     assert [cells for _, _, cells, _ in further] == [[shown for shown, _ in cells] for _, _, cells, _ in every.rows[5:]]
     evil = collection(evil=True)
-    data = str(examples.query_tables(system(evil, 0), Truth(evil), pictures.Gallery(evil), most=5)[1].further)
+    data = str(examples.query_tables(system(evil, 0), Truth(evil), gallery.Gallery(evil), most=5)[1].further)
     assert "<" not in data and EVIL in json.loads(data)[0][1]
 
 

@@ -118,7 +118,7 @@ def test_a_query_that_is_not_ranked_is_refused():
 
 def test_unknown_rules_are_refused():
     source = Scores.from_matrix(np.ones((1, 1)), "q", "a")
-    with pytest.raises(LimnerError, match="unknown value of ties 'random'"):
+    with pytest.raises(LimnerError, match="unknown value 'random' of ties"):
         place(source, [], ties="random")
-    with pytest.raises(LimnerError, match="unknown value of unretrieved"):
+    with pytest.raises(LimnerError, match="unknown value '.*' of unretrieved"):
         place(source, [], unretrieved="zero")

@@ -111,7 +111,7 @@ def test_settings_are_the_signature():
         told = {o.name: (o.type, o.default) for o in options_of(function, filled=1)}
         assert told == {"epochs": ("int", 10), "rate": ("float or nothing", None)}
         assert checked(function, {"rate": 1}, what="'train'", filled=1) == {"rate": 1.0}
-        with pytest.raises(UnknownName, match="unknown option of 'train' 'epoch': did you mean 'epochs'"):
+        with pytest.raises(UnknownName, match="unknown option 'epoch' of 'train': did you mean 'epochs'"):
             checked(function, {"epoch": 3}, what="'train'", filled=1)
         with pytest.raises(LimnerError, match="epochs='x' is str: expected int"):
             checked(function, {"epochs": "x"}, what="'train'", filled=1)
@@ -203,3 +203,13 @@ def test_every_declaration_of_limner_is_found_by_a_registry():
     found = {(each.kind, each.name) for registry in registries for each in registry.declared.values()}
     assert {(each.kind, each.name) for each in built_in_module.declarations(["limner"])} == found
     assert all(registry.declared for registry in registries)
+
+
+def test_a_name_with_options_is_understood(known):
+    assert known.parsed("reader") == ("reader", {})
+    assert known.parsed("reader(deep=3, loud=yes)", {"deep": 4}) == ("reader", {"deep": 4, "loud": "yes"})
+    assert known.parsed("json:loads(k=1)") == ("json:loads", {"k": 1})
+    assert known.names("reader(deep=3)") and not known.names("writer(deep=3)") and not known.names("json:loads")
+    for text, message in (("reader(deep", "expected a name, or a name with options"), (3, "is int: expected a name")):
+        with pytest.raises(LimnerError, match=message):
+            known.parsed(text)

@@ -122,3 +122,9 @@ def test_what_follows_two_dashes_is_left_alone():
 
     words = with_new_names(get_command(app), ["explain", "scenes", "--most=2", "--", "--most"])
     assert words == ["explain", "scenes", "--limit=2", "--", "--most"]
+
+
+def test_the_old_name_of_with_name_still_works():
+    pairs = limner.Judgements.from_pairs([("q", "a")])
+    with pytest.warns(DeprecationWarning, match="is now called with_name"):
+        assert pairs.named("mine") == pairs.with_name("mine")

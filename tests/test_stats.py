@@ -327,7 +327,7 @@ def test_paired_functions_refuse_bad_columns(function, a, b, message: str) -> No
         (lambda: stats.cohen_kappa([1, 1], [1, 1]), "kappa is undefined: both raters gave 1 to all 2 items"),
         (lambda: stats.cohen_kappa([1, 0], [1]), "got 2 labels for a and 1 for b"),
         (lambda: stats.cohen_kappa([1, NAN], [1, 0]), "a: got a label that is not finite"),
-        (lambda: stats.cohen_kappa([1, 0], ["1", "0"]), "expected one type"),
+        (lambda: stats.cohen_kappa([1, 0], ["1", "0"]), "expected the same type"),
         (lambda: stats.cohen_kappa(["n", "y"], ["y", "y"], weights="linear"), "the order of the names is unknown"),
         (lambda: stats.cohen_kappa([1, 5], [1, 1], labels=[1, 2, 3]), "got the label 5, expected one of 1, 2, 3"),
         (lambda: stats.cohen_kappa([1, 2], [1, 1], labels=[1, 2, 2]), "labels: got 2 twice"),

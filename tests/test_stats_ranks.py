@@ -144,7 +144,7 @@ def test_queries_needed_would_make_the_difference_detectable():
         (lambda: stats.rank_sets([[1, 2], [1, 2]], level=1.2), "level"),
         (lambda: stats.rank_sets([[1, 2], [1, 2]], clusters=["a", "a"]), "1 independent"),
         (lambda: stats.rank_sets_of_means([0.5, 1.5], [10, 10]), "expected 0 to 1"),
-        (lambda: stats.rank_sets_of_means([0.5, 0.5], [10, 0]), "1 or more"),
+        (lambda: stats.rank_sets_of_means([0.5, 0.5], [10, 0]), "one positive count per mean"),
         (lambda: stats.rank_sets_of_means([0.5, 0.5], [10]), "at least 2"),
     ],
 )

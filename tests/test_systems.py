@@ -12,7 +12,7 @@ import limner
 from limner import systems
 from limner.core.collection import Collection, Items
 from limner.core.judgements import Judgements
-from limner.encoders.pictures import DESCRIPTIONS, SIDE, describe, describe_one
+from limner.encoders.image_descriptors import DESCRIPTIONS, SIDE, describe, describe_one
 from limner.encoders.words import BagOfWords, words
 from limner.systems.canonical import canonical_maps
 
@@ -191,7 +191,7 @@ def test_the_systems_are_far_above_chance_and_shape_helps():
 
 def test_training_is_deterministic_and_uses_the_training_split_alone(world, model):
     again = limner.train(world.train, "histograms")
-    np.testing.assert_array_equal(again.picture_map.weights, model.picture_map.weights)
+    np.testing.assert_array_equal(again.image_map.weights, model.image_map.weights)
     assert again.bag.vocabulary == model.bag.vocabulary
 
 
@@ -234,7 +234,7 @@ def test_progress_is_told_to_the_end(world, model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rigde": 1}, "unknown option of system 'histograms' 'rigde': did you mean 'ridge'"),
+        ({"rigde": 1}, "unknown option 'rigde' of system 'histograms': did you mean 'ridge'"),
         ({"ridge": 0}, "ridge above 0"),
         ({"dimensions": 0}, "at least 1"),
     ],
@@ -261,7 +261,7 @@ def test_pictures_that_are_all_alike_are_refused():
     grey = [lambda: Image.new("RGB", (8, 8), "gray")] * 3
     texts = Items("abc", ["one dog", "one cat", "dog cat"], kind="text")
     alike = Collection("alike", Items("xyz", grey), texts, Judgements.from_pairs(zip("xyz", "abc", strict=True)))
-    with pytest.raises(limner.LimnerError, match="pictures to train on are all identical"):
+    with pytest.raises(limner.LimnerError, match="images to train on are all identical"):
         limner.train(alike)
 
 

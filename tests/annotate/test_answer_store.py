@@ -140,7 +140,7 @@ def test_a_store_of_the_first_version_is_moved_up_with_all_its_answers(where):
     """Made older by hand: what versions 0002 to 0005 added is gone, the number set back."""
     import sqlalchemy as sa
 
-    from limner.annotate.store.migrations.versions.v0001_first import VIEWS
+    from limner.annotate.store.migrations.answer_views import answer_views
 
     with open_store(where) as store:
         filled(store)
@@ -148,10 +148,10 @@ def test_a_store_of_the_first_version_is_moved_up_with_all_its_answers(where):
         say(store, who, lease(store, who).items[0], 3, reasons=["grammar"])
         before, given = progress(store), answers(store)
         with store.writing() as connection:
-            for view in reversed(VIEWS):
+            for view in reversed(answer_views()):
                 connection.execute(sa.text(f"DROP VIEW {view}"))
             connection.execute(sa.text("ALTER TABLE judgement DROP COLUMN comment"))
-            for view, select in VIEWS.items():
+            for view, select in answer_views().items():
                 connection.execute(sa.text(f"CREATE VIEW {view} AS {select}"))
             for table in (
                 "reservation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import limner
 from limner.annotate import open_store, plan
 from limner.annotate.design import unit_values
 from limner.annotate.estimate import difference
-from limner.annotate.frames import needed, values
+from limner.annotate.frames import needed, unit_of, values
 from limner.annotate.store.answers import submit
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.designs import add_machine_answers, designs, machine_answers
@@ -88,6 +89,18 @@ def test_labelling_what_is_needed_decides_the_measure(world, measure):
 
 
 # --- plans ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("like", "unit"), [("R@3", "query"), ("P@3", "pair"), ("MRR@3", "query"), ("Recall@3", "level")]
+)
+def test_a_measure_of_ones_own_is_sampled_by_its_traits_not_by_its_name(world, like, unit):
+    made, systems, _ = world
+    built_in = Measure.parse(like)
+    own = Measure("Mine", built_in.k, given=replace(built_in.kind, name="Mine"))
+    assert unit_of([own]) == unit_of([built_in]) == unit
+    ranking = systems["bad"].top(5)
+    assert needed(ranking, made.judgements, own) == needed(ranking, made.judgements, built_in)
 
 
 def test_a_plan_draws_asks_and_remembers(world, store):

@@ -149,10 +149,10 @@ def picked(*words, control="grade"):
     ("content", "message"),
     [
         ({"tasks": []}, "got dict, expected a list of tasks"),
-        ([7], "task 1: no 'data'"),
+        ([7], "task 1: the task has no 'data'"),
         ([{"id": 1, "image": "i", "grade": "100% yes"}], "export as JSON"),
-        ([{"data": {"caption": "t"}, "annotations": []}], "no image_id or image in its data; got 'caption'"),
-        ([{"data": {"image": True, "caption": "t"}, "annotations": []}], "no image_id or image"),
+        ([{"data": {"caption": "t"}, "annotations": []}], "neither image_id nor image; got 'caption'"),
+        ([{"data": {"image": True, "caption": "t"}, "annotations": []}], "neither image_id nor image"),
         ([{"data": {"image": "i", "caption": "t"}}], "expected a list of annotations"),
         (annotated(picked("100% yes", "100% no")), "2 choices ('100% yes', '100% no'), expected one"),
         (annotated(picked("100% yes"), picked("100% no", control="again")), "several controls ('again', 'grade')"),

@@ -107,7 +107,7 @@ YES, NO = {"label": "fits", "counts_as": "yes"}, {"label": "does not", "counts_a
 WHY = {"label": "blurred", "key": "b"}
 BAD = {
     "a list": ([], "expected a table with question, guideline, grades, reasons"),
-    "unknown": ({"grade": []}, "has 'grade'"),
+    "unknown": ({"grade": []}, "unknown key 'grade'"),
     "no list": ({"grades": {}}, "expected a list of tables"),
     "one": ({"grades": [YES]}, "one that counts as yes and one that counts as no"),
     "none": ({"grades": []}, "one that counts as yes and one that counts as no"),

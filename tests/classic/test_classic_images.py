@@ -295,7 +295,7 @@ def test_a_pyramid_takes_pictures_and_histograms_and_comes_back_from_its_state(p
         Pyramid(levels=4)
     with pytest.raises(LimnerError, match="power"):
         Pyramid(power=0)
-    with pytest.raises(UnknownName, match="feature of these histograms"):
+    with pytest.raises(UnknownName, match="of these histograms"):
         kernel(WordHistograms(["a"], {"colour": np.ones((1, 16, 6), np.uint16)}))
 
 

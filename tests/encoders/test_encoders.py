@@ -194,7 +194,7 @@ def test_the_cache_of_the_hub_serves_offline(monkeypatch, models, tmp_path):
 def test_refusals(models, monkeypatch):
     with pytest.raises(UnknownName, match="did you mean .*'clip'"):
         encoder("clipp")
-    with pytest.raises(UnknownName, match="option of encoder 'word-vectors' 'fil': did you mean 'file'"):
+    with pytest.raises(UnknownName, match="option 'fil' of encoder 'word-vectors': did you mean 'file'"):
         encoder("word-vectors", fil="x")
     with pytest.raises(LimnerError, match="no folder nowhere"):
         encoder("clip", model="./nowhere")

@@ -146,6 +146,8 @@ def test_refusals_and_damage(tmp_path):
 
     with pytest.raises(LimnerError, match="has no fingerprint"):
         Cached(Nameless(), tmp_path)
+    with pytest.raises(LimnerError, match="has no dim, which a cache needs: add the dimension"):
+        Cached(object(), tmp_path, name="mine")
     cached = Cached(Lengths(), tmp_path)
     cached.encode(texts(["a"]))
     (part,) = cached.store.folder.glob("part-*")

@@ -199,7 +199,7 @@ def test_what_comes_from_outside_is_escaped(world, matrix, tmp_path):
 
 def test_a_thumbnail_carries_boxes_in_its_own_units(world):
     from limner.evaluation.page.failures import section
-    from limner.evaluation.page.pictures import Gallery
+    from limner.evaluation.page.gallery import Gallery
 
     done = explain(failures(limner.Scores.from_matrix(
         np.random.default_rng(1).random((len(world.texts), len(world.images))),
@@ -208,6 +208,6 @@ def test_a_thumbnail_carries_boxes_in_its_own_units(world):
     laid = section(shown_failures(done, labels, each=1), world, Gallery(world))
     ((_, rows),) = laid.groups
     x, _, w, _, marked = rows[0].truth.boxes[0]
-    scale = rows[0].truth.item.picture.width / 160
+    scale = rows[0].truth.item.thumbnail.width / 160
     assert float(x) == pytest.approx(marked.box[0] * scale, abs=0.06)
     assert float(w) == pytest.approx((marked.box[2] - marked.box[0]) * scale, abs=0.06)

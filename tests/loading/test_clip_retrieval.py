@@ -90,7 +90,7 @@ def test_bad_folders(folder):
     (folder / "metadata" / "metadata_0.parquet").write_bytes(b"PAR1")
     with pytest.raises(LimnerError, match="metadata_0.parquet"):
         load_clip_retrieval(folder)
-    with pytest.raises(LimnerError, match="holds no embeddings"):
+    with pytest.raises(LimnerError, match="contains no embeddings"):
         limner.Embeddings.load(folder)
     with pytest.raises(LimnerError, match="no splits"):
         load_clip_retrieval(folder, split="test")

@@ -125,7 +125,7 @@ def test_a_loader_of_ones_own(own):
     assert load("my_sets:open_ended:") is None
     with pytest.raises(LimnerError, match="the loader 'my_sets:mine' needs a path: write 'my_sets:mine:PATH'"):
         load("my_sets:mine:")
-    with pytest.raises(UnknownName, match="unknown option of 'my_sets:mine' 'shouts': did you mean 'shout'"):
+    with pytest.raises(UnknownName, match="unknown option 'shouts' of 'my_sets:mine': did you mean 'shout'"):
         load("my_sets:mine:captions.csv", shouts=True)
 
 
@@ -162,7 +162,7 @@ def test_a_folder_of_nothing_known(tmp_path):
 def test_an_option_of_another_loader_is_refused(tmp_path):
     file = tmp_path / "dataset_x.json"
     file.write_text(json.dumps({"images": []}))
-    with pytest.raises(UnknownName, match="unknown option of 'karpathy' 'captions_per_image'"):
+    with pytest.raises(UnknownName, match="unknown option 'captions_per_image' of 'karpathy'"):
         load(file, captions_per_image=5)
 
 
@@ -204,5 +204,5 @@ def test_a_loader_that_leaves_the_split_to_load(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert list(load("loaders_of_mine:everything:x", split="test").images.ids) == ["b"]
     assert list(load("loaders_of_mine:everything:x").images.ids) == ["a", "b"]
-    with pytest.raises(UnknownName, match="unknown split of 'mine' 'dev'"):
+    with pytest.raises(UnknownName, match="unknown split 'dev' of 'mine'"):
         load("loaders_of_mine:everything:x", split="dev")

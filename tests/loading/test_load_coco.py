@@ -181,7 +181,7 @@ def test_ids_that_do_not_fit_the_captions(tmp_path, no_package, ids, message):
 
 
 def test_only_a_test_split(tmp_path):
-    with pytest.raises(UnknownName, match="unknown split of 'coco-5k' 'train'"):
+    with pytest.raises(UnknownName, match="unknown split 'train' of 'coco-5k'"):
         load_karpathy_5k(tmp_path, split="train")
 
 

@@ -80,7 +80,7 @@ def test_unknown_choices(tmp_path):
     file = write(tmp_path, [entry(1, "test")])
     with pytest.raises(UnknownName, match="did you mean 'train'"):
         load_json(file, restval="trains")
-    with pytest.raises(UnknownName, match="unknown split of 'coco' 'dev'"):
+    with pytest.raises(UnknownName, match="unknown split 'dev' of 'coco'"):
         load_json(file, split="dev")
 
 

@@ -38,7 +38,7 @@ def test_text_files(folder):
     assert loaded.judgements.grade("2.jpg", "2.jpg#en") == 1
     german = load_multi30k(folder, languages=["de"])
     assert (german.texts.values, set(german.texts.field("language"))) == (("ein Hund", "eine Katze"), {"de"})
-    with pytest.raises(UnknownName, match="unknown language of Multi30K 'xx'"):
+    with pytest.raises(UnknownName, match="unknown language 'xx' of Multi30K"):
         load_multi30k(folder, languages=["xx"])
 
 

@@ -113,17 +113,17 @@ def test_the_same_form_can_be_put_down_many_times():
 def test_a_shade_goes_from_one_colour_to_the_other_and_may_reach_beyond_the_sheet():
     sheet = Sheet(4, 4, 1)
     sheet.shade(0, 0, 4, 4, (0, 0, 0), (30, 60, 90))
-    assert sheet.picture()[:, 1, :3].tolist() == [[0, 0, 0], [10, 20, 30], [20, 40, 60], [30, 60, 90]]
+    assert sheet.image()[:, 1, :3].tolist() == [[0, 0, 0], [10, 20, 30], [20, 40, 60], [30, 60, 90]]
     sheet.shade(-2, -2, 2, 6, (0, 0, 0), (70, 7, 0))
-    assert sheet.picture()[:, 1, 0].tolist() == [20, 30, 40, 50]
-    assert sheet.picture()[:, 2, 0].tolist() == [0, 10, 20, 30]
+    assert sheet.image()[:, 1, 0].tolist() == [20, 30, 40, 50]
+    assert sheet.image()[:, 2, 0].tolist() == [0, 10, 20, 30]
 
 
 def test_a_picture_is_the_rounded_mean():
     sheet = Sheet(1, 1, 2)
     for x, level in enumerate((10, 11)):
         sheet.shade(x, 0, x + 1, 2, (level, 0, 255), (level, 0, 255))
-    assert sheet.picture().tolist()[0][0][:3] == [11, 0, 255]  # 10.5 and up
+    assert sheet.image().tolist()[0][0][:3] == [11, 0, 255]  # 10.5 and up
     assert sheet.sums().tolist() == [[[42, 0, 1020, 4]]]
 
 

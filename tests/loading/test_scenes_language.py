@@ -430,14 +430,14 @@ DOG, CAT = scenes.Entity("dog"), scenes.Entity("cat")
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: scenes.Entity("unicorn"), "unknown noun of scenes 'unicorn'"),
+        (lambda: scenes.Entity("unicorn"), "unknown noun 'unicorn' of scenes"),
         (lambda: scenes.Entity("dog", colour="gren"), "did you mean 'green'"),
-        (lambda: scenes.Entity("dog", size="vast"), "unknown size of scenes 'vast'"),
+        (lambda: scenes.Entity("dog", size="vast"), "unknown size 'vast' of scenes"),
         (lambda: scenes.Entity("dog", number=0), "a number of 1 or more; got 0"),
         (lambda: scenes.Meaning(()), "at least one entity; got 0"),
         (lambda: scenes.Meaning((DOG,), "on"), "two entities for a relation; got 1"),
-        (lambda: scenes.Meaning((DOG, CAT), "onto"), "unknown relation of scenes 'onto'"),
-        (lambda: scenes.Meaning((DOG,), setting="moon"), "unknown setting of scenes 'moon'"),
+        (lambda: scenes.Meaning((DOG, CAT), "onto"), "unknown relation 'onto' of scenes"),
+        (lambda: scenes.Meaning((DOG,), setting="moon"), "unknown setting 'moon' of scenes"),
         (lambda: scenes.Meaning((DOG, scenes.Entity("animal"))), "an object could fit two of"),
         (
             lambda: scenes.Meaning((scenes.Entity("dog", number=2), scenes.Entity("cat", number=3)), "on"),

@@ -146,9 +146,9 @@ def test_hubs_get_fewer():
     ("make", "message"),
     [
         (lambda s: s.correct("clss"), "unknown correction 'clss': did you mean 'csls'"),
-        (lambda s: s.correct("csls", beta=3), "unknown option of correction 'csls' 'beta'"),
+        (lambda s: s.correct("csls", beta=3), "unknown option 'beta' of correction 'csls'"),
         (lambda s: s.correct("csls", k=0), "csls: option k is 0, expected a whole number above 0"),
-        (lambda s: s.correct("csls", k=2.5), "option of correction 'csls' k=2.5 is float: expected int"),
+        (lambda s: s.correct("csls", k=2.5), "correction 'csls': option k=2.5 is float: expected int"),
         (lambda s: s.correct("inverted_softmax", beta=np.inf), "option beta is inf, expected a number above 0"),
         (lambda s: s.correct(correction("csls"), k=3), "give them to the correction itself"),
         (lambda s: s.correct("nowhere.npz"), "no saved statistics"),

@@ -184,7 +184,7 @@ def test_statistics_of_another_correction_or_with_other_options_are_refused(agai
         scores.correct(correction("csls"), bank=known)
     with pytest.raises(LimnerError, match="k=5.*k=10"):
         scores.correct(str(path), k=10)
-    with pytest.raises(LimnerError, match="unknown option of correction 'csls' 'beta'"):
+    with pytest.raises(LimnerError, match="unknown option 'beta' of correction 'csls'"):
         scores.correct(known, beta=10)
     with pytest.raises(LimnerError, match="leave out the bank"):
         scores.correct(known, bank=scores)

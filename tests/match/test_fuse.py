@@ -158,7 +158,7 @@ RUN = Ranking.from_lists({"q0": ["c1"], "q1": ["c0"], "q2": ["c2"]})
         (lambda: reciprocal_rank([A], k=-1), "k is -1, expected 0 or more"),
         (lambda: borda([A], depth=0), "depth 0: expected at least 1"),
         (lambda: fuse([A], "bord"), "did you mean 'borda'"),
-        (lambda: fuse([A], "borda", k=3), "unknown option of fusion 'borda' 'k'"),
+        (lambda: fuse([A], "borda", k=3), "unknown option 'k' of fusion 'borda'"),
         (lambda: mean([A, A.ranking()]).T.shape, "has only one direction"),
     ],
 )

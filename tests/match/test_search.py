@@ -171,7 +171,7 @@ def test_corrections_that_cannot_be_are_refused(stored, tmp_path):
         opened.search(one, correct="csls")
     with pytest.raises(LimnerError, match="without a correction"):
         opened.search(one, bank=some(9, 6))
-    with pytest.raises(LimnerError, match="unknown option of correction 'csls' 'beta'"):
+    with pytest.raises(LimnerError, match="unknown option 'beta' of correction 'csls'"):
         opened.search(one, correct="csls", bank=some(9, 6), beta=3)
     with pytest.raises(LimnerError, match="uses every item"):
         opened.search(one, correct="csls", bank=some(9, 6), exact=False)
@@ -536,7 +536,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
-        (["search", "I", "a", "--system", "nothing"], 3, "no saved model or file, 'nothing'"),
+        (["search", "I", "a", "--system", "nothing"], 3, "unknown system, saved model or file 'nothing'"),
         (["search", "I", "a", "--system", "json:loads"], 3, "cannot encode"),
         (["search", "I", "a", "--approximate"], 3, "there is no approximate index"),
         (["search", "I", "--image", "nothing.png"], 3, "no file"),

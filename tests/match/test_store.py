@@ -198,7 +198,7 @@ def test_older_versions_stay_readable_and_unchanged(place):
     assert [v.rows for v in opened.versions()][:3] == [BATCH, 2 * BATCH, 2 * BATCH - 1]
     with pytest.raises(LimnerError, match=f"opened at version {before}: open the newest"):
         old.add(vectors("third"))
-    with pytest.raises(LimnerError, match="unknown version of .* '99'"):
+    with pytest.raises(LimnerError, match="unknown version '99' of "):
         open_index(place, version=99)
 
 

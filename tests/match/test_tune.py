@@ -83,7 +83,7 @@ def test_every_correction_has_a_grid_with_its_default_first():
     ("make", "message"),
     [
         (lambda w, d: tune("clss", *d), "unknown correction 'clss'"),
-        (lambda w, d: tune("csls", *d, fixed={"beta": 3}), "unknown option of correction 'csls' 'beta'"),
+        (lambda w, d: tune("csls", *d, fixed={"beta": 3}), "unknown option 'beta' of correction 'csls'"),
         (lambda w, d: tune("csls", *d, grid={"k": []}), "nothing to try"),
         (lambda w, d: corrected(w[1], w[0], "csls", split="dev"), "would be too optimistic"),
     ],

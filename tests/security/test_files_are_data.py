@@ -237,7 +237,7 @@ def test_a_model_of_ones_own_encoder_still_loads_with_trust(tmp_path, mark):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"trust_remote_code": True}, "unknown option of encoder 'clip' 'trust_remote_code'"),
+        ({"trust_remote_code": True}, "unknown option 'trust_remote_code' of encoder 'clip'"),
         ({"model": 3}, "model=3 is int: expected str or Path"),
         ({"model": "folder", "device": ["cpu"]}, "device=.*expected str"),
         ({}, "encoder 'clip' needs model"),

@@ -199,7 +199,7 @@ def test_the_packaged_backbone_reads_pieces_and_whole_texts():
 
 
 def test_refusals(world, model):
-    with pytest.raises(UnknownName, match="option of 'mcprop' 'layres': did you mean 'layers'"):
+    with pytest.raises(UnknownName, match="option 'layres' of 'mcprop': did you mean 'layers'"):
         mcprop.train(world.train, layres=3)
     with pytest.raises(LimnerError, match="expected a multiple"):
         mcprop.train(world.train, hidden_dim=10, heads=4)

@@ -293,7 +293,7 @@ def test_a_text_of_two_images_is_a_positive_of_both():
     [
         ({"epoch": 3}, UnknownName, "did you mean 'epochs'"),
         ({"loss": "knnn"}, UnknownName, "did you mean 'knn'"),
-        ({"loss": "max", "k": 3}, LimnerError, "unknown option of loss 'max' 'k'"),
+        ({"loss": "max", "k": 3}, LimnerError, "unknown option 'k' of loss 'max'"),
         ({"epochs": 0}, LimnerError, "epochs=0: expected at least 1"),
         ({"epochs": 1.5}, LimnerError, "epochs=1.5 is float: expected int"),
         ({"learning_rate": "fast"}, LimnerError, "learning_rate='fast' is str: expected float"),

@@ -301,7 +301,7 @@ def _domain(made: Design, ranking: Ranking, known: Judgements, measure: Measure)
     """The units that this system's measure depends on, and their total weight in the measure."""
     asked = needed(ranking, known, measure)
     inside = np.array([not set(asked.get(u.query, ())).isdisjoint(u.candidates) for u in made.units], dtype=np.float64)
-    per_query = (measure.k or 1) if measure.name == "P" and made.unit == "pair" else 1
+    per_query = (measure.k or 1) if measure.kind.decided_by == "each" and made.unit == "pair" else 1
     return inside, float(inside.sum()) / (len(ranking.queries) * per_query)
 
 

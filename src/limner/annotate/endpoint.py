@@ -131,10 +131,10 @@ class EndpointJudge:
     def _request(self, pair: Key) -> dict[str, object]:
         images, texts = self.collection.images, self.collection.texts
         caption = str(texts.values[texts.ids.index(pair[1])])
-        picture = images.open(images.ids.index(pair[0])).convert("RGB")
-        picture.thumbnail((_SIDE, _SIDE))
+        image = images.open(images.ids.index(pair[0])).convert("RGB")
+        image.thumbnail((_SIDE, _SIDE))
         out = io.BytesIO()
-        picture.save(out, "JPEG", quality=85)
+        image.save(out, "JPEG", quality=85)
         shown = "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
         asked = [
             {"type": "image_url", "image_url": {"url": shown}},

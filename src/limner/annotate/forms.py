@@ -189,7 +189,7 @@ def read_judgements(path: str | Path, *, form: str | None = None) -> Judgements:
         return read_qrels(path, name=name)
     if chosen == "eccv":
         forward, backward = read_eccv(path)
-        return (forward | backward.T).named(name)
+        return (forward | backward.T).with_name(name)
     if chosen == "crowd":
         raw = crowd_votes(path)
         shares = (raw.values[:, 0] / raw.values.sum(axis=1)).tolist()

@@ -25,8 +25,6 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 
-FIRST = ("R", "S", "MRR")
-"""Measures that depend only on the first match."""
 Needed = dict[str, tuple[str, ...]]
 
 
@@ -59,9 +57,9 @@ def unit_of(measures: Sequence[Measure]) -> str:
     'level'
     """
     refuse_unfit(measures)
-    if not all(m.name in (*FIRST, "P") and m.k is not None for m in measures):
+    if any(m.kind.decided_by == "all" or m.k is None for m in measures):
         return LEVEL
-    return "pair" if all(m.k == 1 or m.name == "P" for m in measures) else "query"
+    return "pair" if all(m.k == 1 or m.kind.decided_by == "each" for m in measures) else "query"
 
 
 def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
@@ -75,9 +73,9 @@ def needed(ranking: Ranking, known: Judgements, measure: Measure) -> Needed:
     places = np.asarray(ranking.indices[:, :k])
     given = grades_at(ranking, known, depth=k) > 0
     open_ = (places >= 0) & ~given
-    if measure.name in ("R", "S"):
+    if measure.kind.hit:
         open_ &= ~given.any(axis=1, keepdims=True)
-    elif measure.name == "MRR":
+    elif measure.kind.decided_by == "first":
         open_ &= np.cumsum(given, axis=1) == 0
     return {
         ranking.queries[row]: tuple(ranking.candidates[c] for c in places[row][open_[row]].tolist())

@@ -188,12 +188,14 @@ def read_tasks(
 def _pair(task: Any, names: tuple[str, str], where: str) -> tuple[str, str]:
     """The ids of image and caption."""
     if not isinstance(task, dict) or not isinstance(task.get("data"), dict):
-        raise LimnerError(f"{where}: no 'data' of the task; export as JSON (JSON-MIN has no skipped answers)")
+        raise LimnerError(f"{where}: the task has no 'data'; export as JSON, not as JSON-MIN")
     data, found = task["data"], []
     for own, name in zip(_IDS, names, strict=True):
         value = data.get(own, data.get(name))
         if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-            raise LimnerError(f"{where}: no {own} or {name} in its data; got {shown(map(str, data))}")
+            raise LimnerError(
+                f"{where}: the data of the task has neither {own} nor {name}; got {shown(map(str, data))}"
+            )
         found.append(str(value))
     return found[0], found[1]
 

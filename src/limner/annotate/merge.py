@@ -138,7 +138,7 @@ def merge(
     quality = {"original": _quality(base, verified)}
     for number, other in enumerate(others):
         quality[other.name if other.name not in quality else f"{other.name} {number + 1}"] = _quality(other, verified)
-    return Merged(joined.named(name), verified, refuted, removed, (counted[0], counted[1]), quality)
+    return Merged(joined.with_name(name), verified, refuted, removed, (counted[0], counted[1]), quality)
 
 
 def _quality(judged: Judgements, verified: Judgements) -> dict[str, tuple[float, float]]:

@@ -113,7 +113,7 @@ def _table(given: object, known: Sequence[str], what: str) -> Mapping[str, Any]:
         raise LimnerError(f"{what} is {given!r:.40}: expected a table with {', '.join(known)}")
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise LimnerError(f"{what} has {unknown[0]!r}: expected only {', '.join(known)}")
+        raise LimnerError(f"{what} has an unknown key {unknown[0]!r}: expected {', '.join(known)}")
     return given
 
 

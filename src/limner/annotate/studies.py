@@ -47,7 +47,7 @@ def original(store: Store) -> Judgements:
 
 def stored_collection(store: Store) -> Collection:
     """Images, captions and given pairs from the store; without image files."""
-    known = original(store).named("pairs")
+    known = original(store).with_name("pairs")
     images = Items(known.queries, [None] * len(known.queries))
     texts = Items(known.candidates, list(known.candidates), kind="text")
     name = (store.setting("collection") or {}).get("name") or "collection"

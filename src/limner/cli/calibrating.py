@@ -38,15 +38,13 @@ def with_correction(
 ) -> dict[str, object]:
     """Keeps a correction in an index; returns what to say about it."""
     from limner.core.embeddings import Embeddings
-    from limner.core.written import call
     from limner.search import keep_correction, read
 
     queries = read(bank)
-    name, options = call(how, what="--correct")
     needed = not isinstance(queries, Embeddings)
     index = opened(path, system, needed=needed, features=features, trust=trust)
-    with progress(f"gathering the statistics of {name} with {len(queries):,} queries"):
-        keep_correction(index, name, queries, **options)
+    with progress(f"gathering the statistics of {how} with {len(queries):,} queries"):
+        keep_correction(index, how, queries)
     return {"corrected": f"{how}, with {len(queries):,} queries of {bank}"}
 
 

@@ -31,7 +31,7 @@ def system(name: str, *, folder: Path | None = None, said: bool = True, trust: b
 
     kept = None if folder is None else folder / name
     place = kept if kept is not None and kept.exists() else Path(name)
-    if name in SYSTEMS and not place.exists():
+    if SYSTEMS.names(name) and not place.exists():
         raise LimnerError(f"system {name!r} is not trained: give a COLLECTION to train it on, or a saved model")
     return find_system(place if place.exists() else name, trust=trust, said=said).model()
 
@@ -72,7 +72,7 @@ def prepared(
     from limner.systems import SYSTEMS, train
     from limner.systems.opening import KEPT
 
-    if name in SYSTEMS and not Path(name).exists():
+    if SYSTEMS.names(name) and not Path(name).exists():
         if whole is None or folder is None:
             raise LimnerError(
                 f"system {name!r} has to be trained: name a COLLECTION and a local folder for the index, or train it "

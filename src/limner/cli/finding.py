@@ -24,7 +24,7 @@ Found = Mapping[str, Callable[..., object] | typer.Typer]
 
 
 class Commands(Mapping[str, Any]):
-    """All commands by name, in the order of the help.
+    """All commands by name, in the order of `limner --help`.
 
     A file NAME.py contains the command NAME: a function NAME, or a Typer called `app` for a command with subcommands. A
     file with other commands lists them in `COMMANDS`, name to function.

@@ -34,7 +34,7 @@ def further_images(store: Store, where: str, split: str, *, trust: bool) -> Judg
     import limner
     from limner.annotate.store.contents import add_collection
 
-    spec, options = pictures(where, None, {}, trust=trust)
+    spec, options = image_source(where, None, {}, trust=trust)
     with progress(f"loading {spec}"):
         held = limner.load(spec, **options).split(split)
     kept = store.setting("collection")
@@ -105,7 +105,9 @@ def _named(words: list[str]) -> Iterator[tuple[str, Path]]:
         yield name, Path(file)
 
 
-def pictures(store: str, collection: str | None, options: dict[str, Any], *, trust: bool) -> tuple[str, dict[str, Any]]:
+def image_source(
+    store: str, collection: str | None, options: dict[str, Any], *, trust: bool
+) -> tuple[str, dict[str, Any]]:
     """The collection and its load options: from the user, else from the store, which may only name limner's loaders."""
     from limner.datasets import refuse_foreign
 

@@ -2,7 +2,65 @@
 
 from typing import TYPE_CHECKING
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from limner.core import (
+        built_in,
+        collection,
+        embeddings,
+        errors,
+        files,
+        formats,
+        frames,
+        ids,
+        images,
+        importing,
+        interrupts,
+        judgements,
+        lazy,
+        lowprecision,
+        model_store,
+        notebook,
+        options,
+        pages,
+        portable,
+        progress,
+        ranking,
+        registry,
+        renamed,
+        run_kernels,
+        tensor_files,
+        written,
+    )
+else:
     from limner.core.lazy import submodules
 
     __getattr__ = submodules(__name__)
+
+__all__ = [
+    "built_in",
+    "collection",
+    "embeddings",
+    "errors",
+    "files",
+    "formats",
+    "frames",
+    "ids",
+    "images",
+    "importing",
+    "interrupts",
+    "judgements",
+    "lazy",
+    "lowprecision",
+    "model_store",
+    "notebook",
+    "options",
+    "pages",
+    "portable",
+    "progress",
+    "ranking",
+    "registry",
+    "renamed",
+    "run_kernels",
+    "tensor_files",
+    "written",
+]

@@ -60,8 +60,8 @@ class Items:
         if self.kind == "text":
             self._refuse_non_text()
         elif any(value is not None and type(value) is not str for value in self.values):
-            pictures = tuple(as_value(v, name=self.ids[row]) for row, v in enumerate(self.values))
-            object.__setattr__(self, "values", pictures)
+            images = tuple(as_value(v, name=self.ids[row]) for row, v in enumerate(self.values))
+            object.__setattr__(self, "values", images)
         object.__setattr__(self, "fields", MappingProxyType(columns))
 
     def _refuse_non_text(self) -> None:
@@ -72,7 +72,7 @@ class Items:
     def field(self, name: str) -> Sequence[Any]:
         """One extra column; for an unknown name, the error lists the known ones."""
         if name not in self.fields:
-            raise UnknownName(f"field of the {self.kind} items", name, self.fields)
+            raise UnknownName("field", name, self.fields, of=f"the {self.kind}s")
         return self.fields[name]
 
     def subset(self, ids: Iterable[object]) -> Items:
@@ -204,9 +204,9 @@ class Collection(Tabular):
                 )
         object.__setattr__(self, "judgements", self._aligned(self.judgements))
         for what in ("extra", "ratings"):
-            aligned = {k: self._aligned(j).named(k) for k, j in getattr(self, what).items()}
+            aligned = {k: self._aligned(j).with_name(k) for k, j in getattr(self, what).items()}
             object.__setattr__(self, what, MappingProxyType(aligned))
-        mirrored = {k: self._aligned(j.T).named(k).T for k, j in self.reverse.items()}
+        mirrored = {k: self._aligned(j.T).with_name(k).T for k, j in self.reverse.items()}
         object.__setattr__(self, "reverse", MappingProxyType(mirrored))
         object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
         object.__setattr__(self, "warnings", tuple(self.warnings))
@@ -255,8 +255,10 @@ class Collection(Tabular):
 
     def split(self, name: str) -> Collection:
         """The images of one split with the texts paired with them."""
+        if not self.splits:
+            raise LimnerError(f"no split {name!r}: {self.name!r} has no splits; leave out the split to use all of it")
         if name not in self.splits:
-            raise UnknownName(f"split of {self.name!r}", name, self.splits)
+            raise UnknownName("split", name, self.splits, of=repr(self.name))
         return self.restrict(self.splits[name], name=f"{self.name}/{name}")
 
     def restrict(self, image_ids: Iterable[str], *, name: str | None = None) -> Collection:
@@ -298,7 +300,7 @@ class Collection(Tabular):
         """Judgements by name for one direction, "i2t" (image queries) or "t2i" (text queries)."""
         known = self.all_judgements
         if name not in known:
-            raise UnknownName(f"judgements of {self.name!r}", name, known)
+            raise UnknownName("judgements", name, known, of=repr(self.name))
         if direction == "t2i" and name in self.reverse:
             return self.reverse[name]
         return known[name] if direction == "i2t" else known[name].T

@@ -200,7 +200,7 @@ def _joined(folder: Path) -> Array:
     files = sorted((int(found[1]), file) for file, found in numbered.items() if found)
     if not files:
         raise LimnerError(
-            f"{folder} holds no embeddings: expected npy files whose names end in a number, as img_emb_0.npy"
+            f"{folder} contains no embeddings: expected .npy files whose names end in a number, such as img_emb_0.npy"
         )
     parts = []
     for _, file in files:
@@ -209,7 +209,8 @@ def _joined(folder: Path) -> Array:
             parts.append(np.asarray(_format(file).read(file)[0]))
         if parts[-1].ndim != 2 or parts[-1].shape[1:] != parts[0].shape[1:]:
             raise LimnerError(
-                f"{file} has shape {parts[-1].shape}, but {files[0][1].name} {parts[0].shape}: join equal ones"
+                f"{file} has shape {parts[-1].shape}, but {files[0][1].name} has {parts[0].shape}: expected vectors of "
+                "the same dimension"
             )
     return np.concatenate(parts)
 

@@ -26,12 +26,23 @@ class UnknownId(LimnerError):
 class UnknownName(LimnerError):
     """An unknown name of a data set, measure, protocol, ..."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
-        """Suggests the nearest known names."""
+    def __init__(self, what: str, name: str, known: Iterable[str], *, of: str = "") -> None:
+        """Suggests the nearest known names.
+
+        Args:
+            what: The kind of name: "split".
+            name: The unknown name.
+            known: The known names.
+            of: What the name belongs to: "'flickr8k'".
+
+        >>> print(UnknownName("split", "tset", ["train", "test"], of="'flickr8k'"))
+        unknown split 'tset' of 'flickr8k': did you mean 'test'?
+        """
         known = sorted(known)
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
-        super().__init__(f"unknown {what} {name!r}: {hint}")
+        owner = f" of {of}" if of else ""
+        super().__init__(f"unknown {what} {name!r}{owner}: {hint if known else 'there are none'}")
         self.name = name
 
 

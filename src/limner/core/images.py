@@ -87,8 +87,8 @@ def open_image(value: Value, *, name: str, side: int | None = None) -> Image:
         name: Name in error messages.
         side: Downscale so that no side is longer than this; a JPEG is then decoded at a smaller scale.
     """
-    with opened(value, name=name, side=side) as picture:
-        return picture
+    with opened(value, name=name, side=side) as image:
+        return image
 
 
 @contextmanager
@@ -117,15 +117,15 @@ def opened(
         drawn: Any = value() if callable(value) else value
         yield _smaller(upright(drawn), side)
         return
-    with _lazily(value, name, formats) as picture:
-        if picture.width * picture.height > limit:
-            size = f"{picture.width} x {picture.height} pixels; the limit is {limit:,}"
+    with _lazily(value, name, formats) as image:
+        if image.width * image.height > limit:
+            size = f"{image.width} x {image.height} pixels; the limit is {limit:,}"
             raise Unreadable(name, _where(value), f"it has {size}")
         with _explained(value, name):
-            pixels = _drafted(picture, side, shortest)
+            pixels = _drafted(image, side, shortest)
         with _waiting.turn(pixels):
             with _explained(value, name):
-                made = _decoded(picture, side)
+                made = _decoded(image, side)
             if pixels >= _LARGE:
                 _give_back()
             yield made
@@ -138,9 +138,9 @@ def _lazily(value: str | Path | bytes, name: str, formats: tuple[str, ...]) -> I
     if not isinstance(value, bytes):
         refuse_irregular(value, what=f"image {name!r}")
     with _explained(value, name):
-        picture = pil.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=formats)
-    with picture:
-        yield picture
+        image = pil.open(io.BytesIO(value) if isinstance(value, bytes) else value, formats=formats)
+    with image:
+        yield image
 
 
 @contextmanager
@@ -161,24 +161,24 @@ def _where(value: str | Path | bytes) -> object:
     return f"{len(value):,} bytes" if isinstance(value, bytes) else value
 
 
-def _drafted(picture: Image, side: int | None, shortest: int | None) -> int:
+def _drafted(image: Image, side: int | None, shortest: int | None) -> int:
     """Decodes a JPEG at a smaller scale if that is enough; returns the number of decoded pixels."""
-    whole = picture.width * picture.height
+    whole = image.width * image.height
     if side is not None or shortest is not None:
-        share = 2 * side / max(picture.size) if side is not None else 2 * (shortest or 1) / min(picture.size)
-        picture.draft(None, (max(1, int(picture.width * share)), max(1, int(picture.height * share))))
-    is_progressive = "progressive" in picture.info  # held in memory at full size, whatever the scale
-    return whole if is_progressive else picture.width * picture.height
+        share = 2 * side / max(image.size) if side is not None else 2 * (shortest or 1) / min(image.size)
+        image.draft(None, (max(1, int(image.width * share)), max(1, int(image.height * share))))
+    is_progressive = "progressive" in image.info  # held in memory at full size, whatever the scale
+    return whole if is_progressive else image.width * image.height
 
 
-def _decoded(picture: Image, side: int | None) -> Image:
+def _decoded(image: Image, side: int | None) -> Image:
     """The image as RGB, no larger than `side`; the original is released."""
-    turn = _orientation(picture)
-    picture.load()
-    if side is not None and picture.mode in ("RGB", "L") and "transparency" not in picture.info:
-        _smaller(picture, side)  # before anything is copied
-    made = _smaller(_turned(_rgb(picture), turn), side)
-    picture.close()
+    turn = _orientation(image)
+    image.load()
+    if side is not None and image.mode in ("RGB", "L") and "transparency" not in image.info:
+        _smaller(image, side)  # before anything is copied
+    made = _smaller(_turned(_rgb(image), turn), side)
+    image.close()
     return made
 
 
@@ -209,60 +209,60 @@ def _pillow() -> Any:
 # --- modes and orientation --------------------------------------------------------------------------------------
 
 
-def upright(picture: Image) -> Image:
+def upright(image: Image) -> Image:
     """The image as it should be displayed: RGB, rotated by its EXIF orientation, transparency on white.
 
     >>> from PIL import Image
     >>> upright(Image.new("LA", (1, 1), (0, 128))).getpixel((0, 0))
     (127, 127, 127)
     """
-    return _turned(_rgb(picture), _orientation(picture))
+    return _turned(_rgb(image), _orientation(image))
 
 
-def _turned(picture: Image, orientation: int) -> Image:
-    picture.info = {}  # a copy keeps neither the GPS position nor the old orientation
+def _turned(image: Image, orientation: int) -> Image:
+    image.info = {}  # a copy keeps neither the GPS position nor the old orientation
     turn = _UPRIGHT.get(orientation)
-    return picture if turn is None else picture.transpose(getattr(_pillow().Transpose, turn))
+    return image if turn is None else image.transpose(getattr(_pillow().Transpose, turn))
 
 
-def _orientation(picture: Image) -> int:
+def _orientation(image: Image) -> int:
     try:
-        return int(picture.getexif().get(_ORIENTATION, 1))
+        return int(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # a damaged EXIF block is ignored; the image itself may be fine
         return 1
 
 
-def _rgb(picture: Image) -> Image:
-    picture.load()
-    if picture.mode == "RGB" and "transparency" not in picture.info:
-        return picture.copy()  # independent of its file, which is closed
-    if picture.mode.startswith("I"):
-        return _eight_bits(picture).convert("RGB")
-    if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:
-        return _on_white(picture)
-    return picture.convert("RGB")
+def _rgb(image: Image) -> Image:
+    image.load()
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image.copy()  # independent of its file, which is closed
+    if image.mode.startswith("I"):
+        return _eight_bits(image).convert("RGB")
+    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
+        return _on_white(image)
+    return image.convert("RGB")
 
 
-def _eight_bits(picture: Image) -> Image:
+def _eight_bits(image: Image) -> Image:
     """Converts 16-bit grey to 8-bit grey: 65535 becomes 255."""
-    values = np.asarray(picture)
+    values = np.asarray(image)
     rounded = (np.clip(values, 0, 65535).astype(np.uint32) + 128) // 257
     return _pillow().fromarray(rounded.astype(np.uint8))  # type: ignore[no-any-return]
 
 
-def _on_white(picture: Image) -> Image:
+def _on_white(image: Image) -> Image:
     pil = _pillow()
-    plain = picture.convert({"La": "LA", "RGBa": "RGBA"}.get(picture.mode, picture.mode))
+    plain = image.convert({"La": "LA", "RGBa": "RGBA"}.get(image.mode, image.mode))
     layers = plain.convert("RGBA")
     white = pil.new("RGB", layers.size, (255, 255, 255))
     white.paste(layers, mask=layers.getchannel("A"))
     return white  # type: ignore[no-any-return]
 
 
-def _smaller(picture: Image, side: int | None) -> Image:
+def _smaller(image: Image, side: int | None) -> Image:
     if side is not None:
-        picture.thumbnail((side, side), _pillow().Resampling.LANCZOS)
-    return picture
+        image.thumbnail((side, side), _pillow().Resampling.LANCZOS)
+    return image
 
 
 # --- bounded memory -------------------------------------------------------------------------

@@ -29,32 +29,32 @@ def html_table(title: str, rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def data_uri(picture: Image) -> str:
+def data_uri(image: Image) -> str:
     """An image as a data URI: WebP if Pillow supports it, else JPEG."""
     from PIL import features
 
     form = "webp" if features.check("webp") else "jpeg"
     out = io.BytesIO()
-    picture.save(out, form, quality=76)
+    image.save(out, form, quality=76)
     return f"data:image/{form};base64,{base64.b64encode(out.getvalue()).decode()}"
 
 
-def overview_html(name: str, counts: Mapping[str, int], pictures: Sequence[tuple[str, str, Image | None]]) -> str:
+def overview_html(name: str, counts: Mapping[str, int], images: Sequence[tuple[str, str, Image | None]]) -> str:
     """A table of counts with images below it.
 
     Args:
         name: The caption of the table.
         counts: Rows of the table.
-        pictures: Id, caption and image of each item; None for an image that cannot be opened.
+        images: Id, caption and image of each item; None for an image that cannot be opened.
     """
     table = html_table(name, [("", "count"), *((what, f"{n:,}") for what, n in counts.items())])
-    shown = "".join(_figure(*picture) for picture in pictures)
+    shown = "".join(_figure(*image) for image in images)
     return f'{table}<div style="display:flex;gap:8px;flex-wrap:wrap">{shown}</div>'
 
 
-def _figure(name: str, caption: str, picture: Image | None) -> str:
+def _figure(name: str, caption: str, image: Image | None) -> str:
     """One image with its caption, or the id if there is no image."""
     shown = f"<code>{escape(name)}</code>"
-    if picture is not None:
-        shown = f'<img src="{data_uri(picture)}" alt="{escape(name, quote=True)}">'
+    if image is not None:
+        shown = f'<img src="{data_uri(image)}" alt="{escape(name, quote=True)}">'
     return f'<figure style="width:{SIDE}px;margin:0">{shown}<figcaption>{escape(caption)}</figcaption></figure>'

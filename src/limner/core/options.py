@@ -112,13 +112,13 @@ def checked(
     >>> def load(*, images: int = 2000, graded: bool = False) -> None: ...
     >>> checked(load, {"images": "abc"}, what="'scenes'")
     Traceback (most recent call last):
-    limner.core.errors.LimnerError: option of 'scenes' images='abc' is str: expected int
+    limner.core.errors.LimnerError: 'scenes': option images='abc' is str: expected int
     """
     known, is_open = _parameters(thing, filled)
     options = translated(options, _old_names(thing))
     for name in options:
         if name not in known and not is_open:
-            raise UnknownName(f"option of {what}", name, known)
+            raise UnknownName("option", name, known, of=what)
     lacking = [option.name for option in known.values() if option.required and option.name not in options]
     if lacking:
         raise LimnerError(f"{what} needs {' and '.join(lacking)}: give it as {lacking[0]}=...")
@@ -126,7 +126,7 @@ def checked(
     return {
         name: value
         if objects and not isinstance(value, _PLAIN)
-        else typed(f"option of {what} {name}", value, hints.get(name, Any))
+        else typed(f"{what}: option {name}", value, hints.get(name, Any))
         for name, value in options.items()
     }
 

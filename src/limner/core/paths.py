@@ -62,9 +62,17 @@ def damage_told(place: object, *, what: str, mend: str = "put back a good copy")
     except MemoryError as error:
         raise LimnerError(f"{place} needs more memory than is available: expected a {what}; {mend}") from error
     except Exception as error:
-        first = (str(error).strip() or "no reason given").splitlines()[0][:200]
-        reason = f"{type(error).__name__}: {first}"
-        raise LimnerError(f"{place} is not a valid {what} ({reason}): {mend}") from error
+        raise LimnerError(_damage(error, str(place), what=what, mend=mend)) from error
+
+
+def _damage(error: Exception, place: str, *, what: str, mend: str) -> str:
+    is_place = str(getattr(error, "filename", None)) == place
+    if is_place and isinstance(error, IsADirectoryError):
+        return f"{place} is a folder, but a {what} is a file: give the path of the file"
+    if is_place and isinstance(error, FileNotFoundError):
+        return f"no file {place}, expected a {what}: check the path"
+    first = (str(error).strip() or "no reason given").splitlines()[0][:200]
+    return f"{place} is not a valid {what} ({type(error).__name__}: {first}): {mend}"
 
 
 def read_bytes(path: str | Path, *, what: str) -> bytes:

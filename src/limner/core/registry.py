@@ -20,6 +20,7 @@ from limner.core.built_in import Declaration, built_in, declarations
 from limner.core.errors import LimnerError, UnknownName, Untrusted
 from limner.core.importing import documented, imported, refuse_code
 from limner.core.options import Option, checked, options_of, takes, typed
+from limner.core.written import call
 
 __all__ = ["Entry", "Option", "Registry", "built_in", "checked", "options_of", "refuse_code", "takes", "typed"]
 
@@ -99,6 +100,25 @@ class Registry(Mapping[str, Thing]):
             return thing
 
         return keep
+
+    def parsed(self, text: str, options: Mapping[str, object] | None = None) -> tuple[str, dict[str, Any]]:
+        """Parses a name, or a name with options in parentheses, as users write them in Python and at the shell.
+
+        Args:
+            text: "csls", "csls(k=5)" or "module:thing(k=5)".
+            options: Options given as keyword arguments; they take precedence over those in parentheses.
+
+        >>> Registry("correction", {}).parsed("csls(k=5)", {"weight": 0.5})
+        ('csls', {'k': 5, 'weight': 0.5})
+        """
+        if not isinstance(text, str):
+            raise LimnerError(f"{self.what} {text!r} is {type(text).__name__}: expected a name")
+        name, written = call(text, what=self.what)
+        return name, {**written, **(options or {})}
+
+    def names(self, text: str) -> bool:
+        """Whether a text is a name in the registry, with or without options in parentheses."""
+        return text.partition("(")[0].strip() in self
 
     def find(self, name: str, *, trusted: bool = True) -> Thing:
         """Imports the object with this name.

@@ -190,7 +190,7 @@ class Assembly:
             reverse: Judgements text -> image, if they are not the transpose.
             ratings: Raw human ratings, before any threshold.
         """
-        values = self._pictures(images, beside)
+        values = self._images(images, beside)
         rows, columns = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2).T
         grades = np.array(list(self._pairs.values()), dtype=np.float64)
         image_items, text_items = self.images.items(values), self.texts.items(self.texts.values)
@@ -202,7 +202,7 @@ class Assembly:
             chosen = _without(chosen, self._broken(chosen.images, check_images))
         return replace(chosen, warnings=self.notes.listed())
 
-    def _pictures(self, images: str | Path | None, beside: Iterable[Path]) -> list[object]:
+    def _images(self, images: str | Path | None, beside: Iterable[Path]) -> list[object]:
         if images is None:
             folder = next((f for f in beside if f.is_dir() and any(map(_is_file, self._paths(f)))), None)
         else:
@@ -214,12 +214,12 @@ class Assembly:
                 )
         if folder is None:
             return [None if isinstance(v, (str, Path)) else v for v in self.images.values]
-        return [self._picture(path, row, folder) for row, path in enumerate(self._paths(folder))]
+        return [self._image(path, row, folder) for row, path in enumerate(self._paths(folder))]
 
     def _paths(self, folder: Path) -> Iterable[object]:
         return (folder / v if isinstance(v, (str, Path)) else v for v in self.images.values)
 
-    def _picture(self, path: Any, row: int, folder: Path) -> Any:
+    def _image(self, path: Any, row: int, folder: Path) -> Any:
         if not isinstance(path, Path) or _is_file(path):
             return path
         self.notes.add(self.images.places[row], f"the image is not in {folder}; kept without pixels")

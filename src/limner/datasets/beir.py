@@ -51,25 +51,25 @@ def load_beir(
     """
     root = existing(path, what="BEIR folder")
     sides = {name: _entries(root / file) for name, file in (("queries", QUERIES), ("corpus", CORPUS))}
-    pictured = [name for name, rows in sides.items() if any("image" in row for row in rows.values())]
-    if direction is None and len(pictured) != 1:
-        got = "images on both sides" if pictured else "no images"
+    with_images = [name for name, rows in sides.items() if any("image" in row for row in rows.values())]
+    if direction is None and len(with_images) != 1:
+        got = "images on both sides" if with_images else "no images"
         raise LimnerError(
             f"{root} has {got}: give the side of the images with direction='t2i' (the corpus) or 'i2t' (the queries)"
         )
-    towards = direction or ("t2i" if pictured == ["corpus"] else "i2t")
+    towards = direction or ("t2i" if with_images == ["corpus"] else "i2t")
     if towards not in _DIRECTIONS:
         raise UnknownName("direction", towards, _DIRECTIONS)
     judged = _judged(root, split, sides)
     seen, read = ("corpus", "queries") if towards == "t2i" else ("queries", "corpus")
     folder = root if images is None else existing(images, what="folder of images")
-    pictures = Items(Ids(sides[seen], what="image"), [_file(row, folder) for row in sides[seen].values()])
+    image_items = Items(Ids(sides[seen], what="image"), [_file(row, folder) for row in sides[seen].values()])
     texts = Items(Ids(sides[read], what="text"), [_text(row) for row in sides[read].values()], kind="text")
     every = {pair: grade for pairs in judged.values() for pair, grade in pairs.items()}
     ids = {"queries": sides["queries"], "candidates": sides["corpus"]}
     pairs = Judgements.from_pairs([(q, c, g) for (q, c), g in every.items()], **ids, name="pairs")
     splits = _splits(judged, 1 if towards == "t2i" else 0)
-    return Collection(root.name, pictures, texts, pairs.T if towards == "t2i" else pairs, splits)
+    return Collection(root.name, image_items, texts, pairs.T if towards == "t2i" else pairs, splits)
 
 
 def _splits(judged: Mapping[str, Mapping[tuple[str, str], float]], side: int) -> dict[str, list[str]]:
@@ -103,7 +103,7 @@ def _judged(root: Path, split: str | None, sides: Mapping[str, object]) -> dict[
     if split is not None:
         wanted = next((name for name in files if split in (name, split_name(name))), None)
         if wanted is None:
-            raise UnknownName(f"split of {root.name}", split, list(files))
+            raise UnknownName("split", split, list(files), of=root.name)
         files = {wanted: files[wanted]}
     return {name: _grades(file, sides) for name, file in files.items()}
 
@@ -149,7 +149,7 @@ def write_beir(collection: Collection, path: str | Path, *, direction: str = "t2
     folder = Path(path)
     if folder.is_dir() and any(folder.iterdir()):
         raise LimnerError(f"{folder} is not empty: give a new folder")
-    seen = [_pictured(key, value) for key, value in zip(collection.images.ids, collection.images.values, strict=True)]
+    seen = [_image_row(key, value) for key, value in zip(collection.images.ids, collection.images.values, strict=True)]
     read = [{"_id": key, "text": text} for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)]
     queries, corpus = (read, seen) if direction == "t2i" else (seen, read)
     pairs = collection.judgements if direction == "i2t" else collection.judgements.T
@@ -164,7 +164,7 @@ def write_beir(collection: Collection, path: str | Path, *, direction: str = "t2
     return tuple(_lost(collection))
 
 
-def _pictured(key: str, value: object) -> dict[str, object]:
+def _image_row(key: str, value: object) -> dict[str, object]:
     image = {"image": str(Path(value).resolve())} if isinstance(value, (str, Path)) else {}
     return {"_id": key, "text": "", **image}
 

@@ -180,12 +180,12 @@ def load_karpathy_5k(
         strict: Raise an error instead of listing a warning.
     """
     if split not in (None, "test"):
-        raise UnknownName("split of 'coco-5k'", str(split), ["test"])
+        raise UnknownName("split", str(split), ["test"], of="'coco-5k'")
     made = Assembly("coco-5k", strict=strict)
     file = None if path is None else _captions_tsv(existing(path, what="COCO test split"))
     captions = _captions_from_package(made) if file is None else _captions_from_tsv(file)
     objects = None if instances is None else read_instances(instances)
-    _add_in_folds(made, captions, _fold_order(made, file, captions), _picture_name(images, captions), objects)
+    _add_in_folds(made, captions, _fold_order(made, file, captions), _image_name(images, captions), objects)
     made.refuse_wrong_counts(5)
     extra, reverse, ratings = _judged(file, cxc, eccv)
     loaded = made.finish(images=images, check_images=check_images, extra=extra, reverse=reverse, ratings=ratings)
@@ -274,7 +274,7 @@ def _add_in_folds(
         made.text(key, text, image, at, fields=fields, blank=not text and at.line is None)
 
 
-def _picture_name(images: str | Path | None, captions: Captions) -> str:
+def _image_name(images: str | Path | None, captions: Captions) -> str:
     """The file name pattern of the folder, which COCO changed between 2014 and 2017."""
     names = [
         folder + stem for stem in ("COCO_val2014_{:012d}.jpg", "{:012d}.jpg") for folder in ("", "val2014/", "val2017/")

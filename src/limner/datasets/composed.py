@@ -83,7 +83,7 @@ class ComposedQueries:
     def judgements(self) -> Judgements:
         """Query -> image, grade 1 for every known answer."""
         pairs = [(query.id, answer) for query in self.queries for answer in query.answers]
-        return Judgements.from_pairs(pairs, queries=self.texts.ids, candidates=self.images.ids).named("answers")
+        return Judgements.from_pairs(pairs, queries=self.texts.ids, candidates=self.images.ids).with_name("answers")
 
     def describe(self) -> dict[str, Any]:
         """Summary statistics as JSON values."""

@@ -106,7 +106,7 @@ class _Croissant:
         """The record set with images and captions."""
         if wanted is not None:
             if wanted not in self.sets:
-                raise UnknownName(f"record set of {self.file.name}", wanted, self.sets)
+                raise UnknownName("record set", wanted, self.sets, of=self.file.name)
             return wanted
         fits = [name for name in self.sets if _has_pairs(self.fields(name), columns)]
         if len(fits) != 1:

@@ -46,7 +46,7 @@ def write_croissant(
     """
     for name in about or {}:
         if name not in ABOUT:
-            raise UnknownName("property of a data set", name, ABOUT)
+            raise UnknownName("property", name, ABOUT, of="a data set")
     folder = Path(path)
     if folder.is_dir() and any(folder.iterdir()):
         raise LimnerError(f"{folder} is not empty: give a new folder")
@@ -54,7 +54,7 @@ def write_croissant(
         (draft / "images").mkdir()
         files = [write_image(collection.images, row, draft / "images") for row in range(len(collection.images))]
         hashes = {name: _write_table(draft / f"{name}.parquet", rows) for name, rows in _tables(collection, files)}
-        made = described(collection, hashes, pictures=any(files), about=about or {})
+        made = described(collection, hashes, has_files=any(files), about=about or {})
         (draft / HEAD).write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return tuple(_lost(collection, files))
 
@@ -101,25 +101,25 @@ def _lost(collection: Collection, files: list[str | None]) -> Iterator[str]:
 
 
 def described(
-    collection: Collection, hashes: Mapping[str, str], *, pictures: bool, about: Mapping[str, str]
+    collection: Collection, hashes: Mapping[str, str], *, has_files: bool, about: Mapping[str, str]
 ) -> dict[str, Any]:
     """The JSON-LD of a written folder.
 
     Args:
         collection: The collection.
         hashes: SHA-256 of each table, by name.
-        pictures: Whether there are image files.
+        has_files: Whether there are image files.
         about: What is known of the data set.
     """
     counted = f"{len(collection.images):,} images and {len(collection.texts):,} captions with relevance judgements"
     known = {"name": collection.name, "description": f"{collection.name}: {counted}.", **about}
-    sets = [_images(pictures, bool(collection.splits)), *_texts()]
+    sets = [_images(has_files, bool(collection.splits)), *_texts()]
     return {
         "@context": _context(),
         "@type": "sc:Dataset",
         "conformsTo": _VERSION,
         **known,
-        "distribution": [_table(name, value) for name, value in hashes.items()] + ([_files()] if pictures else []),
+        "distribution": [_table(name, value) for name, value in hashes.items()] + ([_files()] if has_files else []),
         "recordSet": ([_splits(collection)] if collection.splits else []) + sets,
     }
 
@@ -162,12 +162,12 @@ def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more:
     return {**head, "dataType": kind, "source": column, **more}
 
 
-def _images(pictures: bool, splits: bool) -> dict[str, Any]:
+def _images(images: bool, splits: bool) -> dict[str, Any]:
     joined: dict[str, Any] = (
-        {"references": {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "filename"}}} if pictures else {}
+        {"references": {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "filename"}}} if images else {}
     )
     fields = [_field("images", "id", "Id of the image."), _field("images", "file", "Name of its file.", **joined)]
-    if pictures:
+    if images:
         content = {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "content"}}
         told = _field("images", "content", "The image.", kind="sc:ImageObject")
         fields.append({**told, "source": content})

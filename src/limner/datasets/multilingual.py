@@ -66,7 +66,7 @@ def load_multi30k(
     """
     for language in languages or ():
         if language not in LANGUAGES:
-            raise UnknownName("language of Multi30K", language, LANGUAGES)
+            raise UnknownName("language", language, LANGUAGES, of="Multi30K")
     root = existing(path, what="Multi30K folder or tsv")
     made = Assembly("multi30k", strict=strict)
     kept = LANGUAGES if languages is None else tuple(languages)
@@ -237,7 +237,7 @@ def _chosen(wanted: Group[str] | None, there: Group[str], what: str) -> list[str
     """The languages to keep, in order."""
     for language in wanted or ():
         if language not in there:
-            raise UnknownName(f"language of {what}", language, sorted(there))
+            raise UnknownName("language", language, sorted(there), of=what)
     return sorted(there if wanted is None else wanted)
 
 

@@ -122,9 +122,9 @@ def load_folder(
     TableReader(made, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
     named = list(map(str, made.images.values))
     places = (folder, folder / "images")
-    pictures = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
-    _note_uncaptioned(made, pictures, set(named), places)
-    return made.finish(split=split, images=pictures, check_images=check_images)
+    images = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
+    _note_uncaptioned(made, images, set(named), places)
+    return made.finish(split=split, images=images, check_images=check_images)
 
 
 def holds_pairs(file: Path) -> bool:
@@ -144,16 +144,17 @@ def _captions_beside(folder: Path) -> Path:
     return found
 
 
-def _note_uncaptioned(made: Assembly, pictures: Path, named: set[str], places: Iterable[Path]) -> None:
-    captioned = {pictures / name for name in named}
+def _note_uncaptioned(made: Assembly, images: Path, named: set[str], places: Iterable[Path]) -> None:
+    captioned = {images / name for name in named}
     files = (file for place in places if place.is_dir() for file in sorted(place.iterdir()))
     bare = [file.name for file in files if file.suffix.lower() in IMAGE_ENDINGS and file not in captioned]
     if bare:
-        made.notes.add(At(pictures), f"images without a caption: {len(bare):,} ({shown(bare)}); left out")
+        made.notes.add(At(images), f"images without a caption: {len(bare):,} ({shown(bare)}); left out")
 
 
 def table_rows(file: Path, *, quoted: bool = True, encoding: str = "utf-8") -> Iterator[tuple[At, dict[str, Any]]]:
     """The rows of a table by the ending of its file, each with its position."""
+    refuse_irregular(file, what="table")
     suffixes = [s.lower() for s in file.suffixes]
     ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
     if ending not in ENDINGS:

@@ -73,7 +73,7 @@ def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
     """
     path = Path(path)
     files = [_file_beside(value, path.parent) for value in collection.images.values]
-    return _write_rows(collection, path, files) + _lost_pictures(collection, files)
+    return _write_rows(collection, path, files) + _lost_images(collection, files)
 
 
 def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
     with replacing_folder(folder, head="captions.csv", own=()) as draft:
         (draft / "images").mkdir()
         files = [write_image(collection.images, row, draft / "images") for row in range(len(collection.images))]
-        return _write_rows(collection, draft / "captions.csv", files) + _lost_pictures(collection, files)
+        return _write_rows(collection, draft / "captions.csv", files) + _lost_images(collection, files)
 
 
 def _file_beside(value: object, folder: Path) -> str | None:
@@ -185,7 +185,7 @@ def _further_judgements(collection: Collection) -> list[str]:
     return [f"further judgements were left out: {shown(further, most=9)}; write each as .qrels"] if further else []
 
 
-def _lost_pictures(collection: Collection, files: Iterable[str | None]) -> tuple[str, ...]:
+def _lost_images(collection: Collection, files: Iterable[str | None]) -> tuple[str, ...]:
     lost = sum(file is None and value is not None for file, value in zip(files, collection.images.values, strict=True))
     return (f"{lost:,} images are not files, so the table has only their ids; write a folder instead",) if lost else ()
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry
-from limner.core.written import call
 from limner.encoders.contract import Encoder, TwoSided, encoded
 from limner.encoders.memory import before_torch
 
@@ -51,9 +50,7 @@ def encoder_named(name: str, options: Mapping[str, object], *, trusted: bool = T
         options: Options of the encoder.
         trusted: False for a name from a file.
     """
-    if isinstance(name, str):
-        name, written = call(name, what="encoder")
-        options = {**written, **options}
+    name, options = ENCODERS.parsed(name, options)
     thing = ENCODERS.find(name, trusted=trusted)
     if not callable(thing):
         if options:

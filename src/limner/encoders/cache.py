@@ -45,8 +45,8 @@ def content_key(value: Any, *, kind: str) -> bytes:
     elif isinstance(value, bytes):
         held = value
     elif not isinstance(value, (str, Path)):
-        picture = open_image(value, name="image")
-        held = repr(picture.size).encode() + picture.tobytes()
+        image = open_image(value, name="image")
+        held = repr(image.size).encode() + image.tobytes()
     else:
         held = _bytes(Path(str(value)))
     return hashlib.blake2b(held, digest_size=16, person=kind.encode()).digest()
@@ -130,6 +130,18 @@ class RowStore:
         self._new.append((keys, held))
 
 
+def owner_of(model: object, name: str | None = None) -> str:
+    """What identifies a model in a cache: the given name, or else its fingerprint."""
+    owner = name or getattr(model, "fingerprint", None)
+    if owner is None:
+        kind = type(model).__name__
+        raise LimnerError(
+            f"{kind} has no fingerprint, which tells the cache which model made a result: add a text that changes with "
+            f"the model to the class, as in fingerprint = '{kind.lower()} 1', or leave out the cache"
+        )
+    return str(owner)
+
+
 class Cached:
     """An encoder with a disk cache: no item is encoded twice by the same model.
 
@@ -142,11 +154,11 @@ class Cached:
     """
 
     def __init__(self, encoder: Any, folder: str | Path, *, name: str | None = None, every: int = 2048) -> None:
-        owner = name or getattr(encoder, "fingerprint", None)
-        if owner is None or not hasattr(encoder, "dim"):
+        owner = owner_of(encoder, name)
+        if not hasattr(encoder, "dim"):
             raise LimnerError(
-                f"{type(encoder).__name__} has no fingerprint and dim to identify the model: give a name, "
-                "Cached(encoder, folder, name='my model, version 2'), and a dim"
+                f"{type(encoder).__name__} has no dim, which a cache needs: add the dimension of its vectors to the "
+                "class, as in dim = 512, or leave out the cache"
             )
         self.encoder, self.every, self.dim = encoder, every, int(encoder.dim)
         self.fingerprint = owner

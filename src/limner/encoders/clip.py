@@ -65,9 +65,9 @@ class ClipEncoder(JointEncoder):
         mask = {} if self.filled_up else {"attention_mask": filled.long()}
         return _unit(self.model.get_text_features(input_ids=tokens, **mask))
 
-    def pixels(self, picture: Image) -> dict[str, Tensor]:
+    def pixels(self, image: Image) -> dict[str, Tensor]:
         """Preprocesses an image with the model's own processor; for NaFlex also its patch mask and patch grid shape."""
-        made = self.processor(images=picture, return_tensors="pt")
+        made = self.processor(images=image, return_tensors="pt")
         return {name: torch.as_tensor(value)[0] for name, value in made.items()}
 
     def image_vectors(self, pixels: dict[str, Tensor]) -> Tensor:

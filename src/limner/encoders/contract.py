@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +17,7 @@ from limner.core.errors import LimnerError
 from limner.core.progress import progress_for
 from limner.scores import Progress
 
-_PICTURES = 64  # images passed to a plain function at once
+_IMAGES = 64  # images passed to a plain function at once
 
 
 @runtime_checkable
@@ -93,7 +94,28 @@ def encoded(
     if _is_function(system):
         return _from_function(system, given, progress)
     encode = _encode(system, given.kind)
-    return _rows(encode(given, **progress_for(encode, progress)), given)
+    with nullcontext() if _is_built_in(system) else _failure_told(system, given):
+        made = encode(given, **progress_for(encode, progress))
+    return _rows(made, given)
+
+
+def _is_built_in(system: object) -> bool:
+    return type(system).__module__.partition(".")[0] == "limner"
+
+
+@contextmanager
+def _failure_told(system: object, items: Items) -> Iterator[None]:
+    """Turns an exception of a user-defined encoder into an error that names it and what it was given."""
+    try:
+        yield
+    except (LimnerError, ImportError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        other = "texts" if items.kind == "image" else "images"
+        raise LimnerError(
+            f"{type(system).__name__} failed on {len(items):,} {items.kind}s ({type(error).__name__}: {error}): if it "
+            f"encodes only {other}, give it {other}; otherwise fix its encode method"
+        ) from error
 
 
 def _is_function(system: object) -> bool:
@@ -108,8 +130,8 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
     if items.kind == "text":
         return _rows(function(list(items.values)), items)
     parts = []
-    for low in range(0, len(items), _PICTURES):
-        rows = range(low, min(low + _PICTURES, len(items)))
+    for low in range(0, len(items), _IMAGES):
+        rows = range(low, min(low + _IMAGES, len(items)))
         parts.append(array(function([items.open(row) for row in rows]), "what the encoder gave"))
         if progress is not None:
             progress(rows.stop, len(items))

@@ -42,7 +42,7 @@ class EfficientNetLite(TorchEncoder):
     def __init__(self, *, version: int = 0, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         if version not in SIZES:
-            raise UnknownName("version of EfficientNet-Lite", str(version), map(str, SIZES))
+            raise UnknownName("version", str(version), map(str, SIZES), of="EfficientNet-Lite")
         what = "the encoder 'efficientnet-lite'"
         library = needed("efficientnet_lite_pytorch", what=what, package="efficientnet-lite-pytorch", extra="backbones")
         self.version, self.side = version, SIZES[version]
@@ -58,9 +58,9 @@ class EfficientNetLite(TorchEncoder):
         """The weights and the precision."""
         return f"efficientnet-lite{self.version} {fingerprint_of(self.weights)} {self.number_type}"
 
-    def pixels(self, picture: Image) -> Tensor:
+    def pixels(self, image: Image) -> Tensor:
         """The centre crop as uint8, height by width by channels: a quarter of the memory of single precision."""
-        return torch.from_numpy(np.array(centre(picture, self.side)))
+        return torch.from_numpy(np.array(centre(image, self.side)))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """The mean over the positions of the last feature map."""
@@ -91,7 +91,7 @@ def _weights(version: int) -> Path:
     return next(iter(sorted(folder.glob("*.pth"))))
 
 
-def centre(picture: Image, side: int) -> Image:
+def centre(image: Image, side: int) -> Image:
     """A centre crop, after resizing the short side.
 
     >>> from PIL import Image
@@ -100,9 +100,9 @@ def centre(picture: Image, side: int) -> Image:
     """
     from PIL.Image import Resampling
 
-    scale = side / min(picture.size)
-    width, height = (max(side, round(length * scale)) for length in picture.size)
-    scaled = picture.resize((width, height), Resampling.BICUBIC)
+    scale = side / min(image.size)
+    width, height = (max(side, round(length * scale)) for length in image.size)
+    scaled = image.resize((width, height), Resampling.BICUBIC)
     left, top = (width - side) // 2, (height - side) // 2
     return scaled.crop((left, top, left + side, top + side))
 
@@ -123,7 +123,7 @@ class TimmEncoder(TorchEncoder):
         super().__init__(**running)
         library = needed("timm", what="the encoder 'timm'", package="timm", extra="backbones")
         if not library.is_model(model.partition(".")[0]):
-            raise UnknownName("model of timm", model, library.list_models())
+            raise UnknownName("model", model, library.list_models(), of="timm")
         self.name, self.weights = model, None if weights is None else Path(weights)
         self.model = self._loaded(library).to(self.device).eval()
         config = library.data.resolve_model_data_config(self.model)
@@ -150,9 +150,9 @@ class TimmEncoder(TorchEncoder):
         held = "hub" if self.weights is None else fingerprint_of(self.weights)
         return f"timm {self.name} {held} {self.number_type}"
 
-    def pixels(self, picture: Image) -> Tensor:
+    def pixels(self, image: Image) -> Tensor:
         """Preprocesses an image with timm's own transform for this model."""
-        return torch.as_tensor(self.transform(picture))
+        return torch.as_tensor(self.transform(image))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Features before the classifier."""

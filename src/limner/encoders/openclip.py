@@ -33,7 +33,7 @@ class OpenClipEncoder(JointEncoder):
         super().__init__(**running)
         library = needed("open_clip", what="the encoder 'open-clip'", package="open_clip_torch", extra="backbones")
         if model not in library.list_models():
-            raise UnknownName("architecture of open_clip", model, library.list_models())
+            raise UnknownName("architecture", model, library.list_models(), of="open_clip")
         self.name, self.weights = model, str(weights)
         self.model, self.transform = _loaded(library, model, self.weights)
         self.model = self.model.to(self.device).eval()
@@ -54,9 +54,9 @@ class OpenClipEncoder(JointEncoder):
         """Encodes texts with the text tower."""
         return torch.nn.functional.normalize(self.model.encode_text(tokens).float(), dim=-1)
 
-    def pixels(self, picture: Image) -> Tensor:
+    def pixels(self, image: Image) -> Tensor:
         """Preprocesses an image with open_clip's own transform for this model."""
-        return torch.as_tensor(self.transform(picture))
+        return torch.as_tensor(self.transform(image))
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Encodes images with the image tower."""

@@ -151,7 +151,7 @@ class TorchEncoder(ABC):
 
     # --- images ---------------------------------------------------------------------------------------------------
 
-    def pixels(self, picture: Image) -> Pixels:
+    def pixels(self, image: Image) -> Pixels:
         """One preprocessed image."""
         raise LimnerError(f"{type(self).__name__} does not encode images")
 
@@ -198,8 +198,8 @@ def ahead(
     """
 
     def one(row: int) -> Any:
-        with items.opened(row, shortest=shortest) as picture:
-            return read(picture)
+        with items.opened(row, shortest=shortest) as image:
+            return read(image)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         waiting: deque[tuple[Any, list[Future[Any]]]] = deque()

@@ -90,7 +90,7 @@ def breakdown(report: Report, collection: Collection, field: str) -> Breakdown:
     }
     if not known:
         there = sorted({*collection.images.fields, *collection.texts.fields})
-        raise UnknownName(f"field of the images or texts of {collection.name!r}", field, there)
+        raise UnknownName("field", field, there, of=f"the images or texts of {collection.name!r}")
     parts: dict[str, list[Result]] = {}
     for result in report.results:
         if result.direction in known and result.direction in DIRECTIONS:

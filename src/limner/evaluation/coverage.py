@@ -31,7 +31,7 @@ def covered(
         The system, with empty lists if they count; the judgements, without skipped queries; and notes.
     """
     if missing not in MISSING:
-        raise UnknownName("value of missing", missing, MISSING)
+        raise UnknownName("value", missing, MISSING, of="missing")
     lacking = {view: _lacking(source.queries, judgements) for view, judgements in judged}
     if missing == "refuse" or not any(lacking.values()):
         return source, [judgements for _, judgements in judged], []

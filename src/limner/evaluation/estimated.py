@@ -145,7 +145,7 @@ def estimated(
 def estimated_differences(
     labels: object, lists: Sequence[Mapping[str, Any]], collection: Collection | None, mode: str
 ) -> tuple[EstimatedDifference, ...]:
-    """The differences between every two systems, estimated from the labels; lists are given by direction."""
+    """The difference of every pair of systems, estimated from the labels; lists are given by direction."""
     return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))
 
 

@@ -173,7 +173,7 @@ def _source_notes(source: Source) -> tuple[str, ...]:
 def _refuse_with_judgements(**given: object) -> None:
     for what, value in given.items():
         if value is not None:
-            raise LimnerError(f"{what} with plain judgements: it is for a Collection; leave it out")
+            raise LimnerError(f"{what} needs a Collection, but got judgements: leave it out")
 
 
 def _settings(
@@ -345,7 +345,7 @@ def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
 
 
 def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The fold of every image and every text as numbers from 0, whatever folds are called; -1 for no fold."""
+    """The fold of every image and every text as a number from 0, whatever the names of the folds; -1 for none."""
     labels = [[_fold_label(f) for f in items.field(name)] for items in (collection.images, collection.texts)]
     number = {label: n for n, label in enumerate(dict.fromkeys(f for side in labels for f in side if f is not None))}
     images, texts = (

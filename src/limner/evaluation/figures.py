@@ -78,7 +78,7 @@ def report_figure(
         others: Reports of other systems on the same collection.
     """
     if figure not in REPORT_FIGURES:
-        raise UnknownName("figure of a report", figure, REPORT_FIGURES)
+        raise UnknownName("figure", figure, REPORT_FIGURES, of="a report")
     draw = REPORT_FIGURES[figure]
     with _paper():
         made: Figure = draw([report, *others], inches(width))

@@ -102,7 +102,7 @@ def judged_for(view: View, collection: Collection, direction: str) -> Judgements
     pairs = collection.judged(collection.judgements.name, direction).relevant
     if view.originals == "unjudged":
         pairs = _without(pairs, judged)
-    return (judged | pairs).named(judged.name)
+    return (judged | pairs).with_name(judged.name)
 
 
 def _without(pairs: Judgements, judged: Judgements) -> Judgements:

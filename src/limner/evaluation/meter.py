@@ -65,15 +65,15 @@ class RetrievalMeter:
             images: The id of each image; a repeated image is kept once. Without ids, every row is a new image.
             owners: The id of the image that each text belongs to. Without them, text n belongs to image n of the batch.
         """
-        pictures, texts = (_rows(given, what) for given, what in ((image_vectors, "image"), (text_vectors, "text")))
-        names = [f"image-{len(self._images) + n}" for n in range(len(pictures))] if images is None else _ids(images)
+        image_rows, texts = (_rows(given, what) for given, what in ((image_vectors, "image"), (text_vectors, "text")))
+        names = [f"image-{len(self._images) + n}" for n in range(len(image_rows))] if images is None else _ids(images)
         belong = list(names) if owners is None else _ids(owners)
-        for what, listed, rows in (("image", names, pictures), ("text", belong, texts)):
+        for what, listed, rows in (("image", names, image_rows), ("text", belong, texts)):
             if len(listed) != len(rows):
                 raise LimnerError(
                     f"got {len(rows)} {what} vectors and {len(listed)} ids for them: expected one id each"
                 )
-        for name, row in zip(names, pictures, strict=True):
+        for name, row in zip(names, image_rows, strict=True):
             self._images.setdefault(name, row)
         self._texts += list(texts)
         self._owners += belong

@@ -189,7 +189,7 @@ def place(
     """
     for what, value, known in (("ties", ties, TIES), ("unretrieved", unretrieved, UNRETRIEVED)):
         if value not in known:
-            raise UnknownName(f"value of {what}", value, known)
+            raise UnknownName("value", value, known, of=what)
     positives = [_align(source, a) for a in asked]
     if isinstance(source, Ranking):
         placed = [_from_lists(source, a, p, unretrieved, empty) for a, p in zip(asked, positives, strict=True)]

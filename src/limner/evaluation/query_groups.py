@@ -174,6 +174,6 @@ def refuse_unknown(collection: Collection, by: Sequence[str]) -> None:
     known = known_kinds(collection)
     for kind in by:
         if kind not in known:
-            raise UnknownName(f"group of queries of {collection.name!r}", kind, known)
+            raise UnknownName("group of queries", kind, known, of=repr(collection.name))
     if len(set(by)) < len(by):
         raise LimnerError(f"by: got {', '.join(by)}, expected each only once")

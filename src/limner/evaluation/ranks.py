@@ -49,7 +49,7 @@ class SystemRanks:
 
     @cached_property
     def tau(self) -> FloatArray:
-        """Kendall's tau-b between every two columns; NaN if a column ties all systems."""
+        """Kendall's tau-b between every pair of columns; NaN if a column ties all systems."""
         signed = self.values * np.array(self.better)
         found = np.full((len(self.columns), len(self.columns)), np.nan)
         for i, j in np.ndindex(*found.shape):

@@ -144,7 +144,7 @@ class Report(Tabular):
         known = {*(r.direction for r in self.results), *(r.view for r in self.results)}
         for name in names:
             if name not in known:
-                raise UnknownName("direction or view of the report", name, sorted(known))
+                raise UnknownName("direction or view", name, sorted(known), of="the report")
         return replace(self, settings={**self.settings, "names": {**self.settings.get("names", {}), **names}})
 
     def to_json(self) -> dict[str, object]:

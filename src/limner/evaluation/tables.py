@@ -143,7 +143,7 @@ def comparison_grids(comparison: Comparison) -> list[Grid]:
 
 
 def _estimated_grid(comparison: Comparison, direction: str) -> Grid:
-    """Every two systems under complete judgements: both estimates, and the difference with its interval."""
+    """Every pair of systems under complete judgements: both estimates, and the difference with its interval."""
     names = comparison.systems
     rows = [(heading(VIEW, direction), "one", "other", "difference", "by the given pairs")]
     for each in (e for e in comparison.estimated if e.direction == direction):

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, shown
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
 from limner.scores import CorrectedScores, Correction, Scores, correct, correction
-from limner.scores.correction import Grid
+from limner.scores.correction import CORRECTIONS, Grid
 
 
 def tune(
@@ -33,7 +33,8 @@ def tune(
     """Finds the options of a correction that are best on a dev split.
 
     Args:
-        how: A correction: a name, "module:class", a class, or an object of the class.
+        how: A correction: a name or "module:class", either with fixed options in parentheses; a class, or an object of
+            the class.
         dev_scores: Scores of the dev split, images by texts or reversed.
         dev_collection: The dev split.
         measure: The objective: rsum, the sum of R@1, R@5 and R@10 in both directions, or the mean of any other measure
@@ -45,11 +46,13 @@ def tune(
         The options, ready for `scores.correct(name, **options)`.
 
     >>> import limner
-    >>> pairs = limner.load("scenes", images=60).test
-    >>> scores = limner.train(pairs, "histograms").scores(pairs)
-    >>> sorted(tune("nnn", scores, pairs, grid={"k": [2, 4]}, measure="R@1"))
+    >>> pairs = limner.load("scenes", images=60)
+    >>> scores = limner.train(pairs, "histograms").scores(pairs.dev)
+    >>> sorted(tune("nnn", scores, pairs.dev, grid={"k": [2, 4]}, measure="R@1"))
     ['k']
     """
+    if isinstance(how, str):
+        how, fixed = CORRECTIONS.parsed(how, fixed)
     chosen = correction(how, **(fixed or {})) if not isinstance(how, Correction) else how  # fail early
     kind, name = type(chosen), chosen.name
     tried = {option: values for option, values in (grid or kind.grid).items() if option not in (fixed or {})}
@@ -124,4 +127,7 @@ def _part(scores: Scores, part: Collection) -> tuple[Scores, Collection]:
         return scores.restrict(queries=images, candidates=texts), part
     if all(i in scores.queries for i in texts[:1]):
         return scores.restrict(queries=texts, candidates=images), part
-    raise UnknownName("split of the scores", part.name, scores.queries[:3])
+    raise LimnerError(
+        f"the scores contain no image and no text of {part.name}, their queries are {shown(scores.queries)}: expected "
+        "scores of the whole collection"
+    )

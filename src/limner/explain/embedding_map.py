@@ -1,7 +1,7 @@
 """A map of images and texts: their embeddings in two dimensions, coloured by what goes wrong.
 
 Distances on a map are not distances in the embedding: two dimensions cannot keep them. Its trustworthiness (Venna &
-Kaski 2001) says how far neighbours on the map are neighbours in the embedding: 1 if all are.
+Kaski 2001) says how many neighbours on the map are also neighbours in the embedding: 1 if all are.
 """
 
 from __future__ import annotations

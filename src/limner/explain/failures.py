@@ -38,7 +38,7 @@ class Failure:
         text: The query caption, or the caption returned for an image.
         truth: Image id.
         returned: Image id.
-        alternative: Whether fuller judgements count the answer as relevant; None without them.
+        alternative: Whether more complete judgements count the answer as relevant; None without them.
         by_text: Whether the text is the query. For an image query, the text is the result and belongs to `returned`.
     """
 
@@ -233,7 +233,7 @@ def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | No
     asked = f"asked for {failure.text!r}" if failure.by_text else f"answered with {failure.text!r}"
     lines = [asked, f"truth {failure.truth}, returned {failure.returned}"]
     if failure.alternative:
-        lines.append("fuller judgements count the answer as relevant: an acceptable alternative")
+        lines.append("more complete judgements count the answer as relevant: an acceptable alternative")
     both, lacking, more = (", ".join(map(_word, side)) or "nothing" for side in (each.common, each.missing, each.added))
     lines += [
         f"both show {both}",

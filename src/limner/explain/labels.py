@@ -160,7 +160,7 @@ def _names_any(word: str, kinds: Iterable[str], wordnet: WordNet) -> bool:
 def label(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> frozenset[str]:
     """The classes of one failure; empty if no checkable claim is wrong.
 
-    An answer that fuller judgements count as relevant is an acceptable alternative, and gets no other class.
+    An answer that more complete judgements count as relevant is an acceptable alternative, and gets no other class.
     """
     if failure.alternative:
         return frozenset({ALTERNATIVE})

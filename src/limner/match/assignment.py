@@ -107,7 +107,7 @@ def bijective(
 
 
 class _TooLong(Exception):
-    """The lists have grown so long that the dense matrix is better."""
+    """Raised when the lists have become so long that a dense matrix is faster."""
 
 
 class _Steps:

@@ -120,7 +120,8 @@ def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "bord
 
     Args:
         systems: Scores or rankings of the same queries and candidates.
-        method: A key of `FUSIONS`, "module:function", or a function that takes systems and returns a ranking.
+        method: A key of `FUSIONS` or "module:function", either with options such as "reciprocal_rank(k=10)"; or a
+            function that takes systems and returns a ranking.
         options: `depth` and `progress`; `k` of "reciprocal_rank"; `normalise` of "mean".
 
     >>> a = Ranking.from_lists({"q": ["x", "y", "z"]}, candidates="xyz")
@@ -128,6 +129,8 @@ def fuse(systems: Sequence[System], method: str | Callable[..., Ranking] = "bord
     >>> fuse([a, b], "reciprocal_rank", depth=1)["q"]
     ['y']
     """
+    if isinstance(method, str):
+        method, options = FUSIONS.parsed(method, options)
     fusion = FUSIONS.find(method) if isinstance(method, str) else method
     what = f"fusion {method if isinstance(method, str) else FUSIONS.name_of(method)!r}"
     fused = fusion(systems, **checked(fusion, options, what=what, filled=FUSIONS.filled))

@@ -26,7 +26,7 @@ from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.encoders.batching import PART_SECONDS, paced
-from limner.encoders.cache import Keys, RowStore, keys_of
+from limner.encoders.cache import Keys, RowStore, keys_of, owner_of
 from limner.match.fusion import normalised
 from limner.scores import Progress, Scorer, Scores
 from limner.scores.inputs import as_scorer
@@ -122,12 +122,14 @@ def scorer(name: str, **options: object) -> Scorer:
     """A pair scorer by name.
 
     Args:
-        name: A key of `SCORERS`, or "module:thing"; a class or function is called with the options.
+        name: A key of `SCORERS` or "module:thing", either with options such as "blip-itm(model=DIR)"; a class or
+            function is called with the options.
         options: Options of the scorer, such as `model` and `device`.
 
     >>> scorer("levenshtein").score_pairs(["red"], ["bed"]).round(2).tolist()
     [0.67]
     """
+    name, options = SCORERS.parsed(name, options)
     thing = SCORERS.find(name)
     if hasattr(thing, "score_pairs") and not inspect.isclass(thing):
         if options:
@@ -197,13 +199,7 @@ def _values(given: Any, ids: Ids, what: str) -> Sequence[object]:
 def _store(scorer: Scorer, cache: str | Path | None, name: str | None) -> RowStore | None:
     if cache is None:
         return None
-    owner = name or getattr(scorer, "fingerprint", None)
-    if owner is None:
-        raise LimnerError(
-            f"{type(scorer).__name__} has no fingerprint to identify it: give it a name with "
-            "cascade(..., cache=FOLDER, name='my scorer, version 2')"
-        )
-    return RowStore(cache, owner=f"pairs {owner}", width=1, dtype="float64")
+    return RowStore(cache, owner=f"pairs {owner_of(scorer, name)}", width=1, dtype="float64")
 
 
 @dataclass

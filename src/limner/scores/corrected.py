@@ -64,9 +64,9 @@ class CorrectedScores(Scores):
         return Statistics.gathered(self.correction, bank, own=self.bank is None)
 
     @cached_property
-    def _named(self) -> IntArray | None:
+    def _in_bank(self) -> IntArray | None:
         """Looked up once rather than per block, because workers of a cluster do not have the ids."""
-        return self.statistics.named(self.queries)
+        return self.statistics.positions(self.queries)
 
     def _bank_scores(self) -> Scores:
         if self.bank is None:
@@ -108,7 +108,7 @@ class CorrectedScores(Scores):
     def prepare(self) -> None:
         """Gathers the statistics, first those of the underlying scores."""
         self.base.prepare()
-        _ = self.statistics, self._named
+        _ = self.statistics, self._in_bank
 
     @property
     def block_rows(self) -> int:
@@ -148,8 +148,8 @@ class CorrectedScores(Scores):
         if self.bank is None:  # checked when the statistics were gathered
             return self.correction.apply(block, statistics.known, np.arange(start, stop))
         self.correction.limit(self.base)(block, start)
-        named = None if self._named is None else self._named[start:stop]
-        return self.correction.apply(block, statistics.known, statistics.rows(named, block))
+        positions = None if self._in_bank is None else self._in_bank[start:stop]
+        return self.correction.apply(block, statistics.known, statistics.rows(positions, block))
 
 
 @KINDS.register("corrected")
@@ -166,7 +166,8 @@ def correct(
 
     Args:
         scores: The scores to correct.
-        how: A name in `CORRECTIONS`, "module:class", a correction or its class, statistics, or a file of statistics.
+        how: A name in `CORRECTIONS` or "module:class", either with options such as "csls(k=5)"; a correction or its
+            class; statistics, or a file of statistics.
         bank: The queries that statistics are gathered from. None for the queries themselves; vectors of other queries
             (and of other candidates, for both directions), as embeddings or arrays; scores of other queries, as a
             matrix if the scores are a matrix; or saved statistics of this correction, or their file.
@@ -180,6 +181,8 @@ def correct(
         if isinstance(held, tuple):
             return _with_statistics(scores, type(held[0].correction), _facing(held, scores), options)
         how = held
+    if isinstance(how, str):
+        how, options = CORRECTIONS.parsed(how, options)
     bank = _as_bank(bank, scores, trust)
     if tune is not None and isinstance(how, (Correction, Statistics)):
         raise LimnerError(f"{how if isinstance(how, Correction) else how.correction} has options: leave out tune=")

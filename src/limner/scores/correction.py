@@ -145,13 +145,15 @@ def correction(how: str | type[Correction], *, trusted: bool = True, **options: 
     """A correction with its options; refuses unknown names and options.
 
     Args:
-        how: A name in `CORRECTIONS`, "module:class", or the class itself.
+        how: A name in `CORRECTIONS` or "module:class", either with options such as "csls(k=5)"; or the class itself.
         trusted: Whether "module:class" is allowed; False for a name from a file.
         options: Options of the correction.
 
-    >>> correction("csls", k=5)
-    Csls(k=5)
+    >>> correction("csls", k=5), correction("csls(k=5)")
+    (Csls(k=5), Csls(k=5))
     """
+    if isinstance(how, str):
+        how, options = CORRECTIONS.parsed(how, options)
     kind = CORRECTIONS.find(how, trusted=trusted) if isinstance(how, str) else how
     if not (isinstance(kind, type) and issubclass(kind, Correction)):
         raise LimnerError(f"{how!r} is not a correction: expected a subclass of limner.match.Correction")

@@ -56,20 +56,20 @@ class Statistics:
             known.pop("seen", None)
         return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)
 
-    def named(self, queries: Ids) -> IntArray | None:
+    def positions(self, queries: Ids) -> IntArray | None:
         """The position of each of these ids among the bank's queries, -1 if absent; None if it makes no difference."""
         return None if self.bank is None else self.bank.find(queries)
 
-    def rows(self, named: IntArray | None, block: Block) -> IntArray | None:
+    def rows(self, positions: IntArray | None, block: Block) -> IntArray | None:
         """The position of each of these queries in the bank, -1 if absent; None if it makes no difference.
 
         Args:
-            named: The result of `named` for their ids.
+            positions: The result of `positions` for their ids.
             block: Their scores.
         """
-        if named is None:
+        if positions is None:
             return None
-        found, seen = named, self.known["seen"]
+        found, seen = positions, self.known["seen"]
         scores = on_host(block[:, some_places(block.shape[1])])
         same = np.isclose(scores, seen[np.maximum(found, 0)], rtol=1e-5, atol=1e-6).all(axis=1)
         return np.where(same, found, -1)

@@ -35,7 +35,7 @@ class HeldVersion:
         for block in store.vectors():
             whole[low : low + len(block)] = block
             low += len(block)
-        batches = [] if store.has_pictures() else list(store.scan(["id", "value", "picture"]))
+        batches = [] if store.has_thumbnails() else list(store.scan(["id", "value", "picture"]))
         return cls(store.version, whole, pa.Table.from_batches(batches).combine_chunks() if batches else None)
 
     def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:

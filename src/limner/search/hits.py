@@ -248,12 +248,12 @@ def _shown(hit: Hit, kind: str) -> dict[str, object]:
     return {"hit": hit, "picture": uri, "why": why, "text": text, "score": f"{hit.score:.4f}"}
 
 
-def _uri(value: object, picture: bytes | None, key: str) -> tuple[str | None, str]:
+def _uri(value: object, image: bytes | None, key: str) -> tuple[str | None, str]:
     """An image as a data URI, or the reason why it cannot be shown."""
-    if picture is None and value is None:
+    if image is None and value is None:
         return None, "no image is stored"
     try:
-        data = picture or small(value, name=key)
+        data = image or small(value, name=key)
     except (LimnerError, OSError) as error:
         return None, str(error)
     form = "webp" if data[8:12] == b"WEBP" else "jpeg"

@@ -100,7 +100,7 @@ class ItemTexts:
 
     def _having(self, name: str, values: set[str]) -> Array:
         if name not in self.names:
-            raise UnknownName(f"field of the {self.kind}s", name[:80], self.names)
+            raise UnknownName("field", name[:80], self.names, of=f"the {self.kind}s")
         return np.array([any(value.lower() in values for value in _values(each, name)) for each in self.fields])
 
     def telling(self, terms: Terms, row: int) -> str:

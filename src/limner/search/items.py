@@ -35,12 +35,12 @@ def kept(items: Items, row: int) -> Kept:
     The value is a text or an absolute path; for an image without a path, a thumbnail is stored. Captions are the field
     "captions" of images. Other fields are stored if they are texts, numbers, booleans or lists of texts.
     """
-    value, picture = _value(items.values[row], items.kind)
+    value, image = _value(items.values[row], items.kind)
     captions = items.fields.get(CAPTIONS) if items.kind == "image" else None
     fields = kept_fields(items, row)
     return {
         "value": value,
-        "picture": picture,
+        "picture": image,
         "captions": None if captions is None else [str(text) for text in captions[row]],
         "fields": json.dumps(fields, ensure_ascii=False) if fields else None,
     }
@@ -58,7 +58,7 @@ def _value(value: Any, kind: str) -> tuple[str | None, bytes | None]:
         return str(value), None
     if isinstance(value, (str, Path)):
         return (str(value) if "://" in str(value) else os.path.abspath(value)), None
-    return None, small(value, name="picture")
+    return None, small(value, name="image")
 
 
 def _plain(name: str, value: object) -> str | float | bool | list[str] | None:

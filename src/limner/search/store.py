@@ -175,7 +175,7 @@ class VectorStore:
         """Whether the format of the store has captions and fields of items."""
         return "captions" in self.table.schema.names
 
-    def has_pictures(self) -> bool:
+    def has_thumbnails(self) -> bool:
         """Whether any row has a thumbnail."""
         with _explained(self.path):
             return bool(self.table.count_rows("picture IS NOT NULL"))
@@ -357,7 +357,7 @@ def _checked_out(table: Any, version: int, where: str) -> None:
         table.checkout(version)
     except ValueError:
         known = [str(v["version"]) for v in table.list_versions()]
-        raise UnknownName(f"version of {where}", str(version), known) from None
+        raise UnknownName("version", str(version), known, of=where) from None
 
 
 def _address(path: str | Path) -> str:

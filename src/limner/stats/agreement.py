@@ -57,7 +57,7 @@ def cohen_kappa(
     if len(first) != len(second):
         raise LimnerError(f"got {len(first)} labels for a and {len(second)} for b, expected the same items in order")
     if (first.dtype.kind == "U") != (second.dtype.kind == "U"):
-        raise LimnerError(f"got labels of type {first.dtype} for a and {second.dtype} for b, expected one type")
+        raise LimnerError(f"got labels of type {first.dtype} for a and {second.dtype} for b, expected the same type")
     if weights is not None:
         one_of(weights, ("linear", "quadratic"), "weights")
     used, both = np.unique(np.concatenate([first, second]), return_inverse=True)

@@ -52,7 +52,7 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
 
 
 def correlation_matrix(table: npt.ArrayLike, *, method: Literal["kendall", "spearman"] = "kendall") -> Vector:
-    """Rank correlation between every two measures over the same systems.
+    """Rank correlation between every pair of measures over the same systems.
 
     `kendall_tau_b` or `spearman` of each pair of columns.
 

@@ -164,7 +164,7 @@ class _Table:
 
     @cached_property
     def squares(self) -> Vector:
-        """The products of every two values in a cluster."""
+        """The products of every pair of values in a cluster."""
         first, second = np.triu_indices(self.values.shape[1])
         return self.values[:, first] * self.values[:, second]
 
@@ -249,7 +249,7 @@ def _means(values: Vector, row: _Members) -> tuple[float, float]:
 
 
 def _correlation(table: _Table, row: _Members) -> float:
-    """Correlation of the means of group and rest over clusters; 0 where no cluster lies in both."""
+    """Correlation between the means of the group and the rest across clusters; 0 if no cluster is in both."""
     weights = table.arranged(row)
     inside = weights.sum(axis=1)
     sums = (table.values * weights).sum(axis=1)

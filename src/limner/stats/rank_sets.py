@@ -140,7 +140,7 @@ def rank_sets_of_means(
     level, (low, high) = share(level, "level"), bounds
     column, many = vector(means, "means", minimum=2), vector(queries, "queries", minimum=2)
     if len(many) != len(column) or (many < 1).any():
-        raise LimnerError(f"queries: got {many.tolist()} for {len(column)} means, expected 1 or more for each mean")
+        raise LimnerError(f"queries: got {many.tolist()} for {len(column)} means, expected one positive count per mean")
     if (column < low).any() or (column > high).any():
         raise LimnerError(f"means: got {column.min():g} to {column.max():g}, expected {low:g} to {high:g}")
     rate = (column - low) / (high - low)

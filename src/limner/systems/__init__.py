@@ -57,14 +57,15 @@ def train(
 
     Args:
         collection: The training collection. Its training split is used if there is one, otherwise everything.
-        system: A key of `SYSTEMS`, or "module:function".
-        config: A TOML file with options of the same names; keyword arguments take precedence.
+        system: A key of `SYSTEMS` or "module:function", either with options such as "towers(epochs=5)".
+        config: A TOML file with options of the same names; options of the call take precedence.
         trust: Whether that file, and the model of `init_from`, may name custom code, as "module:thing".
         options: Options of the system; unknown names are refused.
 
     Returns:
         A model; `model.scores(collection.test)` is what `limner.evaluate` takes.
     """
+    system, options = SYSTEMS.parsed(system, options)
     trainer = SYSTEMS.find(system)
     given = {**({} if config is None else _configured(config, trust=trust)), **options}
     chosen = SYSTEMS.checked(system, given)

@@ -37,25 +37,25 @@ class Side:
         return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float64)
 
 
-def canonical_maps(pictures: Array, texts: Any, pairs: Any, *, ridge: float, dimensions: int) -> tuple[Side, Side]:
+def canonical_maps(images: Array, texts: Any, pairs: Any, *, ridge: float, dimensions: int) -> tuple[Side, Side]:
     """The maps of images and texts into the joint space.
 
     Args:
-        pictures: Dense, one row per image.
+        images: Dense, one row per image.
         texts: Sparse, one row per text.
         pairs: Sparse weights of the pairs, images by texts.
         ridge: Regularisation: this share of the mean variance is added to every variance.
         dimensions: Dimension of the joint space; lower if the rank of the data is lower.
     """
     shares = pairs / pairs.sum()
-    of_picture, of_text = (np.asarray(shares.sum(axis=axis)) for axis in (1, 0))
-    centre, text_centre = of_picture @ pictures.astype(np.float64), np.asarray(of_text @ texts)
-    centred = pictures - centre
-    within = centred.T @ (centred * of_picture[:, None])
+    of_image, of_text = (np.asarray(shares.sum(axis=axis)) for axis in (1, 0))
+    centre, text_centre = of_image @ images.astype(np.float64), np.asarray(of_text @ texts)
+    centred = images - centre
+    within = centred.T @ (centred * of_image[:, None])
     text_within = (texts.T @ texts.multiply(of_text[:, None])).toarray() - np.outer(text_centre, text_centre)
     across = centred.T @ (shares @ texts).toarray()
     weights, text_weights = _directions(
-        _smooth(within, ridge, "pictures"), _smooth(text_within, ridge, "texts"), across, dimensions
+        _smooth(within, ridge, "images"), _smooth(text_within, ridge, "texts"), across, dimensions
     )
     return Side(centre, weights), Side(text_centre, text_weights)
 

@@ -22,7 +22,7 @@ from limner.core.paths import damage_told, read_arrays
 from limner.core.registry import built_in
 from limner.core.renamed import renamed
 from limner.encoders.contract import digest
-from limner.encoders.pictures import describe
+from limner.encoders.image_descriptors import describe
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps
@@ -39,9 +39,9 @@ class HistogramModel:
 
     Args:
         name: Name in reports.
-        descriptions: Keys of `limner.encoders.pictures.DESCRIPTIONS`.
+        descriptions: Keys of `limner.encoders.image_descriptors.DESCRIPTIONS`.
         bag: The vocabulary.
-        picture_map: From descriptions to the joint space.
+        image_map: From descriptions to the joint space.
         text_map: From bags of words to the joint space.
         options: Training options.
         trained_on: The training items; None if unknown.
@@ -50,7 +50,7 @@ class HistogramModel:
     name: str
     descriptions: tuple[str, ...]
     bag: BagOfWords
-    picture_map: Side
+    image_map: Side
     text_map: Side
     options: Mapping[str, Any] = field(default_factory=dict)
     trained_on: TrainedOn | None = None
@@ -58,7 +58,7 @@ class HistogramModel:
     @cached_property
     def fingerprint(self) -> str:
         """Identifies the model by its descriptions, vocabulary and maps."""
-        sides = self.picture_map, self.text_map
+        sides = self.image_map, self.text_map
         maps = [part for side in sides for part in (side.mean, side.weights)]
         words = json.dumps([self.descriptions, self.bag.vocabulary])
         return f"histograms {digest(words, self.bag.weights, *maps)}"
@@ -76,9 +76,7 @@ class HistogramModel:
         for low in range(0, len(items), _AT_ONCE):
             told = _from(low, len(items), progress)
             pieces.append(
-                self.picture_map(
-                    describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=told)
-                )
+                self.image_map(describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=told))
             )
         return Embeddings.of_length_one(items.ids, np.concatenate(pieces))
 
@@ -98,7 +96,7 @@ class HistogramModel:
             "descriptions": list(self.descriptions),
             "vocabulary": list(self.bag.vocabulary),
             "idf": self.bag.weights,
-            "picture_map": vars(self.picture_map),
+            "picture_map": vars(self.image_map),
             "text_map": vars(self.text_map),
         }
         return model_store.write(path, KIND, {**content, **kept(self.trained_on)})
@@ -155,9 +153,9 @@ def train(
     """
     _refuse_bad(collection, ridge, dimensions)
     bag = BagOfWords.fit(collection.texts.values, min_count=min_count)
-    pictures = describe(collection.images, descriptions, workers=workers, progress=progress)
+    images = describe(collection.images, descriptions, workers=workers, progress=progress)
     sides = canonical_maps(
-        pictures, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
+        images, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
     )
     options = {"ridge": ridge, "dimensions": dimensions, "min_count": min_count}
     return HistogramModel(name, tuple(descriptions), bag, *sides, options, TrainedOn.of(collection))

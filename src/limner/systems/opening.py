@@ -1,9 +1,9 @@
 """Opens systems, for Python, the command line and the web page.
 
-A system is given as a name of `limner.systems.SYSTEMS` (trained now), the folder of a saved model, an encoder
-("clip(model=DIR)", "module:thing" or an object), a scorer of image-text pairs ("blip-itm(model=DIR)"), a file of
-similarities (images by texts), the embeddings of images and texts, an index of images, or a model object. Which items
-are evaluated follows one rule: `limner.systems.held_out`.
+A system is given as a name of `limner.systems.SYSTEMS` (trained now: "towers", "towers(epochs=5)"), the folder of a
+saved model, an encoder ("clip(model=DIR)", "module:thing" or an object), a scorer of image-text pairs
+("blip-itm(model=DIR)"), a file of similarities (images by texts), the embeddings of images and texts, an index of
+images, or a model object. Which items are evaluated follows one rule: `limner.systems.held_out`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import read_array
 from limner.core.progress import progress_for
-from limner.core.written import call
+from limner.core.registry import checked
 from limner.encoders import ENCODERS, Encoder, TwoSided, encoded, encoder_named
 from limner.scores import Progress, Scores
 from limner.systems.held_out import HoldOut, dev_of, hold_out
@@ -134,11 +134,15 @@ class FoundSystem:
     @property
     def takes_features(self) -> bool:
         """Whether it accepts image features, as a model trained on features does. Loads a saved model."""
+        if self.kind == TRAINED:
+            return _takes(self._trainer)
+        return self.kind == MODEL and _takes(getattr(self.model(), "scores", None))
+
+    @property
+    def _trainer(self) -> Callable[..., Any]:
         from limner.systems import SYSTEMS
 
-        if self.kind == TRAINED:
-            return _takes(SYSTEMS.find(self.given))
-        return self.kind == MODEL and _takes(getattr(self.model(), "scores", None))
+        return SYSTEMS.find(SYSTEMS.parsed(self.given)[0])
 
     def model(self) -> Any:
         """The object that scores or encodes: a saved model, an encoder or a given object."""
@@ -174,9 +178,9 @@ class FoundSystem:
         )
 
     def _trained(self, parts: HoldOut, features: Any, stage: Stage) -> object:
-        from limner.systems import SYSTEMS, train
+        from limner.systems import train
 
-        trainer = SYSTEMS.find(self.given)
+        trainer = self._trainer
         seen = parts.whole if parts.seen is None else parts.seen
         options: dict[str, Any] = {} if features is None else {"features": features}
         with stage(f"training {self.name} on {len(seen.images):,} images") as progress:
@@ -279,34 +283,35 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
     if not isinstance(given, (str, Path)):
         return _of_object(given, trust)
     name = str(given)
-    if name in SYSTEMS:
+    if SYSTEMS.names(name):
         return FoundSystem(name, TRAINED, name, trust)
     if Path(name).exists():
         return FoundSystem(name, _kind(Path(name)), Path(name), trust)
-    if name.partition("(")[0] in ENCODERS:
-        return FoundSystem(name, ENCODER, encoder_named(*call(name, what="encoder")), trust)
+    if ENCODERS.names(name):
+        return FoundSystem(name, ENCODER, encoder_named(name, {}), trust)
     from limner.match import SCORERS  # imports compiled loops, so only if the name may be a scorer
 
-    if name.partition("(")[0] in SCORERS:
+    if SCORERS.names(name):
         return FoundSystem(name, MODEL, _pair_scorer(name), trust)
     if ":" not in name:
         known = [*SYSTEMS, *ENCODERS, *SCORERS]
-        raise UnknownName("system, and no saved model or file,", name, known)
-    thing: Any = SYSTEMS.find(name, trusted=said or trust)
+        raise UnknownName("system, saved model or file", name, known)
+    kind, options = SYSTEMS.parsed(name)
+    thing: Any = SYSTEMS.find(kind, trusted=said or trust)
     if inspect.isfunction(thing):
         return FoundSystem(name, TRAINED, name, trust)
-    return replace(_of_object(thing() if inspect.isclass(thing) else thing, trust), name=name)
+    made = thing(**checked(thing, options, what=f"system {kind!r}")) if inspect.isclass(thing) else thing
+    return replace(_of_object(made, trust), name=name)
 
 
 def _pair_scorer(name: str) -> object:
     """A pair scorer that scores every image-text pair of a collection."""
     from limner.match import scorer
 
-    kind, options = call(name, what="pair scorer")
-    made = scorer(kind, **options)
+    made = scorer(name)
     if not hasattr(made, "queries"):  # the inputs that it reads for the images of a collection
         raise LimnerError(
-            f"{kind} scores pairs of texts: as a system, name a scorer that reads images, such as "
+            f"{name} scores pairs of texts: as a system, name a scorer that reads images, such as "
             "'blip-itm(model=DIR)', or re-rank with it ('limner rerank')"
         )
     return made

@@ -1,4 +1,4 @@
-"""The crowd form on the page: one image, ten captions with a checkbox each, and the guideline beside them."""
+"""The crowd form on the page: one image, ten captions with a checkbox each, and the guideline next to them."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def _allowed(
         groups = query_groups(held, direction, Ids(queries), [chosen.by], min_size=1)
         found = [group for group in groups if group.value.lower() == chosen.value.lower()]
         if not found:
-            raise UnknownName(f"value of {chosen.by}", chosen.value, [group.value for group in groups])
+            raise UnknownName("value", chosen.value, [group.value for group in groups], of=chosen.by)
         allowed &= {key for key, inside in zip(queries, found[0].members, strict=True) if inside}
     if chosen.failure:
         failed = failures_of(library, collection, loser, direction)

@@ -94,8 +94,8 @@ def _image_hash(images: Items, row: int, value: object) -> str | None:
         if not Path(value).is_file():
             raise LimnerError(f"image {images.ids[row]!r}: no file {value}; check the folder with images")
         return _digest(Path(value).read_bytes())
-    picture = images.open(row)
-    return _digest(repr(picture.size).encode() + picture.tobytes())
+    pixels = images.open(row)
+    return _digest(repr(pixels.size).encode() + pixels.tobytes())
 
 
 def _digest(content: bytes) -> str:

@@ -24,7 +24,7 @@ def scale_of(store: Store) -> Scale:
 
 
 def keep_scale(store: Store, scale: Scale) -> None:
-    """Stores a scale; refused if there are answers under another one, because they would get another meaning."""
+    """Stores a scale; refused if there are answers under another one, because their meaning would change."""
     if scale == scale_of(store):
         return
     with store.writing() as connection:

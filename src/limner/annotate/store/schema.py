@@ -371,34 +371,11 @@ machine_answer = sa.Table(
     sa.CheckConstraint("probability >= 0 AND probability <= 1", name="probability"),
 )
 
-VIEWS = {
-    # The last revision of every answer, unless it was withdrawn.
-    "current_answer": """
-        SELECT j.id, j.assignment_id, j.item_id, j.revision, j.grade, j.reasons, j.milliseconds, j.guideline, j.added,
-               a.task_id, a.annotator_id, a.finished, i.pair_id, i.role, i.position, p.image_id, p.caption_id,
-               j.comment
-        FROM judgement j
-        JOIN assignment a ON a.id = j.assignment_id
-        JOIN task_item i ON i.id = j.item_id
-        JOIN pair p ON p.id = i.pair_id
-        WHERE j.grade IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM judgement k
-            WHERE k.assignment_id = j.assignment_id AND k.item_id = j.item_id AND k.revision > j.revision)
-    """,
-    # The current answers that are not excluded.
-    "counted_answer": """
-        SELECT c.* FROM current_answer c WHERE NOT EXISTS (
-            SELECT 1 FROM exclusion e WHERE e.lifted IS NULL AND (
-                (e.kind = 'annotator' AND e.target = c.annotator_id)
-                OR (e.kind = 'assignment' AND e.target = c.assignment_id)
-                OR (e.kind = 'pair' AND e.target = c.pair_id)
-                OR (e.kind = 'image' AND e.target = c.image_id)
-                OR (e.kind = 'caption' AND e.target = c.caption_id)))
-    """,
-}
-
 _ANSWER = (
     "id", "assignment_id", "item_id", "revision", "grade", "reasons", "milliseconds", "guideline", "added", "task_id",
     "annotator_id", "finished", "pair_id", "role", "position", "image_id", "caption_id", "comment",
 )  # fmt: skip
-current_answer, counted_answer = (sa.table(name, *(sa.column(column) for column in _ANSWER)) for name in VIEWS)
+current_answer = sa.table("current_answer", *map(sa.column, _ANSWER))
+"""The last revision of every answer, unless it was withdrawn: a view; see `migrations.answer_views`."""
+counted_answer = sa.table("counted_answer", *map(sa.column, _ANSWER))
+"""The current answers that are not excluded: a view."""

@@ -16,7 +16,7 @@ from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
-from limner.cli.studies import further_images, pictures, remember, several, trained_again
+from limner.cli.studies import further_images, image_source, remember, several, trained_again
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.renamed import renamed
@@ -269,7 +269,7 @@ def serve(
     """
     import limner.web
 
-    spec, options = pictures(store, collection, loading(option), trust=trust)
+    spec, options = image_source(store, collection, loading(option), trust=trust)
 
     def started(where: Any) -> None:
         lines = [f"open {where.url}", *([f"first account: {where.invitation}"] if where.invitation else [])]

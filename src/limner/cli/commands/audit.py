@@ -28,7 +28,7 @@ def audit(
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
-    least_side: Annotated[int, word("Images with a shorter side are tiny.", metavar="PIXELS", min=1)] = 32,
+    min_side: Annotated[int, word("Images with a shorter side are tiny.", metavar="PIXELS", min=1)] = 32,
     no_images: Annotated[bool, flag("--no-images", "Check only texts and labels.")] = False,
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
     save: Annotated[
@@ -63,7 +63,7 @@ def audit(
     chosen = whole if split is None else part(whole, split)
     how = _scored(Way(images, texts, image_ids, text_ids, scores), whole, chosen)
     with progress(f"auditing {chosen.name}") as told:
-        found = run_audit(chosen, least_side=least_side, look=not no_images, progress=told, **how)
+        found = run_audit(chosen, min_side=min_side, look=not no_images, progress=told, **how)
     written = [found.save(file, collection=None if no_images else chosen) for file in save or []]
     if save_judgements is not None:
         write_qrels(found.repaired, save_judgements)

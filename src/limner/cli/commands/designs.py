@@ -12,7 +12,7 @@ from limner.cli.commands.answers import Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, word
-from limner.cli.studies import pictures, remember, several
+from limner.cli.studies import image_source, remember, several
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def judge(
     from limner.annotate.endpoint import ask_all
     from limner.annotate.store.designs import designs
 
-    spec, options = pictures(store, collection, loading(option), trust=trust)
+    spec, options = image_source(store, collection, loading(option), trust=trust)
     with opened(store) as db:
         split = (db.setting("loading") or {}).get("split")
         held = _held(spec, options, split)

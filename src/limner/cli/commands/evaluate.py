@@ -170,7 +170,7 @@ def evaluate(
 def _ways(given: Way, encoders: list[str], *, alone: bool) -> list[Way]:
     """The systems to evaluate: one system, or several encoders, which some options do not support."""
     if len(encoders) > 1 and alone:
-        raise typer.BadParameter("--name, --by and --save-bank are for one --encoder: leave them out")
+        raise typer.BadParameter("--name, --by and --save-bank work with a single --encoder: leave them out")
     return [replace(given, encoder=each) for each in encoders] or [given]
 
 

@@ -11,7 +11,6 @@ from limner.cli.console import answer, progress
 from limner.cli.options import Json, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import read_array, read_text
-from limner.core.written import call
 
 if TYPE_CHECKING:
     from limner.core.ranking import Ranking
@@ -44,9 +43,8 @@ def fuse(
         raise typer.BadParameter(f"got {len(runs)} run: give two or more to fuse")
     with progress(f"reading {len(runs)} runs"):
         systems = [Ranking.load(run) for run in runs]
-    name, options = call(method, what="--method")
-    with progress(f"fusing with {name}"):
-        fused = fused_by(systems, name, depth=depth, **options)
+    with progress(f"fusing with {method}"):
+        fused = fused_by(systems, method, depth=depth)
     _written(fused, out, {"method": method, "systems": [str(r) for r in runs]}, as_json)
 
 

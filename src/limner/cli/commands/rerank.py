@@ -12,7 +12,6 @@ from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, w
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for, read_json
 from limner.core.renamed import renamed
-from limner.core.written import call
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -128,8 +127,7 @@ def _scorer(how: str, *, trust: bool) -> Any:
 
     folder = Path(how)
     if not folder.is_dir():
-        name, options = call(how, what="--scorer")
-        return scorer(name, **options)
+        return scorer(how)
     if "limner" not in _config(folder):
         return scorer("cross-encoder", model=str(folder))
     from limner.systems import load as saved_model

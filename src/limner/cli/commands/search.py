@@ -32,7 +32,7 @@ Precision = Annotated[
 
 QueryFile = Annotated[
     str | None,
-    word("A file of queries: txt (one per line), csv, jsonl, a folder of pictures, vectors.", metavar="FILE"),
+    word("A file of queries: txt (one per line), csv, jsonl, a folder of images, vectors.", metavar="FILE"),
 ]
 Fix = Annotated[
     str | None,

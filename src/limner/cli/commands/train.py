@@ -109,6 +109,6 @@ def _trained(
     from limner.systems import SYSTEMS
     from limner.systems import train as learn
 
-    trainer = SYSTEMS.find(system)
+    trainer = SYSTEMS.find(SYSTEMS.parsed(system)[0])
     with progress(f"training {system} on {whole.name}") as told:
         return learn(whole, system, config=config, trust=trust, **{**progress_for(trainer, told), **settings})

@@ -107,17 +107,17 @@ def load(
     _refuse_bad(path, images, seed)
     scenes = [compose(seed, index) for index in range(images)]
     said = [caption for scene in scenes for caption in captions(scene, count=PER_IMAGE)]
-    pictures = _images(scenes)
-    texts = _texts(pictures.ids, said)
-    pairs = _pairs(pictures.ids, texts.ids)
+    image_items = _images(scenes)
+    texts = _texts(image_items.ids, said)
+    pairs = _pairs(image_items.ids, texts.ids)
     meanings = [meaning for _, meaning in said]
-    extra = {"complete": truth.complete(pictures.ids, scenes, texts.ids, meanings)}
+    extra = {"complete": truth.complete(image_items.ids, scenes, texts.ids, meanings)}
     if graded:
-        extra["graded"] = truth.graded(pictures.ids, scenes, texts.ids, meanings)
+        extra["graded"] = truth.graded(image_items.ids, scenes, texts.ids, meanings)
     splits = {
-        name: [i for n, i in enumerate(pictures.ids) if _SPLITS[n % 5] == name] for name in ("train", "dev", "test")
+        name: [i for n, i in enumerate(image_items.ids) if _SPLITS[n % 5] == name] for name in ("train", "dev", "test")
     }
-    whole = Collection("scenes", pictures, texts, pairs, splits, extra)
+    whole = Collection("scenes", image_items, texts, pairs, splits, extra)
     return whole if split is None else whole.split(split)
 
 

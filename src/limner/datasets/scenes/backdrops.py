@@ -204,4 +204,4 @@ def backdrop(scene: Scene) -> Pixels:
     """The background of a scene, without objects."""
     scenery = Scenery(scene)
     BACKDROPS[scene.background](scenery)
-    return scenery.sheet.picture()
+    return scenery.sheet.image()

@@ -27,15 +27,15 @@ def render(scene: Scene) -> Image:
     """Draws a scene as an RGB image."""
     from PIL import Image
 
-    picture = backdrop(scene)
+    image = backdrop(scene)
     for thing in scene.objects:
         if thing.place == "ground":
-            _cast(picture, thing)
+            _cast(image, thing)
         x0, y0, x1, y1 = thing.box
-        under = picture[y0:y1, x0:x1]
+        under = image[y0:y1, x0:x1]
         sums, clear = _sticker(*_form(thing))
         under[:] = (sums + under * clear) // _WHOLE
-    return Image.frombytes("RGB", (picture.shape[1], picture.shape[0]), picture, "raw", "RGBX")
+    return Image.frombytes("RGB", (image.shape[1], image.shape[0]), image, "raw", "RGBX")
 
 
 def sticker(thing: SceneObject) -> Image:
@@ -54,11 +54,11 @@ def _form(thing: SceneObject) -> tuple[str, str, int, int, bool, bool]:
     return thing.kind, thing.colour, x1 - x0, y1 - y0, thing.flip, thing.place == "air"
 
 
-def _cast(picture: Pixels, thing: SceneObject) -> None:
+def _cast(image: Pixels, thing: SceneObject) -> None:
     """A soft shadow under an object on the ground, drawn inside its box so that the box stays exact."""
     x0, _, x1, y1 = thing.box
     shade = _shade(x1 - x0)
-    under, whole = picture[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # darkens by a third
+    under, whole = image[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # darkens by a third
     under[:] = (under * (whole - shade) + _SHADOW * shade + whole // 2) // whole
 
 

@@ -52,7 +52,7 @@ class Entity:
         for what, known in _KNOWN.items():
             value = getattr(self, what)
             if value not in known and (value is not None or what == "noun"):
-                raise UnknownName(f"{what} of scenes", str(value), known)
+                raise UnknownName(what, str(value), known, of="scenes")
         if self.number < 1:
             raise LimnerError(f"an entity needs a number of 1 or more; got {self.number}")
 
@@ -117,9 +117,9 @@ class Meaning:
     def __post_init__(self) -> None:
         """Checks that the meaning is well defined."""
         if self.relation is not None and self.relation not in RELATIONS:
-            raise UnknownName("relation of scenes", self.relation, RELATIONS)
+            raise UnknownName("relation", self.relation, RELATIONS, of="scenes")
         if self.setting is not None and self.setting not in SETTINGS:
-            raise UnknownName("setting of scenes", self.setting, SETTINGS)
+            raise UnknownName("setting", self.setting, SETTINGS, of="scenes")
         if not self.entities or (self.relation and len(self.entities) != 2):
             expected = "two entities for a relation" if self.relation else "at least one entity"
             raise LimnerError(f"a meaning needs {expected}; got {len(self.entities)}")

@@ -36,14 +36,14 @@ def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
     if cases < 1:
         raise LimnerError(f"a probe needs at least one case; got cases={cases}")
     made: list[ProbeCase] = []
-    pictures: dict[str, Drawing] = {}
+    images: dict[str, Drawing] = {}
     for number in range(cases):
         subset = SUBSETS[number % 2]
         scenes, texts = _drawn(Dice(seed, number, STREAM), subset, seed, number)
         names = tuple(f"probe-{number:05d}-{side}" for side in (0, 1))
         made.append(ProbeCase(f"{number:05d}", subset, names, texts))
-        pictures |= {name: Drawing(scene) for name, scene in zip(names, scenes, strict=True)}
-    return Probe("scenes", tuple(made), pictures)
+        images |= {name: Drawing(scene) for name, scene in zip(names, scenes, strict=True)}
+    return Probe("scenes", tuple(made), images)
 
 
 def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str, tuple[Meaning, Meaning]]:

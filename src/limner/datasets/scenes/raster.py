@@ -107,7 +107,7 @@ class Sheet:
                 total[rows, :, channel], total[rows, :, channel + 2] = field & np.uint32(0xFFFF), field >> 16
         return total
 
-    def picture(self) -> Pixels:
+    def image(self) -> Pixels:
         """The mean colour of each image pixel, for a canvas that is completely painted."""
         packed = np.empty((len(self._pixels) // self.fine, self._pixels.shape[1] // self.fine), "<u4")
         bits = 2 * (self.fine.bit_length() - 1)

@@ -98,6 +98,8 @@ class MeasureKind:
         judged: Whether it uses all judged candidates, not only relevant ones.
         needs_total: Whether the value depends on the number of relevant candidates in the whole pool.
         sees: How much of a list it uses: the first "k", the first "R", or the whole "list".
+        decided_by: The relevant candidates that decide the value, for studies with few labels: the "first" one, "each"
+            of the first k with the same weight, or "all" in the pool.
         composite: The parts it sums over both directions; None for a plain measure.
         on_grades: Note for graded relevance; "" for none.
 
@@ -123,6 +125,7 @@ class MeasureKind:
     judged: bool = False
     needs_total: bool = True
     sees: str = "list"
+    decided_by: str = "all"
     composite: Composite | None = None
     on_grades: Callable[[Parameters], str] | None = None
 
@@ -136,6 +139,7 @@ class MeasureKind:
             ("better", self.better in (1, -1), "1 (higher is better) or -1 (lower is better)"),
             ("bounds", self.bounds is None or self.bounds[0] < self.bounds[1], "the lower one first, or None"),
             ("sees", self.sees in ("k", "R", "list"), "'k', 'R' or 'list'"),
+            ("decided_by", self.decided_by in ("first", "each", "all"), "'first', 'each' or 'all'"),
             ("variants", set(self.variants) <= set(self.options), f"names of options ({', '.join(self.options)})"),
         )
         for trait, sound, expected in checks:

@@ -257,7 +257,7 @@ def _names() -> list[str]:
 def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, object]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if name not in kind.options:
-        raise UnknownName(f"option of {kind.name}", name, kind.options or ("none",))
+        raise UnknownName("option", name, kind.options, of=kind.name)
     default = kind.options[name]
     if isinstance(default, bool):
         if equals:

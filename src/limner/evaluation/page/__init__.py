@@ -13,8 +13,8 @@ from limner.core.collection import Collection
 from limner.evaluation.page import estimates, headline, hubness, labels, ranks, rivals, slices, views
 from limner.evaluation.page import examples as queries
 from limner.evaluation.page.failures import Failures, section
+from limner.evaluation.page.gallery import Gallery
 from limner.evaluation.page.method import method
-from limner.evaluation.page.pictures import Gallery
 from limner.evaluation.page.truth import Truth
 from limner.evaluation.page.writing import written
 from limner.evaluation.report import Report
@@ -82,7 +82,7 @@ def render(
     }
     content["findings"] = _findings(report, compared, content)
     content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
-    content["pictures"] = list(gallery.pictures.values())
+    content["thumbnails"] = list(gallery.thumbnails.values())
     content["contents"] = [(name, title) for name, title in SECTIONS if _present(name, content)]
     version = report.settings.get("version", "")
     return written("report.html", report=report, collection=collection, version=version, **content)

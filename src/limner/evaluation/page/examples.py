@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from limner.core.arrays import IntArray
 from limner.evaluation.measures import Measure
+from limner.evaluation.page.gallery import Gallery, Shown
 from limner.evaluation.page.headline import directions_of
-from limner.evaluation.page.pictures import Gallery, Shown
 from limner.evaluation.page.truth import Mark, Truth, spread
 from limner.evaluation.page.words import count, direction_title, number, plain
 from limner.evaluation.report import Report
@@ -236,7 +236,7 @@ def _further(
     rows = []
     for query in queries:
         image = query if direction == "i2t" else next(iter(truth.labelled(direction, query)), "")
-        held = gallery.pictures.get(image)
+        held = gallery.thumbnails.get(image)
         cells = [_sortable(judge, query)[0] for judge in judges]
         rows.append([query, _caption(gallery, direction, query), cells, held.name if held else ""])
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

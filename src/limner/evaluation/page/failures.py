@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.evaluation.page.pictures import Gallery, Shown
+from limner.evaluation.page.gallery import Gallery, Shown
 
 Box = tuple[float, float, float, float]
 
@@ -67,7 +67,7 @@ class Failures:
 
 
 @dataclass(frozen=True)
-class PicturePanel:
+class ImagePanel:
     """One image with boxes, in the units of its thumbnail."""
 
     item: Shown
@@ -79,8 +79,8 @@ class Row:
     """One failure, ready for the template."""
 
     case: Case
-    truth: PicturePanel
-    returned: PicturePanel
+    truth: ImagePanel
+    returned: ImagePanel
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,13 @@ def _row(case: Case, collection: Collection, gallery: Gallery) -> Row:
     return Row(case, truth, returned)
 
 
-def _panel(image: str, boxes: Sequence[Marked], collection: Collection, gallery: Gallery) -> PicturePanel:
+def _panel(image: str, boxes: Sequence[Marked], collection: Collection, gallery: Gallery) -> ImagePanel:
     item = gallery.candidate("t2i", image)
-    if item.picture is None:
-        return PicturePanel(item, ())
+    if item.thumbnail is None:
+        return ImagePanel(item, ())
     width, height = _size(image, collection)
-    across, down = item.picture.width / width, item.picture.height / height
-    return PicturePanel(item, [_scaled(marked, across, down) for marked in boxes])
+    across, down = item.thumbnail.width / width, item.thumbnail.height / height
+    return ImagePanel(item, [_scaled(marked, across, down) for marked in boxes])
 
 
 def _scaled(marked: Marked, across: float, down: float) -> tuple[str, str, str, str, Marked]:

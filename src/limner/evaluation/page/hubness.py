@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.page import figures
-from limner.evaluation.page.pictures import Gallery, Shown
+from limner.evaluation.page.gallery import Gallery, Shown
 from limner.evaluation.page.ranks import rank_edges
 from limner.evaluation.page.words import direction_title, nouns, percent, slug
 from limner.evaluation.report import Report

@@ -11,8 +11,8 @@ from limner.core.arrays import BoolArray
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.examples import Returned
+from limner.evaluation.page.gallery import Gallery, Shown
 from limner.evaluation.page.headline import directions_of
-from limner.evaluation.page.pictures import Gallery, Shown
 from limner.evaluation.page.rivals import signed
 from limner.evaluation.page.truth import Truth, also, missing, relevant_in, spread
 from limner.evaluation.page.words import count, direction_title, nouns, percent, plain
@@ -100,9 +100,9 @@ def _gap(report: Report, truth: Truth, name: str, direction: str, fuller: Judgem
 
 
 def redeemed(report: Report, truth: Truth, name: str, direction: str) -> tuple[BoolArray, BoolArray]:
-    """Which stored entries are wrong according to the labels, and which of these the fuller judgements call right.
+    """Which stored entries are wrong by the labels, and which of these are right by the more complete judgements.
 
-    Only queries that the fuller judgements cover are counted.
+    Only queries with more complete judgements are counted.
     """
     fuller, base = truth.judged(name, direction), truth.judged(truth.base, direction)
     top = report.top.get(direction)
@@ -160,7 +160,7 @@ def _change(labels: Result, fuller: Result) -> Change:
 
 
 def wronged(report: Report, truth: Truth, gallery: Gallery, *, each: int = 3) -> list[Wronged]:
-    """First answers that are wrong by the labels but right by the most reliable fuller judgements."""
+    """First answers that are wrong by the labels but right by the most reliable of the more complete judgements."""
     if not truth.fuller:
         return []
     name = truth.fuller[0]

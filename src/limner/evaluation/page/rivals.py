@@ -193,7 +193,7 @@ def agreement(report: Report, comparison: Comparison | None) -> list[Heat]:
 
 
 def _over_systems(comparison: Comparison) -> list[Heat]:
-    """Kendall's tau-b between the rankings of the systems under every two measures, one matrix per direction."""
+    """Kendall's tau-b between the rankings of the systems under every pair of measures, one matrix per direction."""
     if not any(len(set(n.values)) > 1 and np.isfinite(n.values).all() for n in comparison.lines):
         return []
     names, matrix = comparison.agreement
@@ -209,7 +209,7 @@ def _over_systems(comparison: Comparison) -> list[Heat]:
 
 
 def _over_queries(direction: str, results: list[Result]) -> Heat | None:
-    """Spearman's rho between the values of every two measures, over the queries that all views count."""
+    """Spearman's rho between the values of every pair of measures, over the queries that all views count."""
     shared = [q for q in results[0].queries if all(q in r.queries for r in results)]
     columns = [(f"{r.view} {r.measure}", _comparable(r, shared)) for r in results]
     varied = [(name, column) for name, column in columns if len(column) > 1 and np.ptp(column) > 0]

@@ -113,7 +113,7 @@ def _held(pairs: Judgements, other: Judgements) -> BoolArray:
 
 
 def missing(fuller: Judgements, base: Judgements) -> tuple[int, int, int, int]:
-    """Counts over queries that the fuller judgements cover: queries, labelled, relevant, relevant and not labelled."""
+    """Counts over queries with more complete judgements: queries, labelled, relevant, and relevant but not labelled."""
     pairs = fuller.relevant
     asked = [q for q, n in zip(fuller.queries, fuller.counts, strict=True) if n]
     labelled = len(base.restrict(queries=[q for q in asked if q in base.queries]))

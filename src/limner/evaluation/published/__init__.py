@@ -73,12 +73,12 @@ class Table:
         46.44
         """
         if label not in self.labels:
-            raise UnknownName(f"row of {self.name}", label, self.labels)
+            raise UnknownName("row", label, self.labels, of=self.name)
         return dict(zip(self.columns, self.values[self.labels.index(label)].tolist(), strict=True))
 
     def _position(self, name: str) -> int:
         if name not in self.columns:
-            raise UnknownName(f"column of {self.name}", name, self.columns)
+            raise UnknownName("column", name, self.columns, of=self.name)
         return self.columns.index(name)
 
 

@@ -17,12 +17,12 @@ from limner.core.judgements import Judgements
 from limner.core.registry import Registry
 from limner.evaluation.table_report import TABLE_FORMATS, TableReport
 from limner.evaluation.tables import Grid, plain_text, to_csv
-from limner.explain.audit import blind, captions, labels, pictures
+from limner.explain.audit import blind, captions, image_checks, labels
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
 from limner.explain.audit.page import render_audit
 
 EXAMPLES = 3
-LEAST_SIDE = 32
+MIN_SIDE = 32
 CLOSE = 0.98
 """Image embeddings with at least this cosine similarity count as close."""
 MOST_SCORED = 20_000
@@ -130,7 +130,7 @@ def audit(
     *,
     scores: FloatArray | None = None,
     vectors: FloatArray | None = None,
-    least_side: int = LEAST_SIDE,
+    min_side: int = MIN_SIDE,
     look: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
@@ -140,7 +140,7 @@ def audit(
         collection: The collection to check, with all its splits.
         scores: Images by texts, of a system that was not trained on these pairs: finds wrong and shifted labels.
         vectors: One embedding per image: finds images that are similar without being copies.
-        least_side: Images with a shorter side than this many pixels are tiny.
+        min_side: Images with a shorter side than this many pixels are tiny.
         look: Whether images are opened; False for the texts and labels alone.
         progress: Called with (images done, images in total).
 
@@ -154,7 +154,7 @@ def audit(
     >>> [finding.items for finding in found.of("repeated-caption")], found.added
     ([('t0', 't1')], 2)
     """
-    findings, notes, same = _looked(collection, least_side, progress) if look else ([], ["images were not opened"], [])
+    findings, notes, same = _looked(collection, min_side, progress) if look else ([], ["images were not opened"], [])
     for check in (captions.repeated, captions.empty, captions.self_matches, captions.other_languages):
         findings += check(collection)
     solved, few = blind.solvable(collection)
@@ -175,14 +175,14 @@ def audit(
 
 
 def _looked(
-    collection: Collection, least_side: int, progress: Callable[[int, int], None] | None
-) -> tuple[list[Finding], list[str], pictures.Pairs]:
-    """Findings in the images themselves, and all pairs of copies."""
+    collection: Collection, min_side: int, progress: Callable[[int, int], None] | None
+) -> tuple[list[Finding], list[str], image_checks.Pairs]:
+    """Findings in the images themselves, and all pairs of duplicates."""
     images = collection.images
-    seen = pictures.prints(images, progress)
-    findings = [*pictures.unopened(images, seen), *pictures.tiny(images, seen, least_side)]
-    exact = pictures.same(images, seen)
-    near = pictures.near(seen, exact)
+    seen = image_checks.prints(images, progress)
+    findings = [*image_checks.unopened(images, seen), *image_checks.tiny(images, seen, min_side)]
+    exact = image_checks.same(images, seen)
+    near = image_checks.near(seen, exact)
     for kind, pairs in (("duplicate-image", exact), ("near-duplicate-image", near)):
         findings += [Finding(kind, (images.ids[a], images.ids[b])) for a, b in pairs]
     findings += _leaks(collection, [*exact, *near])
@@ -191,7 +191,7 @@ def _looked(
     return findings, notes, [*exact, *near]
 
 
-def _leaks(collection: Collection, pairs: pictures.Pairs) -> list[Finding]:
+def _leaks(collection: Collection, pairs: image_checks.Pairs) -> list[Finding]:
     """Copies in two splits, and images listed in two splits; the one in the training split comes last."""
     ids = collection.images.ids
     split = {image: name for name, members in collection.splits.items() for image in members}
@@ -204,7 +204,7 @@ def _leaks(collection: Collection, pairs: pictures.Pairs) -> list[Finding]:
     return found
 
 
-def _close(collection: Collection, vectors: FloatArray, same: pictures.Pairs) -> list[Finding]:
+def _close(collection: Collection, vectors: FloatArray, same: image_checks.Pairs) -> list[Finding]:
     if len(vectors) != len(collection.images):
         raise LimnerError(f"got {len(vectors)} vectors for {len(collection.images)} images, expected one for each")
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -230,7 +230,7 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], 
     return [*runs, *lone], [said] if said else []
 
 
-def _repaired(collection: Collection, same: pictures.Pairs) -> tuple[Judgements, int]:
+def _repaired(collection: Collection, same: image_checks.Pairs) -> tuple[Judgements, int]:
     """The judgements plus implied pairs: captions of a copied image, and images of a repeated caption."""
     owners = captions.images_of(collection)
     ids, texts = collection.images.ids, collection.texts

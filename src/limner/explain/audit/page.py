@@ -6,7 +6,7 @@ from collections.abc import Sequence, Sized
 
 from limner.core.collection import Collection
 from limner.core.version import VERSION
-from limner.evaluation.page.pictures import Gallery, Shown
+from limner.evaluation.page.gallery import Gallery, Shown
 from limner.evaluation.page.writing import NOTES, written
 from limner.explain.audit.findings import KINDS, SEVERITIES, Finding, counted
 
@@ -50,7 +50,7 @@ def render_audit(
         kinds=kinds,
         notes=remarks,
         contents=[("overview", "Overview"), *((kind, kind) for kind in grouped), *([NOTES] if remarks else [])],
-        pictures=list(gallery.pictures.values()),
+        thumbnails=list(gallery.thumbnails.values()),
         version=VERSION,
     )
 

@@ -53,16 +53,16 @@ class Points:
     size: tuple[int, int]
 
 
-def pixels(picture: Image, *, side: int = SIDE) -> Pixels:
+def pixels(image: Image, *, side: int = SIDE) -> Pixels:
     """An image as an array, rows by columns by RGB; downscaled if its shorter side is longer than `side`."""
     from PIL.Image import Resampling
 
-    width, height = picture.size
+    width, height = image.size
     factor = min(1.0, side / min(width, height), (_MOST_PIXELS / (width * height)) ** 0.5)
     if factor < 1:
         smaller = (max(round(width * factor), 1), max(round(height * factor), 1))
-        picture = picture.resize(smaller, Resampling.LANCZOS)
-    return np.asarray(picture.convert("RGB"))
+        image = image.resize(smaller, Resampling.LANCZOS)
+    return np.asarray(image.convert("RGB"))
 
 
 def lab(colours: Pixels) -> Pixels:
@@ -116,14 +116,14 @@ def _bent() -> npt.NDArray[np.int64]:
     return np.asarray(np.rint(bent * 2**_BITS), dtype=np.int64)
 
 
-def colour(picture: Pixels) -> Points:
+def colour(image: Pixels) -> Points:
     """CIELAB coordinates of every pixel."""
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     rows, columns = _grid(height, width, 0, 0, 1)
-    return Points(lab(picture).reshape(-1, 3), rows, columns, (height, width))
+    return Points(lab(image).reshape(-1, 3), rows, columns, (height, width))
 
 
-def texture(picture: Pixels, *, step: int = 2) -> Points:
+def texture(image: Pixels, *, step: int = 2) -> Points:
     """Oriented energy around every second pixel of every second row: 8 directions at each of 3 scales.
 
     With the first and second derivatives of a Gaussian along direction t, which are an odd and an even filter,
@@ -136,7 +136,7 @@ def texture(picture: Pixels, *, step: int = 2) -> Points:
     >>> int(texture(edge).values[8 * 16 + 8, :8].argmax())  # light differs from left to right: direction 0
     0
     """
-    grey = _grey(picture) / np.float32(255)
+    grey = _grey(image) / np.float32(255)
     height, width = grey.shape
     shape = ((height + step - 1) // step, (width + step - 1) // step)
     slopes = np.empty((len(SCALES), 2, *shape), np.float32)
@@ -189,7 +189,7 @@ def _bell(t: Sequence[float]) -> list[float]:
     return [height / math.fsum(heights) for height in heights]
 
 
-def sift(picture: Pixels, *, step: int = STEP) -> Points:
+def sift(image: Pixels, *, step: int = STEP) -> Points:
     """SIFT descriptors on a dense grid: 4 x 4 bins of 8 directions, with bin sizes of 4 and 8 pixels.
 
     Gradients are interpolated over bins and weighted by a Gaussian two bins wide; descriptors are normalised, clipped
@@ -198,7 +198,7 @@ def sift(picture: Pixels, *, step: int = STEP) -> Points:
     >>> sift(np.zeros((64, 48, 3), dtype=np.uint8)).values.shape
     (128, 128)
     """
-    grey = _grey(picture)
+    grey = _grey(image)
     height, width = grey.shape
     maps = np.zeros((DIRECTIONS, height, width), np.float32)
     _pixels.orientations(grey, maps)
@@ -232,9 +232,9 @@ def _window() -> Float32:
     return np.outer(bell, bell).astype(np.float32)
 
 
-def _grey(picture: Pixels) -> Float32:
+def _grey(image: Pixels) -> Float32:
     """Luma by ITU-R 601."""
-    red, green, blue = (picture[..., channel].astype(np.int32) for channel in range(3))
+    red, green, blue = (image[..., channel].astype(np.int32) for channel in range(3))
     return np.asarray((299 * red + 587 * green + 114 * blue).astype(np.float32) / np.float32(1000))
 
 

@@ -69,8 +69,8 @@ class WordHistograms:
         counts = {name: np.zeros((len(images), GRID * GRID, size), np.uint16) for name, size in sizes.items()}
 
         def work(row: int) -> None:
-            with images.opened(row) as picture:
-                found = vocabulary.count(picture, GRID)
+            with images.opened(row) as image:
+                found = vocabulary.count(image, GRID)
             for name, held in zip(counts, found, strict=True):
                 counts[name][row] = held
 

@@ -253,7 +253,7 @@ class FittedPyramid:
         parts, names = [], self.vocabulary.words or histograms.counts
         for name in names:
             if name not in histograms.counts:
-                raise UnknownName("feature of these histograms", name, histograms.counts)
+                raise UnknownName("feature", name, histograms.counts, of="these histograms")
             for level, weight in enumerate(weights):
                 shares = histograms.level(name, level) * np.float32(weight / len(names))
                 parts.append(shares.reshape(len(histograms), -1))

@@ -108,8 +108,8 @@ def train(
     options = {"side": side, "points": points, "seed": seed, "workers": workers}
     kernel = image_kernel(images, options, features=features is not None)
     words = text_kernel(texts, weights, usual="idf").fit(documents)
-    pictures = 0 if features is not None else len(collection.images)
-    stages = Stages(progress, words=min(2 * WORD_IMAGES, pictures), images=pictures)
+    n_images = 0 if features is not None else len(collection.images)
+    stages = Stages(progress, words=min(2 * WORD_IMAGES, n_images), images=n_images)
     kernel = fit_images(kernel, collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
     record = TrainedOn.of(collection)

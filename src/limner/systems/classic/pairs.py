@@ -132,8 +132,8 @@ def usable(given: FeatureSource, remembered: str | None, items: Items) -> Featur
 class Stages:
     """Progress over several stages as a single count: each stage continues where the previous one ended.
 
-    >>> stages = Stages(print, pictures=2, solutions=1)
-    >>> stages["pictures"](2, 2); stages["solutions"](1, 1)
+    >>> stages = Stages(print, images=2, solutions=1)
+    >>> stages["images"](2, 2); stages["solutions"](1, 1)
     2 3
     3 3
     """

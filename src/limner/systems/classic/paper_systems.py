@@ -177,7 +177,7 @@ def system(name: str) -> System:
     """
     full = ALIASES.get(name, name)
     if full not in SYSTEMS:
-        raise UnknownName("system of the ranking paper", name, [*SYSTEMS, *ALIASES])
+        raise UnknownName("system", name, [*SYSTEMS, *ALIASES], of="the ranking paper")
     return SYSTEMS[full]
 
 

@@ -299,11 +299,11 @@ def _stages(
     progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
     """The cost of the stages, in images; a decomposed kernel or a solution counts as ten images."""
-    pictures = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
+    images = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
     if features is not None:
-        pictures = dict.fromkeys(pictures, 0)
+        images = dict.fromkeys(images, 0)
     words = 0 if features is not None else min(2 * WORD_IMAGES, len(collection.images))
-    return Stages(progress, words=words, **pictures, solutions=10 * (1 + len(grid.powers) + len(grid)))
+    return Stages(progress, words=words, **images, solutions=10 * (1 + len(grid.powers) + len(grid)))
 
 
 def _alone(

@@ -154,9 +154,9 @@ class VisualWords:
 
         def work(place: int) -> list[Whole]:
             with images.opened(int(drawn[place])) as opened:
-                picture = pixels(opened, side=side)
+                image = pixels(opened, side=side)
             own = np.random.default_rng(seeds[place])
-            return [_some(DESCRIPTORS[name](picture).values, points, own) for name in sizes]
+            return [_some(DESCRIPTORS[name](image).values, points, own) for name in sizes]
 
         with threads(workers) as run:
             found = list(counted(run(work, range(len(drawn))), 1, len(drawn), progress))
@@ -164,23 +164,23 @@ class VisualWords:
             fitted = run(lambda pair: k_means(pair[0], pair[1], seed=seed), zip(joined, sizes.values(), strict=True))
             return cls(dict(zip(sizes, fitted, strict=True)), side)
 
-    def count(self, picture: Any, grid: int) -> list[npt.NDArray[np.uint16]]:
+    def count(self, image: Any, grid: int) -> list[npt.NDArray[np.uint16]]:
         """Counts of each feature's words in each cell of a grid over one image: (cells, words) per feature."""
-        held = pixels(picture, side=self.side)
+        held = pixels(image, side=self.side)
         return [self._count_one(name, held, grid) for name in self.words]
 
-    def _count_one(self, name: str, picture: Pixels, grid: int) -> npt.NDArray[np.uint16]:
+    def _count_one(self, name: str, image: Pixels, grid: int) -> npt.NDArray[np.uint16]:
         from limner.systems.classic import _pixels
 
         counts = np.zeros((grid * grid, len(self.words[name])), np.uint16)
         if name == "colour":  # looked up in a table of all colours
-            steps = (picture >> 2).astype(np.int64)
+            steps = (image >> 2).astype(np.int64)
             found = self._table[(steps[..., 0] * _COLOUR_STEPS + steps[..., 1]) * _COLOUR_STEPS + steps[..., 2]].ravel()
-            height, width = picture.shape[:2]
+            height, width = image.shape[:2]
             rows, columns = np.divmod(np.arange(height * width, dtype=np.int64), width)
             _pixels.count_words(found, rows, columns, height, width, grid, counts)
         else:
-            seen: Points = DESCRIPTORS[name](picture)
+            seen: Points = DESCRIPTORS[name](image)
             found = nearest_words(seen.values, self.words[name])
             _pixels.count_words(found, seen.rows, seen.columns, *seen.size, grid, counts)
         return counts

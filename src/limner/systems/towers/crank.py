@@ -393,8 +393,8 @@ class CrankModel:
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, files of the backbone, and a model card."""
         tuned = isinstance(self.judge, Tuned)
-        picture = self.judge.picture
-        sizes = {"features": None if picture is None else int(picture.linear.in_features)}
+        image = self.judge.picture
+        sizes = {"features": None if image is None else int(image.linear.in_features)}
         if isinstance(self.judge, Reading):
             sizes["dim"] = self.judge.reader.dim
         config = {"name": self.name, "tuned": tuned, "sizes": sizes}

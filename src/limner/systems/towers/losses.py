@@ -20,7 +20,6 @@ from torch import Tensor
 
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry, built_in, checked
-from limner.core.written import call
 
 MARGIN = 0.2
 LOSSES: Registry[Callable[..., Tensor]] = Registry("loss", packages=("limner.systems.towers",), filled=2)
@@ -129,8 +128,7 @@ def loss(
     if not margin > 0:
         raise LimnerError(f"margin={margin}: expected a number above 0")
     if isinstance(name, str):
-        name, written = call(name, what="loss")
-        options = {**written, **options}
+        name, options = LOSSES.parsed(name, options)
     function = name if callable(name) else LOSSES.find(name, trusted=trusted)
     what = f"loss {name if isinstance(name, str) else LOSSES.name_of(name)!r}"
     return partial(function, **checked(function, {"margin": margin, **options}, what=what, filled=LOSSES.filled))

@@ -392,7 +392,7 @@ class McpropModel:
         history = self.trained["history"]
         figure = Figure(figsize=(6, 3.2), layout="constrained")
         axes = figure.add_subplot()
-        for key, label in (("a_u", "file name, $a_u$"), ("a_v", "picture, $a_v$")):
+        for key, label in (("a_u", "file name, $a_u$"), ("a_v", "image, $a_v$")):
             axes.plot([row["epoch"] for row in history], [row[key] for row in history], marker="o", label=label)
         axes.set(xlabel="epoch", ylabel="mean weight", ylim=(0, 1), title=f"{self.name}: weights of the query parts")
         axes.legend()

@@ -113,11 +113,11 @@ class Reading(nn.Module):
         states = [self.states(side, self.reader) for side in sides]
         cosines = alike(states[0], states[1], sides[0].filled, sides[1].filled)
         seen = [self.see(held, side) for held, side in zip(states, sides, strict=True)]
-        picture = None if self.picture is None else self._picture(features)
-        wholes = self._wholes(sides, seen, picture)
+        image = None if self.picture is None else self._picture(features)
+        wholes = self._wholes(sides, seen, image)
         ahead = [(self.first + self.whole_alike(wholes))[:, None]]
-        if picture is not None:
-            ahead.append((picture + self.sides[2])[:, None])
+        if image is not None:
+            ahead.append((image + self.sides[2])[:, None])
         parts = [self._side(side, n, seen[n][0], seen[n][1], cosines[n]) for n, side in enumerate(sides)]
         there = torch.ones(len(rows), len(ahead), dtype=torch.bool, device=wholes.device)
         filled = torch.cat([there, *(filled for _, filled in parts)], 1)
@@ -126,15 +126,15 @@ class Reading(nn.Module):
         return logits[:, 0]
 
     def _wholes(
-        self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], picture: Tensor | None
+        self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], image: Tensor | None
     ) -> Tensor:
         """Similarities of the whole name, caption and image: from the backbone, and learned ones."""
         name, caption = (_whole(*held, side.filled) for held, side in zip(seen, sides, strict=True))
         found = [cosine_similarity(name, caption)]
         if sides[0].whole is not None and sides[1].whole is not None:
             found.append(cosine_similarity(sides[0].whole, sides[1].whole))
-        if picture is not None:
-            found.append(cosine_similarity(picture, caption))
+        if image is not None:
+            found.append(cosine_similarity(image, caption))
         return torch.stack(found, 1)
 
     def _side(

@@ -150,7 +150,7 @@ class PackagedReader(TextReader):
         return torch.from_numpy(np.stack([vector for _, vector in _packaged(texts)])).to(self.device)
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
-        """The vectors of the pieces."""
+        """The vectors of the word pieces."""
         return self.table[tokens]
 
 

@@ -18,7 +18,7 @@ from limner.core.errors import LimnerError
 from limner.core.written import call
 from limner.encoders import Encoder, TwoSided, encoded, encoder_named
 from limner.encoders.cache import remembering
-from limner.encoders.pictures import Histograms
+from limner.encoders.image_descriptors import Histograms
 
 if TYPE_CHECKING:
     from limner.scores import Progress

@@ -5,7 +5,7 @@ const PAGE = 200;
 const number = (shown) => (shown === "" || shown === "–" ? NaN : Number(shown.replaceAll(",", "").replace("∞", "Infinity").replace(/^inf$/, "Infinity")));
 const before = (a, b) => (a === b ? 0 : a !== a ? 1 : b !== b ? -1 : a < b ? -1 : 1);
 
-function picture(name, about) {
+function image(name, about) {
   const symbol = document.getElementById(name);
   const [svg, use] = ["svg", "use"].map((tag) => document.createElementNS(symbol.namespaceURI, tag));
   svg.setAttribute("class", "thumb");
@@ -23,7 +23,7 @@ function made([id, text, cells, name]) {
   const code = document.createElement("code");
   head.scope = "row";
   code.textContent = id;
-  head.append(...(name ? [picture(name, `Image of ${id}`), " "] : []), text ? `${text} ` : "", code);
+  head.append(...(name ? [image(name, `Image of ${id}`), " "] : []), text ? `${text} ` : "", code);
   row.append(head, ...cells.map((shown) => Object.assign(document.createElement("td"), { textContent: shown })));
   return row;
 }

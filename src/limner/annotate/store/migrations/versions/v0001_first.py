@@ -5,33 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from limner.core.errors import LimnerError
+from limner.annotate.store.migrations import no_downgrade
+from limner.annotate.store.migrations.answer_views import create_answer_views
 
 revision = "0001"
 down_revision = None
-
-VIEWS = {
-    "current_answer": """
-        SELECT j.id, j.assignment_id, j.item_id, j.revision, j.grade, j.reasons, j.milliseconds, j.guideline, j.added,
-               a.task_id, a.annotator_id, a.finished, i.pair_id, i.role, i.position, p.image_id, p.caption_id
-        FROM judgement j
-        JOIN assignment a ON a.id = j.assignment_id
-        JOIN task_item i ON i.id = j.item_id
-        JOIN pair p ON p.id = i.pair_id
-        WHERE j.grade IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM judgement k
-            WHERE k.assignment_id = j.assignment_id AND k.item_id = j.item_id AND k.revision > j.revision)
-    """,
-    "counted_answer": """
-        SELECT c.* FROM current_answer c WHERE NOT EXISTS (
-            SELECT 1 FROM exclusion e WHERE e.lifted IS NULL AND (
-                (e.kind = 'annotator' AND e.target = c.annotator_id)
-                OR (e.kind = 'assignment' AND e.target = c.assignment_id)
-                OR (e.kind = 'pair' AND e.target = c.pair_id)
-                OR (e.kind = 'image' AND e.target = c.image_id)
-                OR (e.kind = 'caption' AND e.target = c.caption_id)))
-    """,
-}
 
 
 def upgrade() -> None:
@@ -43,13 +21,10 @@ def upgrade() -> None:
     _answers()
     _results()
     _preference()
-    for name, select in VIEWS.items():
-        op.execute(f"CREATE VIEW {name} AS {select}")
+    create_answer_views()
 
 
-def downgrade() -> None:
-    """There is no downgrade: it would delete answers."""
-    raise LimnerError("there is no downgrade: restore a copy of the file instead")
+downgrade = no_downgrade
 
 
 def _contents() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from limner.core.errors import LimnerError
+from limner.annotate.store.migrations import no_downgrade
 
 revision = "0002"
 down_revision = "0001"
@@ -89,6 +89,4 @@ def _machines() -> None:
     )
 
 
-def downgrade() -> None:
-    """There is no downgrade: answers would be lost."""
-    raise LimnerError("there is no downgrade: restore a copy")
+downgrade = no_downgrade

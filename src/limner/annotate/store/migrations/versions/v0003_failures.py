@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from limner.core.errors import LimnerError
+from limner.annotate.store.migrations import no_downgrade
 
 revision = "0003"
 down_revision = "0002"
@@ -48,6 +48,4 @@ def upgrade() -> None:
     )
 
 
-def downgrade() -> None:
-    """There is no downgrade: answers would be lost."""
-    raise LimnerError("there is no downgrade: restore a copy of the file instead")
+downgrade = no_downgrade

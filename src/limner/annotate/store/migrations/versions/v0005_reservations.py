@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from limner.core.errors import LimnerError
+from limner.annotate.store.migrations import no_downgrade
 
 revision = "0005"
 down_revision = "0004"
@@ -35,6 +35,4 @@ def upgrade() -> None:
     )
 
 
-def downgrade() -> None:
-    """There is no downgrade: answers would be lost."""
-    raise LimnerError("there is no downgrade: restore a copy of the file instead")
+downgrade = no_downgrade

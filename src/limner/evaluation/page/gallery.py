@@ -19,7 +19,7 @@ BUDGET = 2_000_000
 
 
 @dataclass(frozen=True)
-class Picture:
+class Thumbnail:
     """One embedded thumbnail: its name on the page, its size, and its data."""
 
     name: str
@@ -37,14 +37,14 @@ class Shown:
         kind: "image", "text", or "id" if only the id is known.
         text: The caption of a text, or a placeholder for a missing image.
         alt: Alternative text of the image.
-        picture: The thumbnail of an image.
+        thumbnail: The thumbnail of an image.
     """
 
     id: str
     kind: str
     text: str
     alt: str = ""
-    picture: Picture | None = None
+    thumbnail: Thumbnail | None = None
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class Gallery:
 
     collection: Collection | None
     budget: int = BUDGET
-    pictures: dict[str, Picture] = field(default_factory=dict)
+    thumbnails: dict[str, Thumbnail] = field(default_factory=dict)
     unopened: dict[str, str] = field(default_factory=dict)
     left_out: int = 0
 
@@ -74,7 +74,7 @@ class Gallery:
         if known is not None and kind == "text" and item in known.texts.ids:
             return Shown(item, "text", known.texts.values[known.texts.ids.index(item)])
         if known is not None and kind == "image" and item in known.images.ids:
-            return Shown(item, "image", item, self._alt(item, known), self._picture(item, known))
+            return Shown(item, "image", item, self._alt(item, known), self._thumbnail(item, known))
         return Shown(item, "id", item)
 
     def _alt(self, image: str, known: Collection) -> str:
@@ -85,9 +85,9 @@ class Gallery:
         captions = [known.texts.values[int(c)] for c in columns[:1] if c < len(known.texts)]
         return f"Image {image}" + (f", labelled: {shortened(captions[0])}" if captions else "")
 
-    def _picture(self, image: str, known: Collection) -> Picture | None:
-        if image in self.pictures or image in self.unopened:
-            return self.pictures.get(image)
+    def _thumbnail(self, image: str, known: Collection) -> Thumbnail | None:
+        if image in self.thumbnails or image in self.unopened:
+            return self.thumbnails.get(image)
         try:
             uri, width, height = thumbnail(known, image)
         except (LimnerError, OSError) as error:
@@ -97,8 +97,8 @@ class Gallery:
             self.left_out += 1
             return None
         self.budget -= len(uri)
-        self.pictures[image] = Picture(f"p{len(self.pictures)}", width, height, uri)
-        return self.pictures[image]
+        self.thumbnails[image] = Thumbnail(f"p{len(self.thumbnails)}", width, height, uri)
+        return self.thumbnails[image]
 
     def notes(self) -> list[str]:
         """Notes on missing images."""
@@ -109,8 +109,8 @@ class Gallery:
 
 def thumbnail(collection: Collection, image: str) -> tuple[str, int, int]:
     """A small copy of an image as a data URI, with its width and height."""
-    picture = collection.images.open(image, side=SIDE)
-    return data_uri(picture), picture.width, picture.height
+    small = collection.images.open(image, side=SIDE)
+    return data_uri(small), small.width, small.height
 
 
 def shortened(text: str, most: int = 140) -> str:

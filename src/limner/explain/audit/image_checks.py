@@ -74,14 +74,14 @@ def prints(images: Items, progress: Callable[[int, int], None] | None = None) ->
 
 def _look(images: Items, row: int, found: Prints) -> None:
     try:
-        picture = images.open(row)
+        image = images.open(row)
     except LimnerError as error:
         found.problems[row] = str(error)
         return
-    found.exact[row] = hashlib.blake2b(picture.tobytes() + repr(picture.size).encode(), digest_size=16).hexdigest()
-    found.sides[row] = min(picture.size)
-    found.hashes[row] = perceptual_hash(picture)
-    found.regions[row] = _regions(picture)
+    found.exact[row] = hashlib.blake2b(image.tobytes() + repr(image.size).encode(), digest_size=16).hexdigest()
+    found.sides[row] = min(image.size)
+    found.hashes[row] = perceptual_hash(image)
+    found.regions[row] = _regions(image)
 
 
 @cache
@@ -91,16 +91,16 @@ def _cosines() -> FloatArray:
     return np.cos(np.pi / HASHED * np.outer(wave, place))
 
 
-def perceptual_hash(picture: Image) -> np.uint64:
-    """64 bits that copies of an image share: which of its lowest frequencies lie above their median."""
-    grey = np.asarray(picture.convert("L").resize((HASHED, HASHED), 1), dtype=np.float64)
+def perceptual_hash(image: Image) -> np.uint64:
+    """A 64-bit hash that copies of an image share: which of its lowest frequencies are above their median."""
+    grey = np.asarray(image.convert("L").resize((HASHED, HASHED), 1), dtype=np.float64)
     low = _cosines() @ grey @ _cosines().T
     bits = low.ravel() > np.median(low.ravel()[1:])
     return np.uint64(np.packbits(bits).view(np.uint64)[0])
 
 
-def _regions(picture: Image) -> FloatArray:
-    small = np.asarray(picture.convert("RGB").resize((GRID, GRID), 4), dtype=np.float64)  # 4: box, exact means
+def _regions(image: Image) -> FloatArray:
+    small = np.asarray(image.convert("RGB").resize((GRID, GRID), 4), dtype=np.float64)  # 4: box, exact means
     mean, spread = small.mean(), max(float(small.std()), 8.0)
     return np.asarray((small - mean) / spread * 48.0)
 
@@ -111,11 +111,11 @@ def unopened(images: Items, seen: Prints) -> Iterator[Finding]:
         yield Finding("broken-image", (images.ids[row],), problem)
 
 
-def tiny(images: Items, seen: Prints, least: int) -> Iterator[Finding]:
-    """Images whose shorter side has fewer pixels than `least`."""
+def tiny(images: Items, seen: Prints, min_side: int) -> Iterator[Finding]:
+    """Images whose shorter side has fewer pixels than `min_side`."""
     for row, side in enumerate(seen.sides):
-        if 0 < side < least:
-            yield Finding("tiny-image", (images.ids[row],), f"{side} pixels, expected {least} or more")
+        if 0 < side < min_side:
+            yield Finding("tiny-image", (images.ids[row],), f"{side} pixels, expected {min_side} or more")
 
 
 def same(images: Items, seen: Prints) -> Pairs:

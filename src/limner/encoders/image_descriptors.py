@@ -76,8 +76,8 @@ def describe(
             raise UnknownName("image descriptor", name, DESCRIPTIONS)
 
     def work(row: int) -> Float32:
-        with items.opened(row) as picture:
-            return describe_one(picture, names)
+        with items.opened(row) as image:
+            return describe_one(image, names)
 
     rows = []
     with ThreadPoolExecutor(workers or usable_cores()) as pool:
@@ -110,11 +110,11 @@ class Histograms:
         return describe(Items.of(items, kind="image"), self.names, workers=workers, progress=progress)
 
 
-def describe_one(picture: Image, names: Sequence[str]) -> Float32:
+def describe_one(image: Image, names: Sequence[str]) -> Float32:
     """The concatenated descriptors of one image."""
     from PIL.Image import Resampling
 
-    scaled = picture if picture.size == (SIDE, SIDE) else picture.resize((SIDE, SIDE), Resampling.BOX)
+    scaled = image if image.size == (SIDE, SIDE) else image.resize((SIDE, SIDE), Resampling.BOX)
     pixels = np.asarray(scaled.convert("RGB"))
     return np.concatenate([_of_length_one(DESCRIPTIONS[name](pixels)) for name in names])
 
