@@ -161,7 +161,7 @@ def test_the_bigram_model_by_hand():
         known = {"a", "dog", "cat", "the", "</s>"}
         rest = 1 - sum(model.probability(word, before) for word in known)
         assert rest == pytest.approx(model.probability("never seen", before))  # all that is left is for one more word
-    lower = (2 + 1) / (9 + 5 + 1)  # "dog", twice among nine words and ends, five kinds
+    lower = (2 + 1) / (7 + 5 + 1)  # "dog" follows two of the words, out of seven kinds of pairs; five kinds of words
     assert model.probability("dog", "a") == pytest.approx((1 - 0.75) / 2 + 0.75 * 2 / 2 * lower)
     pairs = [("a", "<s>"), ("dog", "a"), ("</s>", "dog")]
     by_hand = sum(math.log(model.probability(word, before)) for word, before in pairs) / 3
