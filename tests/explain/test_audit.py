@@ -182,7 +182,7 @@ def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
     beaten = [
         np.mean(np.diag(table)[:, None] < table.ravel()[None, :]) for table in (made.table, made.local(np.arange(n)))
     ]
-    assert beaten[1] < 0.6 * beaten[0]
+    assert beaten[1] < 0.75 * beaten[0]
 
 
 def test_what_is_near_is_taken_off_by_counting():

@@ -1,8 +1,8 @@
 """A language model of captions: which caption is more likely, without looking at the image.
 
 Each word is predicted from the previous one, by interpolated Kneser-Ney smoothing (Kneser & Ney 1995): where a pair of
-words was seen rarely, the number of different words that a word follows counts, not how often the word occurs. The model
-is small, yet it solves many sets of "hard negatives" without the images.
+words was seen rarely, the number of different words that a word follows counts, not how often the word occurs. The
+model is small, yet it solves many sets of "hard negatives" without the images.
 """
 
 from __future__ import annotations

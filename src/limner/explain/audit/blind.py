@@ -6,8 +6,8 @@ captions of other images.
 
 - Bigrams and length: the margin of an item is the score of the matching caption with most words in common minus that of
   the negative. Where an image is needed to tell them apart, margins are as often negative as positive. The number of
-  margins below -t therefore estimates how many of those above t are chance. The smallest t is used for which they are at
-  most `FDR` of the findings (Barber & Candès 2015).
+  margins below -t therefore estimates how many of those above t are chance. The smallest t is used for which they are
+  at most `FDR` of the findings (Barber & Candès 2015).
 - Word order: what the order of its words adds to the score of the negative. The same score of all matching captions
   tells how likely so low a value is for a caption that somebody wrote, a p-value; the procedure of Benjamini & Hochberg
   (1995) selects the findings. This needs no matching caption beside the negative, whose own score adds only noise.
