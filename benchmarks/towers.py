@@ -47,7 +47,8 @@ def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
 
     collection, features = world(steps)
     inputs = Inputs(features=features, min_count=1)
-    plan = Plan("towers", inputs, Shape(**sizes), Training(epochs=1, batch_size=BATCH, device=device), (Margin(),))
+    margin, training = Margin(loss="knn"), Training(epochs=1, batch_size=BATCH, device=device)
+    plan = Plan("towers", inputs, Shape(**sizes), training, (margin,))
     reading = TowerInputs.of(inputs, collection, None)
     return TowersTask(plan, reading, collection, None, device=device_named(device), group=Group())
 

@@ -3,7 +3,10 @@
 For every kind: how many of the planted defects are found (recall), and how many of the findings are planted or were
 there before and are true by definition, such as two captions with the same words (precision). A clean copy has none of
 the kinds that are a matter of judgement. Wrong labels need the scores of a system: for `scenes` one trained on other
-pictures, for Flickr8k a ridge regression from words to image features, and CLIP's embeddings of 500 photographs.
+pictures, for Flickr8k a ridge regression from words to image features, and CLIP's embeddings of 500 photographs. They
+are planted many times, and beside precision and recall stands what the best threshold would reach, chosen with the
+truth in view: the limit of any threshold on these scores. The methods were chosen on other data: Flickr8k's dev split
+and `scenes` of another seed.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import limner
 from claims import Claim, log, main
 from limner.explain.audit import audit
+from limner.explain.audit.labels import fit
 
 RATE = 0.04
 GERMAN = ("Ein Hund rennt über die Wiese.", "Zwei Kinder spielen mit einem Ball.", "Eine Frau steht vor dem Haus.")
@@ -148,35 +152,57 @@ def relabelled(clean: limner.Collection, moved: np.ndarray) -> limner.Collection
     return limner.Collection(clean.name, images, clean.texts, limner.Judgements.from_pairs(pairs))
 
 
+PLANTINGS = 10
+
+
 def labels(name: str, clean: limner.Collection, scores: np.ndarray) -> Iterator[Claim]:
     """Captions permuted among some images, and shifted by one in runs of twelve."""
-    n, rng = len(clean.images), np.random.default_rng(1)
-    some = rng.choice(n, max(10, round(0.05 * n)), replace=False)
-    moved = np.arange(n)
-    moved[some] = np.roll(some, 1)
-    every = set(some.tolist())
-    yield from _labels(name, "wrong-labels", relabelled(clean, moved), scores, every, every)
+    n = len(clean.images)
+    yield from wrong_labels(name, clean, scores)
     moved, bad = np.arange(n), set()
     for start in range(10, n - 20, max(40, n // 8)):
         moved[start : start + 12] = np.roll(moved[start : start + 12], 1)
         bad |= set(range(start + 1, start + 12))  # the first of a run got the captions of the last, which is no shift
-    every = set(np.flatnonzero(moved != np.arange(n)).tolist())
-    yield from _labels(name, "shifted-labels", relabelled(clean, moved), scores, bad, every)
+    rows, note = called("shifted-labels", relabelled(clean, moved), scores)
+    hit, right = len(rows & bad), len(rows & set(np.flatnonzero(moved != np.arange(n)).tolist()))
+    yield Claim(f"{name}, shifted-labels: precision", right / max(len(rows), 1), goal=">= 0.95", note=note)
+    yield Claim(f"{name}, shifted-labels: recall of {len(bad)}", hit / len(bad), goal=">= 0.95", note=note)
     found = audit(relabelled(clean, np.arange(n)), look=False, scores=scores)
     many = len(found.of("wrong-labels")) + len(found.of("shifted-labels"))
     yield Claim(f"{name}, clean copy: share of images called wrong or shifted", many / n, goal="<= 0.01")
 
 
-def _labels(
-    name: str, kind: str, bad: limner.Collection, scores: np.ndarray, truth: set[int], every: set[int]
-) -> Iterator[Claim]:
-    """Precision: the share of images found that have other captions than theirs; recall: of those of this kind."""
+def wrong_labels(name: str, clean: limner.Collection, scores: np.ndarray) -> Iterator[Claim]:
+    """Captions permuted among a twentieth of the images, in several draws."""
+    n, found = len(clean.images), []
+    for seed in range(PLANTINGS):
+        some = np.random.default_rng(seed).choice(n, max(10, round(0.05 * n)), replace=False)
+        moved = np.arange(n)
+        moved[some] = np.roll(some, 1)
+        bad, made = set(some.tolist()), relabelled(clean, moved)
+        rows, _ = called("wrong-labels", made, scores)
+        found.append((len(rows & bad) / max(len(rows), 1), len(rows & bad) / len(bad), attainable(made, scores, bad)))
+    precision, recall, limit = np.mean(found, axis=0)
+    note = f"mean of {PLANTINGS} draws; the best threshold has {limit:.2f} of both"
+    yield Claim(f"{name}, wrong-labels: precision", precision, goal=">= 0.95", note=note)
+    yield Claim(f"{name}, wrong-labels: recall of {len(bad)}", recall, goal=">= 0.95", note=note)
+    title = f"{name}, wrong-labels: mean of precision and recall, beside the best threshold"
+    yield Claim(title, (precision + recall) / 2, limit, goal=">= 0.95", source="limner")
+
+
+def called(kind: str, bad: limner.Collection, scores: np.ndarray) -> tuple[set[int], str]:
+    """The rows of the images that are called so, and the audit's note on it."""
     found = audit(bad, look=False, scores=scores)
     rows = {bad.images.ids.index(item) for finding in found.of(kind) for item in finding.items}
-    hit, note = len(rows & truth), "; ".join(note for note in found.notes if kind[:5] in note)
-    log(f"{name}, {kind}: planted {len(truth)}, found {len(rows)}, right {hit}; {note}")
-    yield Claim(f"{name}, {kind}: precision", len(rows & every) / max(len(rows), 1), goal=">= 0.95", note=note)
-    yield Claim(f"{name}, {kind}: recall of {len(truth)}", hit / len(truth), goal=">= 0.95", note=note)
+    return rows, "; ".join(note for note in found.notes if kind[:5] in note)
+
+
+def attainable(made: limner.Collection, scores: np.ndarray, bad: set[int]) -> float:
+    """The lower of precision and recall at the threshold for which it is highest."""
+    rows = np.arange(len(made.images))
+    own = np.diag(fit(made, scores).local(rows))
+    hits = np.cumsum(np.isin(np.argsort(own, kind="stable"), list(bad)))
+    return float(np.minimum(hits / (rows + 1), hits / len(bad)).max())
 
 
 # --- negatives --------------------------------------------------------------------------------------------------
@@ -264,7 +290,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     world = limner.load("scenes", images=200 if options.quick else 600)
     yield clean_copy("scenes", world)
     yield from scored("scenes", planted(world, list(GERMAN)))
-    other = limner.load("scenes", images=300 if options.quick else 1500, seed=7)
+    other = limner.load("scenes", images=300 if options.quick else 4000, seed=7)
     model = limner.train(other, "histograms")
     yield from labels("scenes", world, model.scores(world).matrix().astype(np.float64))
     many = limner.load("scenes", images=600 if options.quick else 3000)

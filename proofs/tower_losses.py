@@ -114,7 +114,8 @@ def trained_by_loss(options: argparse.Namespace, folder: Path) -> dict[str, tupl
     if lstm_first:
         best[LSTM] = _best(LSTM, lstm_first, with_cell)
     lstm = [_lstm(seed, with_cell[best[LSTM][0]], options) for seed in range(1, options.seeds) if LSTM in best]
-    others = [Job(name.upper(), 0, tries[best[KNN][0]], system=name) for name in ("pvse", "pcme")]
+    own = {"pvse": LOSSES[KNN], "pcme": {}}
+    others = [Job(name.upper(), 0, {**tries[best[KNN][0]], **own[name]}, system=name) for name in own]
     done = all_trained([*jobs, *lstm, *(others if options.variants else ())], folder, **how)
     runs = {label: (name, [run, *(r for r in done if r.job.label == label)]) for label, (name, run) in best.items()}
     for extra in (job.label for job in others):

@@ -119,7 +119,7 @@ def test_types_name_what_can_be_written_first():
     vectors = "str or Path or dict or nothing or Embeddings or Encoder or TwoSided"
     assert options["features"]["type"].startswith(vectors) and options["texts"]["default"] == "gru"
     assert options["word_vectors"]["type"] == "str or Path or nothing or Embeddings"
-    assert options["loss"] == {"type": "str or function", "default": "knn"}
+    assert options["loss"] == {"type": "str or function", "default": "adaptive"}
 
 
 def test_a_value_of_the_wrong_type_is_refused_by_its_option():

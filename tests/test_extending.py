@@ -335,7 +335,7 @@ def test_measures_list_one_as_every_list_does():
 def test_systems_tell_their_options_with_types_and_defaults():
     pytest.importorskip("torch")
     options = json.loads(shell("systems", "towers", "--json"))["options"]
-    assert options["epochs"] == {"type": "int", "default": 30} and options["loss"]["default"] == "knn"
+    assert options["epochs"] == {"type": "int", "default": 30} and options["loss"]["default"] == "adaptive"
     assert {"features", "hidden_dim", "margin", "device", "checkpoint_dir"} <= set(options)
     assert not {"dev", "progress", "collection"} & set(options)
     assert json.loads(shell("systems", "crank", "--json"))["options"]["epochs"]["default"] == 10

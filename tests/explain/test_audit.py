@@ -16,7 +16,7 @@ from limner.cli import app
 from limner.datasets.trec import read_qrels
 from limner.explain.audit import KINDS, audit
 from limner.explain.audit.blind import threshold
-from limner.explain.audit.labels import chance_recall
+from limner.explain.audit.labels import Fit, chance_recall, fit
 from limner.language.identify import main_language, other_language
 
 N = 60
@@ -169,6 +169,33 @@ def test_wrong_labels_by_scores():
     assert found("wrong-labels", collection(), look=False, scores=own_scores(0.1)) == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
+    """Images in groups of unequal size, captions of unequal quality."""
+    unit = lambda rows: rows / np.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
+    rng, n = np.random.default_rng(seed), 300
+    group = np.minimum(rng.geometric(0.12, n) - 1, 29)
+    images = rng.standard_normal((30, 32))[group] + 0.7 * rng.standard_normal((n, 32))
+    worse = 0.6 * np.exp(0.5 * rng.standard_normal((n, 1)))
+    pairs = limner.Collection.in_order([f"i{row}" for row in range(n)], [f"t{row}" for row in range(n)])
+    made = fit(pairs, unit(images) @ unit(images + worse * rng.standard_normal((n, 32))).T)
+    beaten = [
+        np.mean(np.diag(table)[:, None] < table.ravel()[None, :]) for table in (made.table, made.local(np.arange(n)))
+    ]
+    assert beaten[1] < 0.75 * beaten[0]
+
+
+def test_what_is_near_is_taken_off_by_counting():
+    table = np.random.default_rng(1).standard_normal((25, 25))
+    rows = np.array([row for row in range(25) if row not in (3, 8)])
+    found_there = Fit(table, np.diag(table)).local(rows)
+    for a, i in enumerate(rows):
+        for b, j in enumerate(rows):
+            by_row = sorted(table[i, rows])[-10:]
+            by_column = sorted(table[rows, j])[-10:]
+            assert found_there[a, b] == pytest.approx(2 * table[i, j] - np.mean(by_row) - np.mean(by_column))
+
+
 def test_shifted_labels_by_scores():
     moved = np.arange(N)
     moved[10:20] = np.roll(moved[10:20], 1)
@@ -197,8 +224,11 @@ WORDS = [each.split() for each in ("red blue green small old", "dog cat horse cu
                                    "near behind under", "house tree river wall")]  # fmt: skip
 
 
-def with_negatives(items, *, shuffled=(), grade=0.0):
-    """Captions of one form, each with a negative of the same form, or with its own words in another order."""
+def with_negatives(items, *, shuffled=(), grade=0.0, more=0):
+    """Captions of one form, each with a negative of the same form, or with its own words in another order.
+
+    Each image has one caption, and `more` others that no negative was made from.
+    """
     rng = np.random.default_rng(5)
 
     def said():
@@ -210,15 +240,18 @@ def with_negatives(items, *, shuffled=(), grade=0.0):
     foils = [" ".join(rng.permutation(right[n].split())) if n in shuffled else said() for n in range(items)]
     ids = [f"{image}{side}" for side in "+-" for image in images]
     pairs = [(i, f"{i}+", 1.0) for i in images] + [(i, f"{i}-", grade) for i in images]
-    judged = limner.Judgements.from_pairs(pairs, queries=images, candidates=ids)
-    texts = limner.Items(ids, [*right, *foils], kind="text")
+    others = [(image, f"{image}{n}", 1.0) for image in images for n in range(more)]
+    ids += [text for _, text, _ in others]
+    judged = limner.Judgements.from_pairs(pairs + others, queries=images, candidates=ids)
+    texts = limner.Items(ids, [*right, *foils, *(said() for _ in others)], kind="text")
     return limner.Collection("hard", limner.Items(images, [None] * items), texts, judged)
 
 
-@pytest.mark.parametrize("many", [30, 100])
+@pytest.mark.parametrize("many", [8, 30, 100])  # with 8, a threshold on margins finds none
 def test_items_solvable_blind_are_those_that_were_planted(many):
     planted = set(range(3, 3 + many))
-    called = {items[0] for items in found("solvable-blind", with_negatives(300, shuffled=planted), look=False)}
+    made = with_negatives(300, shuffled=planted, more=9)
+    called = {items[0] for items in found("solvable-blind", made, look=False)}
     truth = {f"i{n}" for n in planted}
     assert len(called & truth) >= 0.95 * len(called) > 0 and len(called & truth) >= 0.95 * many
 

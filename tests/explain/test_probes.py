@@ -161,7 +161,7 @@ def test_the_bigram_model_by_hand():
         known = {"a", "dog", "cat", "the", "</s>"}
         rest = 1 - sum(model.probability(word, before) for word in known)
         assert rest == pytest.approx(model.probability("never seen", before))  # all that is left is for one more word
-    lower = (2 + 1) / (9 + 5 + 1)  # "dog", twice among nine words and ends, five kinds
+    lower = (2 + 1) / (7 + 5 + 1)  # "dog" follows two of the words, out of seven kinds of pairs; five kinds of words
     assert model.probability("dog", "a") == pytest.approx((1 - 0.75) / 2 + 0.75 * 2 / 2 * lower)
     pairs = [("a", "<s>"), ("dog", "a"), ("</s>", "dog")]
     by_hand = sum(math.log(model.probability(word, before)) for word, before in pairs) / 3
@@ -187,6 +187,31 @@ def test_the_language_model_never_sees_the_case_it_scores():
         ProbeCase(str(n), "s", (f"i{n}",), (f"{word()} {word()}",), (f"{word()} {word()}",)) for n in range(40)
     )
     assert probe(Probe("nonsense", cases, {})).line().blind["bigrams"].estimate == 0.5
+
+
+@pytest.mark.parametrize("own", [1, 3])
+def test_a_foil_that_is_the_caption_of_another_case_is_not_known_either(own):
+    """Right captions and foils are drawn alike, so a baseline that sees no image has to guess."""
+    rng = np.random.default_rng(3)
+    said = lambda topic: f"a {rng.choice(list('pqrstu'))}{topic} {rng.choice(list('vwxyz'))}{topic} there"  # noqa: E731
+    captions = [[said(n) for _ in range(own)] for n in range(300)]  # captions of one image share words
+    cases = []
+    for n, texts in enumerate(captions):
+        foil = captions[(n + 1 + int(rng.integers(298))) % 300][0]
+        cases += [ProbeCase(f"{n}-{k}", "s", (f"i{n}",), (text,), (foil,)) for k, text in enumerate(texts)]
+    line = probe(Probe("drawn", tuple(cases), {})).line()
+    assert line.blind["bigrams"].low < 0.5 < line.blind["bigrams"].high and not line.solved_blind
+
+
+def test_captions_are_left_out_and_come_back():
+    texts = ["a dog runs", "a dog runs", "the dog sits", "a cat", "a a a", ""]
+    model, asked = BigramModel(texts), ["a dog", "runs the cat", "a a", "bird"]
+    before = [model.score(text) for text in asked]
+    with model.without(["a dog runs", "a a a"]):
+        rest = BigramModel(["a dog runs", "the dog sits", "a cat", ""])
+        assert [model.score(text) for text in asked] == [rest.score(text) for text in asked]
+        assert [model.order_score(text) for text in asked] == [rest.order_score(text) for text in asked]
+    assert [model.score(text) for text in asked] == before
 
 
 # --- the built-in pairs -----------------------------------------------------------------------------------------

@@ -293,6 +293,7 @@ def test_a_text_of_two_images_is_a_positive_of_both():
     [
         ({"epoch": 3}, UnknownName, "did you mean 'epochs'"),
         ({"loss": "knnn"}, UnknownName, "did you mean 'knn'"),
+        ({"k": 3}, LimnerError, "loss 'adaptive' chooses k itself; for a fixed k, give loss='knn' too"),
         ({"loss": "max", "k": 3}, LimnerError, "unknown option 'k' of loss 'max'"),
         ({"epochs": 0}, LimnerError, "epochs=0: expected at least 1"),
         ({"epochs": 1.5}, LimnerError, "epochs=1.5 is float: expected int"),

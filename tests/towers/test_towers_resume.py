@@ -120,7 +120,7 @@ def test_a_checkpoint_of_another_run_is_refused(made, tmp_path):
         train(made, checkpoint_dir=str(tmp_path), learning_rate=0.02)
     with pytest.raises(LimnerError, match="was made with hidden_dim=16, this run has 8"):
         train(made, checkpoint_dir=str(tmp_path), hidden_dim=8)
-    with pytest.raises(LimnerError, match="was made with loss=knn, this run has max"):
+    with pytest.raises(LimnerError, match="was made with loss=adaptive, this run has max"):
         train(made, checkpoint_dir=str(tmp_path), loss="max")
     with pytest.raises(LimnerError, match="was made with system=towers, this run has pcme"):
         train(made, "pcme", checkpoint_dir=str(tmp_path))

@@ -45,6 +45,17 @@ class ProbeCase:
         """Whether it has two images and two captions (Winoground)."""
         return len(self.images) == 2
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All captions, right ones first."""
+        return (*self.right, *self.foils)
+
+    @property
+    def matches(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of an image and a caption that match."""
+        images = self.images if self.paired else self.images * len(self.right)
+        return tuple(zip(images, self.right, strict=True))
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -65,9 +76,9 @@ class Probe:
     def collection(self) -> Collection:
         """The collection that a system is run on: all images and captions, each once, and the pairs that match."""
         images = list(dict.fromkeys(image for case in self.cases for image in case.images))
-        texts = list(dict.fromkeys(text for case in self.cases for text in (*case.right, *case.foils)))
+        texts = list(dict.fromkeys(text for case in self.cases for text in case.texts))
         row = {text: f"t{n}" for n, text in enumerate(texts)}
-        pairs = {(i, row[t]) for case in self.cases for i, t in _fitting(case)}
+        pairs = {(i, row[t]) for case in self.cases for i, t in case.matches}
         values = [self.pictures.get(image) for image in images]
         return Collection(
             self.name,
@@ -75,13 +86,6 @@ class Probe:
             Items(Ids(row.values(), what="text"), texts, kind="text"),
             Judgements.from_pairs(sorted(pairs), queries=images, candidates=list(row.values())),
         )
-
-
-def _fitting(case: ProbeCase) -> Iterator[tuple[str, str]]:
-    if case.paired:
-        yield from zip(case.images, case.right, strict=True)
-    else:
-        yield from ((case.images[0], text) for text in case.right)
 
 
 def read_probe(path: str | Path, *, images: str | Path | None = None) -> Probe:

@@ -11,6 +11,7 @@ does not test whether a system uses images.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -28,12 +29,13 @@ from limner.scores import Scores
 
 PAIR, TEXT, IMAGE, GROUP = "pair accuracy", "text score", "image score", "group score"
 BLIND = ("bigrams", "length")
-FOLDS = 5
+LEFT_OUT = "the right captions of this probe, for each case without the images that have one of its captions"
 SOLVED = 0.1
 """A subset counts as solved by a blind baseline that is this far above chance, with its interval above chance too."""
 
 _SYSTEM = "system"
-CaptionScore = Callable[[ProbeCase, str], float]
+CaptionScores = Callable[[ProbeCase], list[float]]
+"""The scores of the captions of a case, right ones first, by a baseline that sees no image."""
 
 
 @dataclass(frozen=True)
@@ -128,17 +130,19 @@ def probe(
         given: The probe.
         scores: Scores of the system, images by texts of `given.collection()`; None for the baselines alone.
         name: Name of the system in the table.
-        corpus: Captions to train the language model on. Without it, the right captions of the probe itself, in five
-            folds by image, so that no case is scored by a model that has seen its captions.
+        corpus: Captions to train the language model on. Without it, the right captions of the probe itself, for each
+            case without those of its images and of every image that has one of its captions or foils as a caption.
 
     Returns:
         The report.
     """
-    blind: dict[str, CaptionScore] = {
+    blind: dict[str, CaptionScores] = {
         "bigrams": _bigrams(given, corpus),
-        "length": lambda _, text: -float(len(words(text))),
+        "length": lambda case: [-float(len(words(text))) for text in case.texts],
     }
-    tables = {each: [_unseen(case, score) for case in given.cases] for each, score in blind.items()}
+    tables = {
+        each: [np.array([scored(case)] * len(case.images)) for case in given.cases] for each, scored in blind.items()
+    }
     if scores is not None:
         tables[_SYSTEM] = _scored(given, scores)
     lines = []
@@ -147,32 +151,38 @@ def probe(
         rows = [row for row, case in enumerate(given.cases) if subset in ("all", case.subset)]
         held = {each: [table[row] for row in rows] for each, table in tables.items()}
         lines += _lines(subset, [given.cases[row] for row in rows], held)
-    notes = ["the language model was trained on the right captions of this probe, in five folds by image"]
-    said = tuple(notes if corpus is None else [f"the language model was trained on {len(corpus):,} captions"])
-    return ProbeReport(name if scores is not None else "", given.name, tuple(lines), said)
+    trained = f"{len(corpus):,} captions" if corpus is not None else LEFT_OUT
+    notes = (f"the language model was trained on {trained}",)
+    return ProbeReport(name if scores is not None else "", given.name, tuple(lines), notes)
 
 
-def _bigrams(given: Probe, corpus: Sequence[str] | None) -> CaptionScore:
+def _bigrams(given: Probe, corpus: Sequence[str] | None) -> CaptionScores:
+    """The scores of captions by a language model that was trained neither on the captions of the case nor on its foils.
+
+    A foil may be the caption of another image. If its image were not left out like the image of the case, the foil
+    would be the only one of the two that the model knows.
+    """
     if corpus is not None:
         model = BigramModel(corpus)
-        return lambda _, text: model.score(text)
-    images = {image: row for row, image in enumerate(dict.fromkeys(case.images[0] for case in given.cases))}
-    fold = {case.id: images[case.images[0]] % FOLDS for case in given.cases}
-    models = [
-        BigramModel(text for case in given.cases if fold[case.id] != f for text in case.right) for f in range(FOLDS)
-    ]
-    return lambda case, text: models[fold[case.id]].score(text)
+        return lambda case: [model.score(text) for text in case.texts]
+    pairs = list(dict.fromkeys(pair for case in given.cases for pair in case.matches))
+    captions, images = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for image, text in pairs:
+        captions[image].append(text)
+        images[text].append(image)
+    model = BigramModel(text for _, text in pairs)
+
+    def scored(case: ProbeCase) -> list[float]:
+        shown = {image for text in case.texts for image in images.get(text, ())}
+        with model.without([text for image in shown for text in captions[image]]):
+            return [model.score(text) for text in case.texts]
+
+    return scored
 
 
-def _table(case: ProbeCase, score: Callable[[ProbeCase, str, str], float]) -> FloatArray:
+def _table(case: ProbeCase, score: Callable[[str, str], float]) -> FloatArray:
     """The scores of a case: images by captions, right captions first."""
-    texts = (*case.right, *case.foils)
-    return np.array([[score(case, image, text) for text in texts] for image in case.images])
-
-
-def _unseen(case: ProbeCase, score: CaptionScore) -> FloatArray:
-    """The scores of a case by a baseline that sees no image."""
-    return _table(case, lambda each, _, text: score(each, text))
+    return np.array([[score(image, text) for text in case.texts] for image in case.images])
 
 
 def _scored(given: Probe, scores: Scores) -> list[FloatArray]:
@@ -184,7 +194,7 @@ def _scored(given: Probe, scores: Scores) -> list[FloatArray]:
     if lost:
         raise LimnerError(f"the scores lack {len(lost):,} images or texts of the probe, such as {lost[0]!r}")
     matrix = scores.matrix()
-    return [_table(case, lambda _, i, t: float(matrix[row[i], place[column[t]]])) for case in given.cases]
+    return [_table(case, lambda i, t: float(matrix[row[i], place[column[t]]])) for case in given.cases]
 
 
 # --- measures ---------------------------------------------------------------------------------------------------

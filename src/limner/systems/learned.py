@@ -29,8 +29,8 @@ def towers(
         options: Inputs: features (image vectors, their file, or an encoder; colours and shapes by default), texts
             ("gru", or as features), word_vectors (initial word vectors), min_count, max_tokens, name, init_from (a
             trained model, or its folder, to continue from). Sizes: word_dim, hidden_dim, embedding_dim, cell ("gru",
-            "lstm"), pooling ("last", "mean", "max"), dropout. Loss: loss ("knn", "max", "sum", "semi-hard",
-            "adaptive", "module:function"), margin, k. Training: epochs, batch_size, learning_rate, lr_decay,
+            "lstm"), pooling ("last", "mean", "max"), dropout. Loss: loss ("adaptive", "knn", "max", "sum",
+            "semi-hard", "module:function"), margin, k. Training: epochs, batch_size, learning_rate, lr_decay,
             optimizer ("adam", "adamp"), schedule ("step", "cosine"), lr_decay_every, weight_decay, max_grad_norm,
             patience, seed, device, precision, checkpoint_dir,
             checkpoint_every, tensorboard.

@@ -1,13 +1,16 @@
 """Items solvable blind: the captions of an image can be told from its judged negatives without looking at the image.
 
 An item is an image with matching captions and captions that were judged not to match (grade 0), as in sets of hard
-negatives. Three baselines that see no image score every caption: a bigram model of the matching captions, what the
-order of the words adds to it, and the length. The model that scores a caption was trained on captions of other images.
-The margin of an item is the score of the matching caption with most words in common minus that of the negative.
+negatives. Baselines that see no image score every caption. The language model that scores a caption was trained on
+captions of other images.
 
-Where an image is needed to tell them apart, margins are as often negative as positive. The number of margins below -t
-therefore estimates how many of those above t are chance. The smallest t is used for which they are at most `FDR` of
-the findings (Barber & Candès 2015).
+- Bigrams and length: the margin of an item is the score of the matching caption with most words in common minus that of
+  the negative. Where an image is needed to tell them apart, margins are as often negative as positive. The number of
+  margins below -t therefore estimates how many of those above t are chance. The smallest t is used for which they are
+  at most `FDR` of the findings (Barber & Candès 2015).
+- Word order: what the order of its words adds to the score of the negative. The same score of all matching captions
+  tells how likely so low a value is for a caption that somebody wrote, a p-value; the procedure of Benjamini & Hochberg
+  (1995) selects the findings. This needs no matching caption beside the negative, whose own score adds only noise.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from limner.core.collection import Collection
 from limner.datasets.probes import ProbeCase
 from limner.explain.audit.findings import Finding
 from limner.language.bigram import BigramModel, words
+from limner.stats import false_discovery
 
 FDR = 0.05
 """For each baseline, at most this share of its findings is expected to be chance."""
@@ -44,11 +48,15 @@ def solvable(collection: Collection) -> tuple[list[Finding], list[str]]:
         few = f"items solvable blind were not looked for: {len(cases)} images with judged negatives, {LEAST} are needed"
         return [], [few] if cases else []
     found: dict[str, list[str]] = {}
-    for name, score in _baselines(collection, cases).items():
+    model = _CrossFitted(collection, cases)
+    for name, score in {"bigrams": model.score, "length": lambda text: -float(len(words(text)))}.items():
         margins = np.array([_margin(case, score) for case in cases])
         for row in np.flatnonzero(margins >= threshold(margins)):
-            found.setdefault(cases[row].id, []).append(f"{name} {margins[row]:+.2f}")
-    return [Finding("solvable-blind", (key,), f"margin of {', '.join(said)}") for key, said in found.items()], []
+            found.setdefault(cases[row].id, []).append(f"margin of {name} {margins[row]:+.2f}")
+    values = model.order_p_values(cases)
+    for row in np.flatnonzero(false_discovery(values, method="bh") <= FDR):
+        found.setdefault(cases[row].id, []).append(f"word order of the negative, p = {values[row]:.2g}")
+    return [Finding("solvable-blind", (key,), "; ".join(said)) for key, said in found.items()], []
 
 
 def _cases(collection: Collection) -> list[ProbeCase]:
@@ -65,23 +73,40 @@ def _cases(collection: Collection) -> list[ProbeCase]:
     ]
 
 
-def _baselines(collection: Collection, cases: list[ProbeCase]) -> dict[str, CaptionScore]:
-    """The scores of captions by baselines that see no image."""
-    texts, pairs = collection.texts.values, collection.judgements.relevant
-    fold: dict[str, int] = {}
-    for row, column in zip(pairs.rows, pairs.columns, strict=True):
-        if column < len(texts):
-            fold.setdefault(str(texts[column]), int(row) % FOLDS)
-    captions = dict(fold)
-    for case in cases:  # an edited caption has the fold of the caption that it was made from
-        for foil in case.foils:
-            fold.setdefault(foil, fold[case.right[0]])
-    models = [BigramModel(text for text, own in captions.items() if own != each) for each in range(FOLDS)]
-    return {
-        "bigrams": lambda text: models[fold[text]].score(text),
-        "word order": lambda text: models[fold[text]].order_score(text),
-        "length": lambda text: -float(len(words(text))),
-    }
+class _CrossFitted:
+    """Bigram models of the matching captions; each caption is scored by one trained on captions of other images.
+
+    Args:
+        collection: Its matching captions are the training data.
+        cases: Their negatives can be scored too.
+    """
+
+    def __init__(self, collection: Collection, cases: list[ProbeCase]) -> None:
+        texts, pairs = collection.texts.values, collection.judgements.relevant
+        fold: dict[str, int] = {}
+        for row, column in zip(pairs.rows, pairs.columns, strict=True):
+            if column < len(texts):
+                fold.setdefault(str(texts[column]), int(row) % FOLDS)
+        self._captions = dict(fold)
+        for case in cases:  # an edited caption has the fold of the caption that it was made from
+            for foil in case.foils:
+                fold.setdefault(foil, fold[case.right[0]])
+        self._fold = fold
+        self._models = [BigramModel(text for text, f in self._captions.items() if f != each) for each in range(FOLDS)]
+
+    def score(self, text: str) -> float:
+        """The mean log probability of the words."""
+        return self._models[self._fold[text]].score(text)
+
+    def order(self, text: str) -> float:
+        """What the order of the words adds to it."""
+        return self._models[self._fold[text]].order_score(text)
+
+    def order_p_values(self, cases: list[ProbeCase]) -> FloatArray:
+        """For each case: the share of matching captions whose word order is as unlikely as that of the negatives."""
+        written = np.sort([self.order(text) for text in self._captions])
+        foils = np.array([np.mean([self.order(foil) for foil in case.foils]) for case in cases])
+        return np.asarray((1 + np.searchsorted(written, foils, side="right")) / (1 + len(written)))
 
 
 def _margin(case: ProbeCase, score: CaptionScore) -> float:

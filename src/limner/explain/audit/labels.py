@@ -2,8 +2,9 @@
 
 For every image: how much higher do its own captions score than those of other images, in standard deviations of each
 caption's scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
-An image has wrong labels if its own captions score no better than those of a random image. The better the system, the
-more is found.
+An image has wrong labels if its own captions score no better than those of a random image, where the scores of its
+nearest captions and of their nearest images are taken off (CSLS; Conneau et al. 2018): the captions of an unusual image
+score low with every image. The better the system, the more is found.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ RUN = 4
 """A shift must affect at least this many consecutive images."""
 LEAST = 50
 """Wrong labels are looked for only with at least this many images."""
+NEAREST = 10
+"""So many nearest captions of an image, and nearest images of its captions, are taken off."""
 QUANTILES = (0.25, 0.5, 0.75, 0.9)
 PRECISION = 0.9
 CHANCE = 0.2
@@ -42,6 +45,21 @@ class Fit:
 
     table: FloatArray
     own: FloatArray
+
+    def local(self, rows: IntArray) -> FloatArray:
+        """The table of these rows, twice each value minus the means of the largest of its row and of its column.
+
+        Args:
+            rows: Images with captions.
+
+        >>> Fit(np.array([[4.0, 0.0], [1.0, 2.0]]), np.array([4.0, 2.0])).local(np.array([0, 1]))
+        array([[ 3.5, -3. ],
+               [-2. ,  1.5]])
+        """
+        part = self.table[np.ix_(rows, rows)]
+        many = min(NEAREST, len(rows))
+        by_row, by_column = (np.partition(part, -many, axis=a).take(range(-many, 0), axis=a) for a in (1, 0))
+        return np.asarray(2 * part - by_row.mean(axis=1, keepdims=True) - by_column.mean(axis=0, keepdims=True))
 
 
 def fit(collection: Collection, scores: FloatArray) -> Fit:
@@ -122,9 +140,9 @@ def wrong(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[Fin
 
 def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
     """The rows below the threshold, and the share of wrong labels found there."""
-    own = np.sort(found.own[rows])
-    others = found.table[np.ix_(rows, rows)][~np.eye(len(rows), dtype=bool)]
-    others = np.sort(others[np.isfinite(others)])
+    table = found.local(rows)
+    each = np.diag(table)
+    own, others = np.sort(each), np.sort(table[~np.eye(len(rows), dtype=bool)])
     low = np.quantile(others, QUANTILES)
     share = float(np.median(np.searchsorted(own, low, side="right") / (len(rows) * np.array(QUANTILES))))
     below = np.searchsorted(others, np.append(own[1:], np.inf), side="left") / len(others)  # up to the next own score
@@ -133,7 +151,7 @@ def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
     if not len(good) or share == 0:
         return rows[:0], 0.0
     cut = own[good[-1]]
-    return rows[found.own[rows] <= cut], float(below[good[-1]])
+    return rows[each <= cut], float(below[good[-1]])
 
 
 def by_chance(collection: Collection) -> Iterator[Finding]:

@@ -98,12 +98,14 @@ class Margin:
         k: Number of nearest negatives that "knn" uses (3 by default).
     """
 
-    loss: str | Callable[..., Tensor] = "knn"
+    loss: str | Callable[..., Tensor] = "adaptive"
     margin: float = losses.MARGIN
     k: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses an option that the loss does not have."""
+        if self.loss == "adaptive" and self.k is not None:
+            raise LimnerError(f"k={self.k}: loss 'adaptive' chooses k itself; for a fixed k, give loss='knn' too")
         self.function()
 
     def function(self) -> Callable[..., Tensor]:
