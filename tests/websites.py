@@ -175,6 +175,15 @@ def running(app, *, limits: Limits | None = None, certificate: Path | None = Non
 
 
 @contextmanager
+def served(folder: Path, *, tasks: int):
+    """The app of a running site whose store has tasks of four pairs, each for one person; `app.state.address`."""
+    app = client(filled(folder / "answers.db", tasks=tasks, size=4, replication=1)).app
+    with running(app) as where:
+        app.state.address = where
+        yield app
+
+
+@contextmanager
 def warm(folder: Path, path: str):
     """A running site with a page that was already computed once."""
     asked = client(folder / "answers.db")

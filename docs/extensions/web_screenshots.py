@@ -1,4 +1,7 @@
-"""Takes the pictures of docs/serve.md from a real server, with the Chromium on the PATH: run it, then look at them."""
+"""Takes the pictures of docs/serve.md from a real server, with the Chromium on the PATH: run it, then look at them.
+
+`python docs/extensions/web_screenshots.py forms` takes those of the forms for the study lead only.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ def main() -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        take(browser, where)
+        forms(browser, where)
+        if sys.argv[1:] != ["forms"]:
+            take(browser, where)
         browser.close()
         server.should_exit = True
         time.sleep(1)
@@ -56,6 +61,58 @@ def take(browser: Any, where: str) -> None:
     judged(browser, where)
     arrive(page, "/admin")
     shot(page, "serve-progress")
+
+
+OWN = """\
+question = "Is this the right photo of the product?"
+grades = [
+  {label = "same product", counts_as = "yes", meaning = "Model and colour are the same."},
+  {label = "variant", counts_as = "weak yes"},
+  {label = "other product", counts_as = "no", key = "x", reasons = true},
+]
+reasons = [
+  {label = "Another colour", key = "c", failure = "colour"},
+  {label = "Blurred", key = "b"},
+]
+"""
+
+
+def forms(browser: Any, where: str) -> None:
+    """The forms for the lead: own grades and reasons, and assigned tasks with a comment."""
+    page = browser.new_context(base_url=where, viewport=DESK, reduced_motion="reduce").new_page()
+    arrive(page, "/admin")
+    page.click("#scale ~ details summary")
+    page.fill("#own-scale", OWN)
+    page.evaluate("document.activeElement.blur(); document.getElementById('scale').scrollIntoView()")
+    shot(page, "serve-scale")
+    page.fill("#pairs", "36")
+    page.click("button:has-text('Make tasks')")
+    page.wait_for_selector("text=tasks created", timeout=120_000)
+    for name in ("Ada", "Ben"):
+        commented(browser, where, name)
+    arrive(page, "/admin")
+    for name in ("Ada", "Ben"):
+        page.select_option("#assign-to", label=name)
+        page.click("button[value=assign]")
+        page.wait_for_selector(f"#assigned ~ .scroll th:text-is('{name}')")
+    page.evaluate("document.getElementById('assigned').scrollIntoView()")
+    shot(page, "serve-assign")
+
+
+def commented(browser: Any, where: str, name: str) -> None:
+    """Somebody answers one pair with a comment."""
+    context = browser.new_context(base_url=where, viewport=DESK, reduced_motion="reduce")
+    context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
+    page = context.new_page()
+    arrive(page, "/judge")
+    page.click("#guide button.main")
+    page.wait_for_selector("#judge[data-ready]:not([data-locked])")
+    page.keyboard.press("1")
+    page.keyboard.press("k")
+    page.keyboard.type("Do boats count as vehicles?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#state:text-is('Saved.')", state="attached")
+    context.close()
 
 
 def judged(browser: Any, where: str) -> None:

@@ -13,7 +13,7 @@ from limner.annotate.export import export, failure_labels, import_answers
 from limner.annotate.forms import read_answers, read_judgements
 from limner.annotate.guideline import GuidelineExample, newest, revise
 from limner.annotate.own_scale import as_toml, parse_scale, read_scale, set_scale
-from limner.annotate.scale import SCALE
+from limner.annotate.scale import SCALE, Given
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import Listed, add_pool
@@ -169,6 +169,29 @@ def test_a_scale_is_kept_on_both_databases_and_fixed_by_the_first_answer(where, 
         assert scale_of(store) == own
 
 
+def test_an_answer_is_refused_if_the_grades_change_while_it_is_submitted(where, own, monkeypatch):
+    """The grades are set after the first answer was checked against the old ones, and before it is stored."""
+    websites.filled(where)
+    with open_store(where) as store:
+        who = add_annotator(store, "ada").id
+        held = lease(store, who).items[0]
+
+        def checked(store):
+            before = scale_of(store)
+            set_scale(store, own)
+            return before
+
+        for place in ("limner.annotate.store.answers", "limner.annotate.export"):
+            monkeypatch.setattr(f"{place}.scale_of", checked)
+        with pytest.raises(LimnerError, match="the grades were changed meanwhile"):
+            submit(store, who, held.id, key="k" * 8, grade=2)
+        assert answers(store) == []
+        set_scale(store, SCALE)
+        with pytest.raises(LimnerError, match="the grades were changed meanwhile"):
+            import_answers(store, [Given("bob", held.image, held.caption, 2)], key="a")
+        assert answers(store) == []
+
+
 def test_answers_have_only_grades_and_reasons_of_the_store(store):
     who = add_annotator(store, "ada").id
     item = lease(store, who).items[0].id
@@ -208,6 +231,7 @@ def test_files_name_the_own_grades_and_are_imported_where_they_fit(store, tmp_pa
         assert import_answers(like, given, key="a") == 5
         assert [a.reasons for a in answers(like)] == [a.reasons for a in answers(store)]
         assert [a.comment for a in answers(like)] == [f"=said of {a.grade}" for a in answers(store)]
+        assert {a.guideline for a in answers(like)} == {newest(like).version} == {"2.1"}
 
 
 def test_own_reasons_become_the_failure_classes_that_they_name(store):

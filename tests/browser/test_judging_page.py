@@ -9,7 +9,7 @@ import pytest
 import websites
 from limner.annotate.store.answers import answers, history
 from limner.annotate.store.people import add_annotator
-from websites import SIZES, running
+from websites import SIZES
 
 LOOK = "#judge[data-ready]:not([data-locked])"
 CHECKED = "[...document.querySelectorAll('input[name=grade]')].find((each) => each.checked)?.value ?? null"
@@ -18,10 +18,7 @@ CHECKED = "[...document.querySelectorAll('input[name=grade]')].find((each) => ea
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A site with many tasks of four pairs, each for one person."""
-    path = websites.filled(tmp_path_factory.mktemp("judging") / "answers.db", tasks=12, size=4, replication=1)
-    app = websites.client(path).app
-    with running(app) as where:
-        app.state.address = where
+    with websites.served(tmp_path_factory.mktemp("judging"), tasks=12) as app:
         yield app
 
 
@@ -327,10 +324,7 @@ reasons = [{label = "another colour", key = "c"}, {label = "blurred", key = "b"}
 @pytest.fixture(scope="module")
 def own_site(tmp_path_factory):
     """A site whose store has its own grades and reasons."""
-    path = websites.filled(tmp_path_factory.mktemp("own") / "answers.db", tasks=4, size=4, replication=1)
-    app = websites.client(path).app
-    with running(app) as where:
-        app.state.address = where
+    with websites.served(tmp_path_factory.mktemp("own"), tasks=4) as app:
         yield app
 
 

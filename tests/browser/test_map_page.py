@@ -78,6 +78,22 @@ def test_zoom_select_colour_and_send_to_labelling(page):
     page.wait_for_selector("text=tasks created")
 
 
+def test_zooming_in_enlarges_thumbnails_and_empty_space_says_so(page):
+    page.goto("/map")
+    drawn(page)
+    small = int(page.get_attribute(".plot", "data-side"))
+    page.focus(".plot")
+    for _ in range(4):
+        page.keyboard.press("+")
+    page.wait_for_function(f"Number(document.querySelector('.plot').dataset.side) > {1.5 * small}")
+    for _ in range(60):
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("[data-said]:has-text('Nothing here: zoom out, or show all.')")
+    page.click("[data-all]")
+    page.wait_for_selector("[data-said]:has-text('in view')")
+    assert int(page.get_attribute(".plot", "data-side")) == small
+
+
 def test_a_saved_map_needs_no_server(page, tmp_path, monkeypatch):
     import limner
     from limner.explain.embedding_map import embedding_map

@@ -18,10 +18,7 @@ PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     """A site with a store of many tasks, each for one person."""
-    path = websites.filled(tmp_path_factory.mktemp("browser") / "answers.db", tasks=20, size=4, replication=1)
-    app = websites.client(path).app
-    with running(app) as where:
-        app.state.address = where
+    with websites.served(tmp_path_factory.mktemp("browser"), tasks=20) as app:
         yield app
 
 

@@ -218,6 +218,16 @@ def test_equal_scores_share_their_mean_place():
     np.testing.assert_array_equal(dev.ranks("i2t", products, np.array([1.0, 1.0, 2.0])), [1.5, 1.5])
 
 
+def test_ranks_of_columns_are_those_of_the_transposed_products():
+    rng = np.random.default_rng(4)
+    products = rng.integers(-3, 4, (7, 30)).astype(float)  # with ties
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 4, 30))])
+    columns, lengths = rng.integers(0, 7, indptr[-1]), np.array([1.0, 2.0, np.inf, 0.5, 1.0, 3.0, 1.0])
+    dev = Dev(dict.fromkeys(("i2t", "t2i"), indptr), dict.fromkeys(("i2t", "t2i"), columns))
+    turned = dev.ranks("i2t", np.ascontiguousarray(products.T), lengths)
+    np.testing.assert_array_equal(dev.ranks("t2i", products, lengths), turned)
+
+
 def _trial(n: int, r1: float, r5: float, r10: float, median: float = 3.0) -> Trial:
     recalls = {"i2t": (r1, r5, r10), "t2i": (r10, r5, r1)}
     return Trial(Setting(1.0, n), recalls, {"i2t": median, "t2i": median})

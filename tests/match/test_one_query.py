@@ -181,13 +181,18 @@ def test_a_first_search_loads_little(tmp_path):
     ]  # fmt: skip
 
 
-def test_the_second_search_holds_the_vectors(tmp_path):
+def test_the_second_search_holds_the_vectors(tmp_path, monkeypatch):
+    """What reading them needed goes back to the system once."""
+    returned: list[bool] = []
+    monkeypatch.setattr("limner.search.held.give_back", lambda: returned.append(True))
     made = index(tmp_path / "a", Embeddings(range(50), rows_of("random", 50, 8)))
     query = np.ones(8)
     first = made.search(query, 3)
     assert made._held is None
     assert dict(made.search(query, 3).ranking) == dict(first.ranking)
     assert made._held is not None
+    made.search(query, 3)
+    assert returned == [True]
 
 
 def test_short_rankings_are_checked_without_compiled_loops():

@@ -147,7 +147,7 @@ def test_the_lead_assigns_tasks_and_sees_who_is_how_far(tmp_path):
 def test_time_left_and_the_agreement_matrix_are_shown(asked):
     judged(asked, "one", [4, 4, 1, 2, 3, 1], milliseconds=1500)
     admin = words(settled(asked))
-    assert "6 answers: about 0.0 hours of work at 1.5 s each" in admin
+    assert "6 answers: about a minute of work at 1.5 s each" in admin
     judged(asked, "two", [4, 1, 1, 2, 4, 1], milliseconds=1500)
     page = settled(asked).text
     assert 'class="square"' in page and "Answers by day" in page

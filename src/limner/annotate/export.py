@@ -11,16 +11,17 @@ from limner.annotate._sql import inserted, sa
 from limner.annotate.aggregate import METHODS, majority
 from limner.annotate.failing import labelled
 from limner.annotate.forms import FORMS, form_of, write
+from limner.annotate.guideline import newest
 from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
 from limner.annotate.merge import to_judgements
-from limner.annotate.scale import GUIDELINE, Given, Scale
+from limner.annotate.scale import Given, Scale
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
 from limner.annotate.store.contents import pairs as stored_pairs
 from limner.annotate.store.failures import failure_answers
 from limner.annotate.store.people import add_annotator
-from limner.annotate.store.scales import scale_of
+from limner.annotate.store.scales import refuse_changed, scale_of
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
@@ -76,7 +77,7 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
     """Imports answers from a file into a store with their images and captions, as finished tasks.
 
     Pairs judged by the same people form one task; no pair may already be in another task. A second import under the
-    same key is refused, so that nothing is counted twice.
+    same key is refused, so that nothing is counted twice. The answers get the newest version of the store's guideline.
 
     Args:
         store: The store.
@@ -87,7 +88,7 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
         How many answers were added.
     """
     by_pair: dict[Key, dict[str, Given]] = {}
-    scale = scale_of(store)
+    scale, version = scale_of(store), newest(store).version
     for each in given:
         scale.check_reasons(each.reasons, scale.check_grade(each.grade))
         said = by_pair.setdefault((each.image, each.caption), {})
@@ -102,6 +103,7 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
     for pair, said in by_pair.items():
         groups.setdefault(tuple(sorted(said)), []).append(pair)
     with store.writing() as connection:
+        refuse_changed(store, connection, scale)
         if connection.scalar(
             sa.select(judgement.c.id)
             .where(judgement.c.client_key.startswith(f"import:{key}:", autoescape=True))
@@ -110,7 +112,7 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
             raise LimnerError(f"{key!r} was already imported: it is not counted twice")
         numbers = pair_numbers(store, connection, by_pair, origin="pool", turn=1)
         for group, pairs in groups.items():
-            _import_task(store, connection, group, [(numbers[p], by_pair[p]) for p in pairs], people, key)
+            _import_task(store, connection, group, [(numbers[p], by_pair[p]) for p in pairs], people, key, version)
     return sum(map(len, by_pair.values()))
 
 
@@ -121,6 +123,7 @@ def _import_task(
     pairs: Sequence[tuple[int, dict[str, Given]]],
     people: dict[str, int],
     key: str,
+    version: str,
 ) -> None:
     now = store.now()
     number = inserted(connection, task, kind="pairs", seed=0, turn=1, replication=len(group), done=True, added=now)
@@ -139,7 +142,7 @@ def _import_task(
                 "assignment_id": held[name], "item_id": item, "revision": 1,
                 "client_key": f"import:{key}:{item}:{name}",
                 "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
-                "guideline": GUIDELINE, "added": now, "comment": each.comment or None,
+                "guideline": version, "added": now, "comment": each.comment or None,
             }
             for name, each in said.items()
         ]  # fmt: skip

@@ -6,12 +6,9 @@ judgements, compared, and reported on a page. All numbers are measured during th
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +19,8 @@ from limner.core.collection import Collection, Items
 from limner.core.paths import folder_for
 from limner.evaluation.comparison import Comparison, Difference
 from limner.evaluation.report import Report
-from limner.scores import Progress, usable_cores
+from limner.scores import Progress
+from limner.scores.running import one_thread_per_product
 
 Stage = Callable[[str], AbstractContextManager[Progress]]
 """Opens a named stage and returns a progress callback."""
@@ -64,7 +62,8 @@ def story(out: str | Path, *, images: int = 2000, seed: int = 0, stage: Stage = 
     with stage("drawing the images") as told:
         world = _drawn(world, told)
     unseen = world.test
-    reports = [_system(name, world, unseen, stage) for name in (BETTER, BASELINE)]
+    with one_thread_per_product():  # the matrices are small: further threads would mostly wait for each other
+        reports = [_system(name, world, unseen, stage) for name in (BETTER, BASELINE)]
     yield _systems(world)
     yield _numbers(reports, unseen)
     yield _hidden(reports[0])
@@ -88,30 +87,12 @@ def _system(name: str, world: Collection, unseen: Collection, stage: Stage) -> R
 
 
 def _drawn(world: Collection, told: Progress) -> Collection:
-    """The collection with its images drawn once, on all cores, and stored as PNG."""
-    drawings = world.images.values
-    pool = ProcessPoolExecutor(usable_cores(), multiprocessing.get_context("spawn"), _ignore_interrupts)
-    pictures: list[bytes] = []
-    try:
-        for picture in pool.map(_png, drawings, chunksize=25):
-            pictures.append(picture)
-            told(len(pictures), len(drawings))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    """The collection with its images drawn once: both systems read them, and the report shows some."""
+    pictures = []
+    for draw in world.images.values:
+        pictures.append(draw())
+        told(len(pictures), len(world.images))
     return replace(world, images=Items(world.images.ids, pictures, world.images.fields))
-
-
-def _png(draw: Callable[[], Any]) -> bytes:
-    import io
-
-    file = io.BytesIO()
-    draw().save(file, "PNG", compress_level=1)
-    return file.getvalue()
-
-
-def _ignore_interrupts() -> None:
-    """Leaves Ctrl-C to the parent process, which then stops the workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _write(folder: Path, reports: Sequence[Report], compared: Comparison, collection: Collection) -> None:

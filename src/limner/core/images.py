@@ -8,7 +8,6 @@ decoded at any time, whatever the number of threads; further images wait.
 
 from __future__ import annotations
 
-import ctypes
 import io
 import threading
 import warnings
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from limner.core.errors import LimnerError
+from limner.core.free_memory import give_back
 from limner.core.paths import refuse_irregular
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def opened(
             with _explained(value, name):
                 made = _decoded(image, side)
             if pixels >= _LARGE:
-                _give_back()
+                give_back()
             yield made
 
 
@@ -180,21 +180,6 @@ def _decoded(image: Image, side: int | None) -> Image:
     made = _smaller(_turned(_rgb(image), turn), side)
     image.close()
     return made
-
-
-def _give_back() -> None:
-    """Makes the C library return free memory; otherwise it keeps the memory of one large image per thread."""
-    trim = _trim()
-    if trim is not None:
-        trim(0)
-
-
-@cache
-def _trim() -> Any:
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # another C library or operating system
-        return None
 
 
 @cache

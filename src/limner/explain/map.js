@@ -3,7 +3,7 @@ const root = document.getElementById("map"), plot = root.querySelector(".plot"),
 const context = canvas.getContext("2d"), colourBy = root.querySelector("#colour"), drag = root.querySelector("#drag");
 const about = root.querySelector("[data-about]"), said = root.querySelector("[data-said]"), list = root.querySelector(".listed");
 const swatches = root.querySelector(".swatches"), ids = root.querySelector("[name=items]"), send = root.querySelector("[data-send]");
-const GRID = 65535, MOST_LISTED = 100, MOST_SENT = 500, NEAR = 60, SIDE = 56;
+const GRID = 65535, MOST_LISTED = 100, MOST_SENT = 500, NEAR = 60, SIDE = 56, LARGEST = 160;
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a6d00", "#7a5cc7", "#b03a2e", "#5b8c2a"];
 const points = { ids: [], texts: [], x: [], y: [], labels: [], colours: [] };
 const view = { scale: 1, x: 0.5, y: 0.5 }, thumbs = new Map(), touches = new Map();
@@ -12,6 +12,7 @@ let head = null, chosen = null, box = null, waiting = false;
 const number = (value) => value.toLocaleString("en");
 const style = (name) => getComputedStyle(root).getPropertyValue(name).trim() || "#888";
 const side = () => Math.min(plot.clientWidth, plot.clientHeight) * 0.94 * view.scale;
+const thumb = () => Math.min(LARGEST, SIDE * Math.max(1, Math.sqrt(view.scale)));  // grows with the zoom
 const screen = (n) => [plot.clientWidth / 2 + (points.x[n] / GRID - view.x) * side(), plot.clientHeight / 2 + (points.y[n] / GRID - view.y) * side()];
 const place = (x, y) => [view.x + (x - plot.clientWidth / 2) / side(), view.y + (y - plot.clientHeight / 2) / side()];
 
@@ -23,10 +24,10 @@ function hue(colour, code, most) {
 }
 
 function visible() {
-  const found = [];
+  const found = [], edge = thumb() / 2;
   for (let n = 0; n < points.ids.length; n += 1) {
     const [x, y] = screen(n);
-    if (x > -SIDE && y > -SIDE && x < plot.clientWidth + SIDE && y < plot.clientHeight + SIDE) found.push(n);
+    if (x > -edge && y > -edge && x < plot.clientWidth + edge && y < plot.clientHeight + edge) found.push(n);
   }
   return found;
 }
@@ -58,6 +59,7 @@ function draw() {
     context.strokeRect(Math.min(box[0], box[2]), Math.min(box[1], box[3]), Math.abs(box[2] - box[0]), Math.abs(box[3] - box[1]));
   }
   plot.dataset.drawn = inside.length;
+  plot.dataset.side = Math.round(thumb());
 }
 
 function thumbnail(n, edge) {
@@ -70,7 +72,7 @@ function thumbnail(n, edge) {
   }
   const image = thumbs.get(key), [x, y] = screen(n);
   if (!image.complete || !image.naturalWidth) return;
-  const share = SIDE / Math.max(image.naturalWidth, image.naturalHeight), wide = image.naturalWidth * share, high = image.naturalHeight * share;
+  const share = thumb() / Math.max(image.naturalWidth, image.naturalHeight), wide = image.naturalWidth * share, high = image.naturalHeight * share;
   context.drawImage(image, x - wide / 2, y - high / 2, wide, high);
   context.strokeStyle = edge;
   context.lineWidth = 2;
@@ -134,7 +136,7 @@ function listed() {
   const wrong = failing < 0 ? [] : found.filter((n) => points.colours[failing][n] !== right);
   const order = [...wrong, ...found.filter((n) => !wrong.includes(n))];
   const fails = failing < 0 ? "" : `, ${number(wrong.length)} of them fail as queries`;
-  said.textContent = `${number(found.length)} ${chosen ? "selected" : "in view"}${fails}${found.length > MOST_LISTED ? `; the first ${MOST_LISTED} are listed` : ""}`;
+  said.textContent = !found.length ? "Nothing here: zoom out, or show all." : `${number(found.length)} ${chosen ? "selected" : "in view"}${fails}${found.length > MOST_LISTED ? `; the first ${MOST_LISTED} are listed` : ""}`;
   list.replaceChildren(...order.slice(0, MOST_LISTED).map(entry));
   if (ids) {
     ids.value = order.slice(0, MOST_SENT).map((n) => `${points.texts[n] ? "t" : "i"}${points.ids[n]}`).join("\n");

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from limner.core.arrays import Float32
+from limner.core.free_memory import give_back
 from limner.search.store import VectorStore
 
 
@@ -36,7 +37,11 @@ class HeldVersion:
             whole[low : low + len(block)] = block
             low += len(block)
         batches = [] if store.has_thumbnails() else list(store.scan(["id", "value", "picture"]))
-        return cls(store.version, whole, pa.Table.from_batches(batches).combine_chunks() if batches else None)
+        labels = pa.Table.from_batches(batches).combine_chunks() if batches else None
+        del batches
+        pa.default_memory_pool().release_unused()
+        give_back()  # what the scan needed on its threads
+        return cls(store.version, whole, labels)
 
     def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:
         """Id, value and thumbnail of the rows at these positions, in this order."""

@@ -70,6 +70,7 @@ def admin_page(ask: Ask) -> Response:
         "roles": ROLES,
         "admin": ask.visitor.may("admin"),
         "number": _shown,
+        "work": _work,
         "moment": _moment,
         "forms": FORMS,
         "people": people,
@@ -131,6 +132,16 @@ def disagreements_page(ask: Ask) -> Response:
 def _shown(value: float, digits: int = 2) -> str:
     """A number as text, or a dash if it is undefined."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _work(hours: float) -> str:
+    """A time of work in words.
+
+    >>> _work(0.001), _work(0.5), _work(2.25)
+    ('a minute', '30 minutes', '2.2 hours')
+    """
+    minutes = max(1, round(60 * hours))
+    return f"{hours:.1f} hours" if minutes >= 60 else "a minute" if minutes == 1 else f"{minutes} minutes"
 
 
 def _lowest(kappas: Mapping[tuple[str, str], tuple[float, int]]) -> list[tuple[tuple[str, str], tuple[float, int]]]:

@@ -10,7 +10,7 @@ from typing import Any
 from limner.annotate._sql import inserted, sa
 from limner.annotate.scale import GUIDELINE, Scale, check_comment
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, Store
-from limner.annotate.store.scales import scale_of
+from limner.annotate.store.scales import refuse_changed, scale_of
 from limner.annotate.store.schema import (
     annotator,
     assignment,
@@ -150,6 +150,7 @@ def _append(
             return _repeated(before, mine, item_id, values)
         _refuse_unfit(state, mine, item_id, now, withdraws=values["grade"] is None)
         if scale is not None:
+            refuse_changed(store, connection, scale)
             _refuse_unreasoned(state.task["reasons"], values, scale)
         last = state.latest.get((mine["id"], item_id))
         values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from limner.annotate._sql import sa
 from limner.annotate.scale import SCALE, Grade, Reason, Scale
@@ -16,11 +17,27 @@ _NAME = "scale"
 
 def scale_of(store: Store) -> Scale:
     """The grades and reasons of a store."""
-    kept = store.setting(_NAME)
+    return _scale(store.setting(_NAME))
+
+
+def _scale(kept: Any) -> Scale:
+    """A scale from its stored form; the built-in one if nothing is stored."""
     if kept is None:
         return SCALE
     grades = tuple(Grade(**each) for each in kept["grades"])
     return Scale(grades, tuple(Reason(**each) for each in kept["reasons"]), kept["question"])
+
+
+def refuse_changed(store: Store, connection: sa.Connection, scale: Scale) -> None:
+    """Refuses answers that were checked against a scale which the store no longer has.
+
+    Only a store without answers can get another scale, so only the first answer has to exclude that.
+    """
+    if connection.scalar(sa.select(judgement.c.id).limit(1)) is None:
+        alone(store, connection)
+    value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == _NAME))
+    if _scale(None if value is None else json.loads(value)) != scale:
+        raise LimnerError("the grades were changed meanwhile: load the page again, and answer with the new ones")
 
 
 def keep_scale(store: Store, scale: Scale) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from limner.core.cache_dir import compiled
 
 _summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False)
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False, error_model="numpy")
 _F, _I = np.float32, np.int32
 STRIP = 2048
 """Columns per strip."""
@@ -77,13 +77,31 @@ def places(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-
     """
     values = np.empty(products.shape[1], np.float64)
     for q in range(products.shape[0]):
-        for c in range(values.shape[0]):
-            values[c] = products[q, c] / lengths[c]
+        row = products[q]
+        for c in range(np.uint64(values.shape[0])):
+            values[c] = row[c] / lengths[c]
         best = -np.inf
         for p in range(indptr[q], indptr[q + 1]):
             best = max(best, values[columns[p]])
         above, equal = 0, 0
-        for c in range(values.shape[0]):
+        for c in range(np.uint64(values.shape[0])):
             above += values[c] > best
             equal += values[c] == best
         out[q] = above + (equal + 1) / 2
+
+
+@_jit
+def places_of_columns(products, lengths, indptr, columns, out):  # type: ignore[no-untyped-def]
+    """Like `places`, for queries that are the columns of the products: `lengths` are norms of the rows."""
+    width = products.shape[1]
+    best, above, equal = np.full(width, -np.inf), np.zeros(width), np.zeros(width)
+    for q in range(width):
+        for p in range(indptr[q], indptr[q + 1]):
+            best[q] = max(best[q], products[columns[p], q] / lengths[columns[p]])
+    for c in range(products.shape[0]):
+        row, length = products[c], lengths[c]
+        for q in range(np.uint64(width)):
+            value = row[q] / length
+            above[q] += value > best[q]
+            equal[q] += value == best[q]
+    out[:] = above + (equal + 1) / 2

@@ -14,34 +14,33 @@ import numpy as np
 from limner.core.cache_dir import compiled
 from limner.core.portable import arctangent, logarithm
 
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
+_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False, error_model="numpy")
 _F = np.float32
+_AT_ONCE = 64  # points whose energies fit into the L1 cache
 _log: Any = _jit(logarithm)
 _arctangent: Any = _jit(arctangent)
 
 
 @_jit
 def across(source, kernel, start, step, out):  # type: ignore[no-untyped-def]  # numba infers the types
-    """Filters along rows at every `step`-th column from `start`; edge pixels are repeated beyond the border."""
+    """Filters along rows at every `step`-th column from `start`; edge pixels are repeated beyond the border.
+
+    The image is turned first, so that whole columns are summed at once.
+    """
     height, width = source.shape
-    taps, radius = kernel.shape[0], kernel.shape[0] // 2
-    padded = np.empty(width + 2 * radius, np.float32)
-    for y in range(height):
-        padded[:radius] = source[y, 0]
-        padded[radius : radius + width] = source[y]
-        padded[radius + width :] = source[y, width - 1]
-        row = out[y]
-        for i in range(row.shape[0]):
-            row[i] = _F(0.0)
-        for t in range(taps):  # tap by tap over the whole row, so that the loop vectorises
-            weight = kernel[t]
-            if step == 1:
-                shifted = padded[start + t : start + t + row.shape[0]]
-                for i in range(np.uint64(row.shape[0])):
-                    row[i] += weight * shifted[i]
-            else:
-                for i in range(row.shape[0]):
-                    row[i] += weight * padded[start + i * step + t]
+    turned, column = np.empty((width, height), np.float32), np.empty(height, np.float32)
+    for y in range(np.uint64(height)):
+        for x in range(np.uint64(width)):
+            turned[x, y] = source[y, x]
+    for i in range(out.shape[1]):
+        x = start + i * step - kernel.shape[0] // 2
+        column[:] = _F(0.0)
+        for t in range(kernel.shape[0]):
+            other, weight = turned[min(max(x + t, 0), width - 1)], kernel[t]
+            for y in range(np.uint64(height)):
+                column[y] += weight * other[y]
+        for y in range(np.uint64(height)):
+            out[y, i] = column[y]
 
 
 @_jit
@@ -63,7 +62,8 @@ def down(source, kernel, start, step, out):  # type: ignore[no-untyped-def]
 def _turn(dy, dx):  # type: ignore[no-untyped-def]
     """The direction of a gradient in full turns, from 0 to 1; undefined for a zero gradient."""
     across, down = abs(dx), abs(dy)
-    turn = _arctangent(down / across) if down <= across else 0.25 - _arctangent(across / down)
+    turn = _arctangent(min(down, across) / max(down, across))
+    turn = 0.25 - turn if down > across else turn
     turn = 0.5 - turn if dx < 0 else turn
     return 1.0 - turn if dy < 0 else turn
 
@@ -83,53 +83,57 @@ def orientations(grey, maps):  # type: ignore[no-untyped-def]
                 turn = _turn(float(dy), float(dx)) * kinds
                 low = int(turn)
                 share = turn - low
-                maps[low % kinds, y, x] += _F(strength * (1.0 - share))
-                maps[(low + 1) % kinds, y, x] += _F(strength * share)
+                low = low if low < kinds else 0  # a full turn
+                maps[low, y, x] += _F(strength * (1.0 - share))
+                maps[low + 1 if low + 1 < kinds else 0, y, x] += _F(strength * share)
 
 
 @_jit
 def sift(maps, size, step, weights, least, out):  # type: ignore[no-untyped-def]
     """Descriptors on a grid: 4 x 4 bins of the filtered maps, normalised, clipped at 0.2, normalised again, times 512.
 
+    A row of the grid is processed at once: each descriptor is summed in order, and neighbours side by side.
+
     Args:
         maps: Directions by rows by columns, already smoothed over a bin with a triangular filter.
-        size: Distance between bins in pixels.
-        step: Distance between descriptors in pixels.
+        size: Distance between bins in pixels of the maps.
+        step: Distance between descriptors in pixels of the maps.
         weights: Weights of the bins, (4, 4).
         least: Descriptors with a smaller norm count as without contrast and become 0.
         out: (rows of the grid, columns of the grid, 16 * directions), integers.
     """
-    kinds = maps.shape[0]
-    values = np.empty(16 * kinds, np.float32)
+    kinds, columns = maps.shape[0], out.shape[1]
+    values = np.empty((16 * kinds, columns), np.float32)
+    squares = np.empty(columns, np.float64)
     for gy in range(out.shape[0]):
-        for gx in range(out.shape[1]):
-            squares, at = 0.0, 0
-            for by in range(4):
-                for bx in range(4):
-                    y, x, weight = size // 2 + gy * step + by * size, size // 2 + gx * step + bx * size, weights[by, bx]
-                    for k in range(kinds):
-                        value = maps[k, y, x] * weight
-                        values[at] = value
-                        squares += value * value
-                        at += 1
-            _scaled(values, squares, least, out[gy, gx])
+        squares[:] = 0.0
+        for at in range(16 * kinds):
+            by, bx, k = at // kinds // 4, at // kinds % 4, at % kinds
+            row, weight, own = maps[k, gy * step + by * size, bx * size :], weights[by, bx], values[at]
+            for gx in range(np.uint64(columns)):
+                value = row[gx * np.uint64(step)] * weight
+                own[gx] = value
+                squares[gx] += value * value
+        _scaled(values, squares, least, out[gy])
 
 
 @_jit
 def _scaled(values, squares, least, out):  # type: ignore[no-untyped-def]
-    length = math.sqrt(squares)
-    if length < least:
+    """Normalises descriptors side by side: (values, descriptors) to (descriptors, integers)."""
+    lengths, again = np.sqrt(squares), np.zeros(squares.shape[0], np.float64)
+    for i in range(values.shape[0]):
+        own = values[i]
+        for g in range(np.uint64(own.shape[0])):
+            cut = min(own[g] / lengths[g], 0.2)
+            own[g] = cut
+            again[g] += cut * cut
+    for g in range(values.shape[1]):
+        if lengths[g] < least:
+            out[g] = 0
+            continue
+        scale = 512.0 / math.sqrt(again[g])
         for i in range(values.shape[0]):
-            out[i] = 0
-        return
-    again = 0.0
-    for i in range(values.shape[0]):
-        cut = min(values[i] / length, 0.2)
-        values[i] = cut
-        again += cut * cut
-    scale = 512.0 / math.sqrt(again)
-    for i in range(values.shape[0]):
-        out[i] = np.uint8(min(values[i] * scale + 0.5, 255.0))
+            out[g, i] = np.uint8(min(values[i, g] * scale + 0.5, 255.0))
 
 
 @_jit
@@ -146,21 +150,26 @@ def energies(slopes, bends, cosines, sines, noise, scale, out):  # type: ignore[
         out: (points, scales * directions).
     """
     scales, kinds = slopes.shape[0], cosines.shape[0]
-    values = np.empty(scales * kinds, np.float64)
-    for p in range(out.shape[0]):
-        squares = 0.0
-        for s in range(scales):
-            for k in range(kinds):
-                c, n = cosines[k], sines[k]
-                odd = c * slopes[s, 0, p] + n * slopes[s, 1, p]
-                even = c * c * bends[s, 0, p] + 2 * c * n * bends[s, 1, p] + n * n * bends[s, 2, p]
+    values = np.empty((scales * kinds, _AT_ONCE), np.float64)
+    for low in range(0, out.shape[0], _AT_ONCE):
+        some = out[low : low + _AT_ONCE]
+        count = some.shape[0]
+        squares = np.zeros(count, np.float64)
+        for at in range(scales * kinds):
+            s, c, n, own = at // kinds, cosines[at % kinds], sines[at % kinds], values[at]
+            dx, dy = slopes[s, 0, low : low + count], slopes[s, 1, low : low + count]
+            xx, xy, yy = bends[s, 0, low:], bends[s, 1, low:], bends[s, 2, low:]
+            for p in range(np.uint64(count)):
+                odd = c * dx[p] + n * dy[p]
+                even = c * c * xx[p] + 2 * c * n * xy[p] + n * n * yy[p]
                 energy = odd * odd + even * even
-                values[s * kinds + k] = math.sqrt(energy)
-                squares += energy
-        length = math.sqrt(squares)
-        gain = scale * _log(1 + length / noise) / length if length > 0 else 0.0
-        for i in range(values.shape[0]):
-            out[p, i] = np.uint8(min(values[i] * gain + 0.5, 255.0))
+                own[p] = math.sqrt(energy)
+                squares[p] += energy
+        for p in range(count):
+            length = math.sqrt(squares[p])
+            gain = scale * _log(1 + length / noise) / length if length > 0 else 0.0
+            for i in range(values.shape[0]):
+                some[p, i] = np.uint8(min(values[i, p] * gain + 0.5, 255.0))
 
 
 @_jit

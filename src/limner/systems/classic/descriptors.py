@@ -216,12 +216,14 @@ def _sift_of(maps: Float32, size: int, step: int) -> tuple[Pixels, Float32, Floa
         nothing = np.empty(0, np.float32)
         return np.empty((0, 16 * DIRECTIONS), np.uint8), nothing, nothing
     triangle = (1 - np.abs(np.arange(1 - size, size)) / size).astype(np.float32) / np.float32(size)
-    spread, one = np.empty_like(maps), np.empty((height, width), np.float32)
+    every = math.gcd(size, step)  # only these rows and columns of the filtered maps are read
+    high, wide = (((count - 1) * step + 3 * size) // every + 1 for count in (rows, columns))
+    spread, one = np.empty((DIRECTIONS, high, wide), np.float32), np.empty((height, wide), np.float32)
     for k in range(DIRECTIONS):
-        _pixels.across(maps[k], triangle, 0, 1, one)
-        _pixels.down(one, triangle, 0, 1, spread[k])
+        _pixels.across(maps[k], triangle, size // 2, every, one)
+        _pixels.down(one, triangle, size // 2, every, spread[k])
     out = np.empty((rows, columns, 16 * DIRECTIONS), np.uint8)
-    _pixels.sift(spread, size, step, _window(), _LEAST, out)
+    _pixels.sift(spread, size // every, step // every, _window(), _LEAST, out)
     middle = size // 2 + 1.5 * size
     return out.reshape(-1, 16 * DIRECTIONS), *_grid(rows, columns, middle, middle, step)
 

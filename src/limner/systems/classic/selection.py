@@ -111,11 +111,19 @@ class Dev:
         return cls({t: v.indptr for t, v in views.items()}, {t: v.columns for t, v in views.items()})
 
     def ranks(self, task: str, products: Matrix, lengths: Matrix) -> npt.NDArray[np.float64]:
-        """The rank of the first relevant candidate of each query that has one, by cosine similarity."""
+        """The rank of the first relevant candidate of each query that has one, by cosine similarity.
+
+        Args:
+            task: "i2t" or "t2i".
+            products: Dot products of images (rows) and texts (columns).
+            lengths: Norms of the candidates.
+        """
         from limner.systems.classic import _loops
 
-        found = np.empty(len(products))
-        _loops.places(products, lengths, self.indptr[task], self.columns[task], found)
+        of_texts = task == "t2i"
+        found = np.empty(products.shape[of_texts])
+        count = _loops.places_of_columns if of_texts else _loops.places
+        count(products, lengths, self.indptr[task], self.columns[task], found)
         return found[np.diff(self.indptr[task]) > 0]
 
 
@@ -170,17 +178,17 @@ def _measured(
     kind = found.x.dtype
     x = _steady(images[:, : len(found.x)].astype(kind) @ found.x)
     y = _steady(texts[:, : len(found.y)].astype(kind) @ found.y)
-    products = np.zeros((len(x), len(y)), kind)
+    products, more = np.zeros((2, len(x), len(y)), kind)
     squares_x, squares_y = np.zeros(len(x)), np.zeros(len(y))
     trials, low = [], 0
     for n in _within(ns, len(found)):
-        products += x[:, low:n] @ y[:, low:n].T
+        products += np.matmul(x[:, low:n], y[:, low:n].T, out=more)
         squares_x += np.einsum("ij,ij->i", x[:, low:n], x[:, low:n], dtype=np.float64)
         squares_y += np.einsum("ij,ij->i", y[:, low:n], y[:, low:n], dtype=np.float64)
         low = n
         ranks = {
             "i2t": dev.ranks("i2t", products, _length(squares_y)),
-            "t2i": dev.ranks("t2i", np.ascontiguousarray(products.T), _length(squares_x)),
+            "t2i": dev.ranks("t2i", products, _length(squares_x)),
         }
         trials.append(_trial(replace(setting, n=n), ranks))
     return trials

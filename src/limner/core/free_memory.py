@@ -1,0 +1,22 @@
+"""Returns freed memory to the operating system."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+
+def give_back() -> None:
+    """Makes the C library return free memory, which it would keep for each thread that once needed much."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # another C library or operating system
+        return None
