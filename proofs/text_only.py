@@ -18,7 +18,10 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +43,8 @@ PUBLISHED = {
     "all-mpnet-base-v2": (46.64, 68.72, 76.69, 55.03, 56.10, 56.92),
 }
 """Table 6, in percent, in the order of `NAMES`."""
+PART = 1000
+"""Texts that are encoded, and then kept, at a time: a run that was stopped goes on from there."""
 Encoded = Callable[[list[str]], npt.NDArray[np.float32]]
 CHECKED = {
     "joined": dict(zip(NAMES, (43.44, 65.43, 74.16, 51.76, 52.94, 53.85), strict=True)),
@@ -57,12 +62,15 @@ def package() -> Path:
 def transformer(folder: Path) -> Encoded:
     """A model of sentence-transformers from a folder."""
 
-    def encoded(texts: list[str]) -> Vectors:
+    @cache
+    def model() -> Any:
         os.environ["HF_HUB_OFFLINE"] = "1"
         from sentence_transformers import SentenceTransformer
 
-        model = SentenceTransformer(str(folder))
-        return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), dtype=np.float32)
+        return SentenceTransformer(str(folder))
+
+    def encoded(texts: list[str]) -> Vectors:
+        return np.asarray(model().encode(texts, batch_size=64, show_progress_bar=False), dtype=np.float32)
 
     return encoded
 
@@ -87,9 +95,10 @@ class Remembered:
         """The vectors of texts, encoded where they are not remembered."""
         keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self.known}
-        if new:
-            log(f"encoding {len(new):,} texts")
-            self.known.update(zip(new, self._encoded(list(new.values())), strict=True))
+        rest = iter(new.items())
+        while part := list(islice(rest, PART)):
+            log(f"encoding {len(new):,} texts: the next {len(part):,}")
+            self.known.update(zip(dict(part), self._encoded([text for _, text in part]), strict=True))
             if self.cache:
                 self._save()
         return np.stack([self.known[key] for key in keys])

@@ -61,3 +61,22 @@ def test_answers_of_an_image_stay_together_in_the_interval(proof):
     same = np.repeat(np.arange(20) < 10, 10)
     wide = proof.Answers(images, same).more_than(proof.Answers(images, np.zeros(200, bool)))
     assert wide.high - wide.low > more.high - more.low
+
+
+@pytest.mark.parametrize("proof", ["text_only"], indirect=True)
+def test_vectors_are_kept_in_parts_so_that_a_stopped_run_goes_on(proof, tmp_path, monkeypatch):
+    monkeypatch.setattr(proof, "PART", 2)
+    given = []
+
+    def stopped(texts):
+        given.append(list(texts))
+        if len(given) == 2:
+            raise KeyboardInterrupt
+        return vectors(texts)
+
+    texts, cache = ["one", "two", "three", "one", "four", "five"], tmp_path / "kept.npz"
+    with pytest.raises(KeyboardInterrupt):
+        proof.Remembered(stopped, cache)(texts)
+    assert given == [["one", "two"], ["three", "four"]]
+    np.testing.assert_array_equal(proof.Remembered(stopped, cache)(texts), vectors(texts))
+    assert given[2:] == [["three", "four"], ["five"]]
