@@ -250,11 +250,20 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         log(f"\n{told[-1]}")
         if options.html is not None:
             options.html.with_stem(f"{options.html.stem}-{source}").write_text(page(found), encoding="utf-8")
+    told.append(settings(options) + "\n")
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text("\n".join(told), encoding="utf-8")
     yield from claims(reports.get("words", {}))
     yield from pooling(bench.pooled.get((system("Tri5Sem").name, "words"), {}))
     yield from other_images(reports)
+
+
+def settings(options: argparse.Namespace) -> str:
+    """What dev chose from, and whether the text kernels were cut: a line below the tables."""
+    tried = {"kappa": options.kappas, "d": options.diagonals, "p": options.powers}
+    shown = "; ".join(f"{name} {', '.join(f'{each:g}' for each in values)}" for name, values in tried.items())
+    kernel = "exact" if options.rank is None else f"cut to their {options.rank:,} leading eigenvectors"
+    return f"Settings that dev chose from: {shown}. The text kernels are {kernel}."
 
 
 def sources(name: str, options: argparse.Namespace) -> list[str]:

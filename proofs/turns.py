@@ -3,7 +3,8 @@
 Five systems of limner see `scenes` with different eyes: colours, shapes, both, both in few dimensions, both learned
 from half the pictures. Three simulated people answer every pair, each wrong one time in ten; the majority counts.
 Figure E.2 of Chun et al. (2022) is the model for the bias; several turns are the step that the paper leaves open: they
-are given as many answers as a pool of the systems' first 1, 2, 3 or 5 places takes in one turn.
+are given as many answers as a pool of the systems' first 1, 2, 3 or 5 places takes in one turn. Images are drawn anew
+(bootstrap) for the interval of what several turns gain.
 
 `--plot FILE` draws all three.
 """
@@ -27,10 +28,11 @@ from claims import Claim, log, main
 from limner.annotate.bias import Bias, biases, by_size, diversity
 from limner.annotate.pool import merged, proposed
 from limner.annotate.store.contents import Key, Proposal
-from limner.annotate.turns import STRATEGIES, Candidates, Turn, candidates, in_turns
+from limner.annotate.turns import STRATEGIES, Candidates, candidates, in_turns
 from limner.core.collection import Collection
 from limner.core.judgements import Judgements
 from limner.scores import Scores
+from limner.stats import Interval, Part, bootstrap_sum
 from limner.systems.histograms import train
 
 NOISE, PEOPLE, TOP = 0.1, 3, 5
@@ -114,24 +116,41 @@ def bias_by_size(
 # --- turns ------------------------------------------------------------------------------------------------------
 
 
-def gained(found: Candidates, truth: frozenset[Key]) -> dict[str, dict[int, Turn]]:
-    """Answers and true matches, by depth of the one-turn pool whose number of answers is the budget."""
+@dataclass(frozen=True)
+class Answers:
+    """The image of every answer, and whether the answer has brought a match that is true."""
+
+    images: list[str]
+    right: np.ndarray
+
+    @property
+    def positives(self) -> int:
+        """Matches that were found."""
+        return int(self.right.sum())
+
+    def more_than(self, other: Answers) -> Interval:
+        """Matches per 100 answers more than another way of asking brings; images are drawn for both together."""
+        return bootstrap_sum([Part(self.right, self.images, scale=100), Part(other.right, other.images, scale=-100)])
+
+
+def gained(found: Candidates, truth: frozenset[Key]) -> dict[str, dict[int, Answers]]:
+    """What each way of asking brings, by depth of the one-turn pool whose number of answers is the budget."""
     runs: dict[str, dict[str, Any]] = {f"{n} turns, sure": {"turns": n, "strategy": "sure"} for n in TURNS}
     runs |= {f"4 turns, {s}": {"turns": 4, "strategy": s} for s in STRATEGIES[1:]}
-    done: dict[str, dict[int, Turn]] = {name: {} for name in ("one turn", *runs)}
+    done: dict[str, dict[int, Answers]] = {name: {} for name in ("one turn", *runs)}
     for depth in DEPTHS:
         budget = len(found.top(depth))
         done["one turn"][depth] = asked(found, truth, budget=budget, turns=1, start_depth=depth)
         for name, how in runs.items():
             done[name][depth] = asked(found, truth, budget=budget, **how)
-        log(f"  {budget:,} answers: " + ", ".join(f"{n} {done[n][depth].per_answer:.4f}" for n in done))
+        log(f"  {budget:,} answers: " + ", ".join(f"{n} {done[n][depth].right.mean():.4f}" for n in done))
     return done
 
 
-def asked(found: Candidates, truth: frozenset[Key], **how: Any) -> Turn:
-    """What one way of asking brings: answers, and matches that are true and were called so."""
-    known, record = in_turns(found, Oracle(truth), **how)
-    return Turn(record[-1].turn, len(known), sum(yes and pair in truth for pair, yes in known.items()))
+def asked(found: Candidates, truth: frozenset[Key], **how: Any) -> Answers:
+    """What one way of asking brings; a match counts if it is true and was called so."""
+    known, _ = in_turns(found, Oracle(truth), **how)
+    return Answers([image for image, _ in known], np.array([yes and pair in truth for pair, yes in known.items()]))
 
 
 # --- claims -----------------------------------------------------------------------------------------------------
@@ -189,21 +208,16 @@ def bias_claims(found: Mapping[str, Mapping[int, Bias]]) -> Iterator[Claim]:
     yield Claim("sizes at which the self-bias by R@1 is below the non-self-bias, of 4", small, None, "== 4")
 
 
-def turn_claims(done: Mapping[str, Mapping[int, Turn]]) -> Iterator[Claim]:
-    """Matches per answer against one turn with as many answers."""
+def turn_claims(done: Mapping[str, Mapping[int, Answers]]) -> Iterator[Claim]:
+    """Matches per 100 answers against one turn with as many answers."""
     for depth in DEPTHS:
         one = done["one turn"][depth]
-        budget = f"{one.answers:,} answers (one turn: first {depth})"
-        note = f"{one.per_answer:.4f} matches per answer in one turn"
+        budget = f"{len(one.right):,} answers (one turn: first {depth})"
         for name in ("2 turns, sure", "4 turns, sure", "8 turns, sure"):
-            yield Claim(
-                f"{budget}: {name}, against one turn",
-                done[name][depth].per_answer,
-                one.per_answer,
-                "> 1",
-                note,
-                source="limner",
-            )
+            more = done[name][depth].more_than(one)
+            what = f"{budget}: {name}, matches per 100 answers more than in one turn"
+            note = f"{more.estimate:+.1f} [{more.low:+.1f}, {more.high:+.1f}]; one turn {100 * one.right.mean():.1f}"
+            yield Claim(f"{what}: lower end of the 95% interval", more.low, goal="> 0", note=note)
     for name in (f"4 turns, {s}" for s in STRATEGIES[1:]):
         ours, best = (sum(t.positives for t in done[each].values()) for each in (name, "4 turns, sure"))
         note = "of all four budgets; what tells most about the systems is not what finds most"
@@ -217,7 +231,7 @@ def draw(
     file: Path,
     recall: Mapping[int, float],
     found: Mapping[str, Mapping[int, Bias]],
-    done: Mapping[str, Mapping[int, Turn]],
+    done: Mapping[str, Mapping[int, Answers]],
     matches: int,
 ) -> None:
     """Recall by systems, bias by systems, matches by answers."""
@@ -236,7 +250,7 @@ def draw(
     axes[1].set(xlabel="systems that pooled", ylabel="bias, points of R@1", title="bias", ylim=(0, None))
     for name in ("one turn", "2 turns, sure", "8 turns, sure", "4 turns, unsure"):
         turns = done[name].values()
-        axes[2].plot([t.answers for t in turns], [100 * t.positives / matches for t in turns], "o-", label=name)
+        axes[2].plot([len(t.right) for t in turns], [100 * t.positives / matches for t in turns], "o-", label=name)
     axes[2].set(xlabel="answers", ylabel="matches found, %", title="several turns", xlim=(0, None), ylim=(0, None))
     for axis in axes[:2]:
         axis.xaxis.get_major_locator().set_params(integer=True)

@@ -2,8 +2,9 @@
 
 Two systems of equal quality answer five captions of every image. What makes an image easy is shared by both systems;
 what one system likes about an image is shared by its captions. Nothing else differs, so every significant difference
-is luck, and there should be 5 percent of them: the goal is 3 to 6. The note of each claim says what the same test
-finds when it takes captions as independent. The last claims are about whole tables: how often any line is marked.
+is luck, and there should be 5 percent of them, the nominal level: no test may have more than 6, and none less than 3,
+or it would miss true differences. The note of each claim says what the same test finds when it takes captions as
+independent. The last claims are about whole tables: how often any line is marked.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ CAPTIONS = 5
 EASY, TASTE = 1.0, 2.0  # what both systems, and what one system's captions, share, beside noise of 1
 SWAPS = 999
 LEVEL = 0.05
+NOMINAL = 100 * LEVEL
+MOST, LEAST = "<= 1.2", ">= 0.6"  # of the nominal level: 6 and 3 percent
 TESTS = {
     "R@1": ("auto", "mcnemar", "randomisation", "sign", "wilcoxon"),
     "MRR": ("auto", "randomisation", "sign", "wilcoxon"),
@@ -130,19 +133,24 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     ]
     with ProcessPoolExecutor() as pool:
         whole_tables = pool.submit(table_errors, 100, simulations)
+        rates: dict[str, float] = {}
         found = zip(asked, pool.map(false_positives, *zip(*asked, strict=True)), strict=True)
         for (measure, test, images, many), (ours, alone) in found:
             log(f"{images} images, {measure}, {test}: {ours:.1f}% by image, {alone:.1f}% by caption")
             note = f"{alone:.1f} if captions count as independent; {many:,} simulations"
-            claim = f"{test} on {measure}, {images} images of {CAPTIONS} captions: false positives, percent"
-            yield Claim(claim, ours, 4.5, "within 1.5", note, source="theory")
+            what = f"{test} on {measure}, {images} images of {CAPTIONS} captions"
+            rates[what] = ours
+            yield Claim(f"{what}: false positives, percent", ours, NOMINAL, MOST, note, source="theory")
         errors = whole_tables.result()
-    yield Claim(
-        "rsum by image, 100 images: false positives, percent", errors["rsum"], 4.5, "within 1.5", source="theory"
-    )
+    rates["rsum by image, 100 images"] = errors["rsum"]
+    what = "rsum by image, 100 images: false positives, percent"
+    yield Claim(what, errors["rsum"], NOMINAL, MOST, source="theory")
+    lowest = min(rates, key=rates.__getitem__)
+    what = "fewest false positives of all these, percent"
+    yield Claim(what, rates[lowest], NOMINAL, LEAST, lowest, source="theory")
     note = f"{errors['line']:.1f} when p-values are corrected within each line only; {simulations:,} simulations"
     claim = "tables of nine lines with any false mark, corrected over the table, percent"
-    yield Claim(claim, errors["table"], goal="<= 6", note=note)
+    yield Claim(claim, errors["table"], NOMINAL, MOST, note, source="theory")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -38,6 +38,17 @@ def test_shares_without_a_verb_and_with_static_ones_only(proof):
     assert proof.shares(captions, LEMMAS.get, "helping verbs left out") == (25.0, 25.0)
 
 
+@pytest.mark.parametrize("proof", ["captions"], indirect=True)
+def test_a_verb_of_either_tagger_counts(proof):
+    noun, verb = [("dogs", "n"), ("race", "n")], [("dogs", "n"), ("race", "v")]
+    found = [
+        proof.verbs(proof.either(*pair), {"race": "race"}.get, "every verb") for pair in ((noun, verb), (verb, noun))
+    ]
+    assert found == [{"race"}, {"race"}] and not proof.verbs(proof.either(noun, noun), LEMMAS.get, "every verb")
+    helped = proof.either([("a", "x"), ("has", "v")], [("sitting", "v")])
+    assert proof.verbs(helped, LEMMAS.get, "helping verbs left out") == {"have", "sit"}, "the two do not touch"
+
+
 @pytest.mark.parametrize("proof", ["opennlp"], indirect=True)
 def test_tags_of_opennlp_stand_at_the_words_of_limner(proof):
     pairs = [("Dogs", "NNS"), ("dogs", "VBZ"), ("a", "DT"), ("snow-board", "JJ"), (".", ".")]
