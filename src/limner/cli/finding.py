@@ -15,7 +15,7 @@ from limner.cli import commands
 # The order in the help. Commands that are not listed follow in alphabetical order.
 ORDER = (
     "demo", "train", "evaluate", "compare", "ranks", "board", "slices", "report", "languages", "explain", "attack",
-    "probe", "composed", "text-only", "uncertainty", "gap", "map", "index", "search", "serve",
+    "probe", "composed", "text-only", "uncertainty", "gap", "mixed", "map", "index", "search", "serve",
     "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
     "fusions", "scorers", "losses", "datasets", "data", "audit", "annotate",
 )  # fmt: skip

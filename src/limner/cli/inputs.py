@@ -21,7 +21,7 @@ from limner.core.ids import Ids
 from limner.core.paths import read_array, read_text
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
+    from limner.core.collection import Collection, Items
     from limner.core.embeddings import Embeddings
     from limner.core.ranking import Ranking
     from limner.evaluation.evaluate import Source
@@ -325,3 +325,18 @@ def _sizes(way: Way) -> tuple[tuple[int, Ids | None], tuple[int, Ids | None]]:
         raise typer.BadParameter("--per-image is for --images with --texts, and for --scores")
     (images, image_ids), (texts, text_ids) = way.vectors
     return (len(images), image_ids), (len(texts), text_ids)
+
+
+def vectors_of(file: str, items: Items) -> Embeddings:
+    """Embeddings with the ids of the items; rows without ids are used in the order of the items."""
+    from limner.core.embeddings import Embeddings
+
+    read = Embeddings.load(file)
+    if all(item in read.ids for item in items.ids):
+        return read
+    if all(key == str(row) for row, key in enumerate(read.ids)) and len(read) == len(items):
+        return Embeddings(items.ids, read.matrix)
+    lost = next(item for item in items.ids if item not in read.ids)
+    raise LimnerError(
+        f"{file} lacks {lost!r}: expected a vector for each of the {len(items):,} {items.kind}s, by id or in order"
+    )

@@ -19,6 +19,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.composed import ComposedQueries, ComposedQuery
 from limner.evaluation.evaluate import evaluate
+from limner.evaluation.excluded import excluding
 from limner.evaluation.plain import plain
 from limner.evaluation.table_report import TableReport, percent, titled
 from limner.evaluation.tables import Grid
@@ -164,18 +165,10 @@ def evaluate_composed(
 
 
 def _cosines(queries: ComposedQueries, vectors: Embeddings, pool: Embeddings) -> Scores:
-    """Cosine similarity of all queries and images; the reference of a query comes last. Computed block by block."""
+    """Cosine similarity of all queries and images; the reference of a query comes last."""
     places = pool.ids.positions([query.reference for query in queries.queries])
-    sides = [np.column_stack([v.normalised().matrix, p]).astype(np.float32) for v, p in
-             ((vectors, places), (pool, np.arange(len(pool))))]  # fmt: skip
-    return Scores.from_kernel(_without_reference, *sides, queries=vectors.ids, candidates=pool.ids)
-
-
-def _without_reference(rows: Float32, columns: Float32) -> Float32:
-    """Dot products of vectors; the last number of each is a position, and pairs with equal positions are excluded."""
-    block = rows[:, :-1] @ columns[:, :-1].T
-    block[rows[:, -1:] == columns[:, -1]] = -np.inf
-    return block
+    unit = vectors.normalised().matrix, pool.normalised().matrix
+    return excluding((vectors.ids, unit[0], places), (pool.ids, unit[1], np.arange(len(pool))))
 
 
 def _left_out(queries: ComposedQueries, scores: Scores) -> Scores:

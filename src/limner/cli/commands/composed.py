@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, warn
+from limner.cli.inputs import vectors_of
 from limner.cli.options import Json, Trust, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, encoded_sides
-from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.datasets.composed import ComposedQueries
@@ -97,22 +97,7 @@ def _system(
 
         return Scores.load(scores, asked.texts.ids, asked.images.ids)
     if system is None:
-        return tuple(_vectors(str(file), items) for file, items in ((images, asked.images), (texts, asked.texts)))
+        return tuple(vectors_of(str(file), items) for file, items in ((images, asked.images), (texts, asked.texts)))
     if all(value is None for value in asked.images.values):
         raise typer.BadParameter("--system reads the images themselves: give --image-folder DIR")
     return tuple(encoded_sides(system, (asked.images, asked.texts), trust=trust))
-
-
-def _vectors(file: str, items: Any) -> Any:
-    """Embeddings with the ids of the items; rows without ids are used in the order of the items."""
-    from limner.core.embeddings import Embeddings
-
-    read = Embeddings.load(file)
-    if all(item in read.ids for item in items.ids):
-        return read
-    if all(key == str(row) for row, key in enumerate(read.ids)) and len(read) == len(items):
-        return Embeddings(items.ids, read.matrix)
-    lost = next(item for item in items.ids if item not in read.ids)
-    raise LimnerError(
-        f"{file} lacks {lost!r}: expected a vector for each of the {len(items):,} {items.kind}s, by id or in order"
-    )
