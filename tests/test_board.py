@@ -278,3 +278,75 @@ def test_what_is_refused_at_the_shell(tmp_path, monkeypatch, words, status, says
     Path("t.csv").write_text(WIDE)
     done = shell("board", *words)
     assert done.exit_code == status and says in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+class TestSlices:
+    """A table for every slice, as if only its queries had been evaluated."""
+
+    def test_each_table_is_that_of_its_queries(self, reports):
+        toy = toys.collection(folds=4)
+        made = leaderboard(reports, measures="R@1 R@10", collection=toy, by="fold", min_size=5)
+        whole = leaderboard(reports, measures="R@1 R@10")
+        assert made.tables[: len(whole.tables)] == whole.tables
+        parts = made.tables[len(whole.tables) :]
+        assert parts and all("; fold: " in table.view for table in parts)
+        for table in parts:
+            groups = {g.name: g for g in groups_of(toy, reports[0], table)}
+            members = groups[table.view.partition("; ")[2]].members
+            for row in table.rows:
+                result = result_of(next(r for r in reports if r.system == row.system), table)
+                assert row.value == pytest.approx(result.values[members].mean())
+                assert row.queries == members.sum()
+
+    def test_rank_sets_of_all_slices_hold_together(self, reports):
+        toy = toys.collection(folds=4)
+        made = leaderboard(reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5)
+        many = len(made.tables) - 1
+        assert many > 1
+        assert f"{many} slices: each has rank sets of {1 - 0.05 / many:.2%} confidence" in made.notes[-1]
+        alone = leaderboard(
+            reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5, level=1 - 0.05 / many
+        )
+        whole = {row.system: (row.lowest, row.highest) for row in alone.tables[0].rows}
+        assert whole  # a single table at the stricter level is as wide or wider
+        for row in made.tables[0].rows:
+            assert whole[row.system][0] <= row.lowest and row.highest <= whole[row.system][1]
+
+    def test_what_cannot_be_sliced(self, reports):
+        toy = toys.collection(folds=4)
+        with pytest.raises(LimnerError, match="give collection="):
+            leaderboard(reports, by="length")
+        with pytest.raises(LimnerError, match="no slice by length has 10000 queries"):
+            leaderboard(reports, collection=toy, by="length", min_size=10000)
+        with pytest.raises(LimnerError, match="min_size=1: expected 2 or more"):
+            leaderboard(reports, collection=toy, by="length", min_size=1)
+        with pytest.raises(LimnerError, match="unknown .*'lenght'.*did you mean 'length'"):
+            leaderboard(reports, collection=toy, by="lenght")
+        with pytest.raises(LimnerError, match="which 'scenes.*' lacks: give the collection and split"):
+            leaderboard(reports, collection=limner.load("scenes", images=20), by="length", min_size=2)
+
+    def test_from_the_shell(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        for seed in (1, 2):
+            world = limner.load("scenes", images=60)
+            rng = np.random.default_rng(seed)
+            noise = rng.standard_normal((len(world.test.images), len(world.test.texts)))
+            scores = limner.Scores.from_matrix(noise, world.test.images.ids, world.test.texts.ids)
+            limner.evaluate(scores, world.test, name=f"s{seed}", measures="R@1 R@10").save(f"{seed}.json")
+        words = ["board", "1.json", "2.json", "--collection", "scenes", "-O", "images=60"]
+        done = shell(*words, "--by", "length", "--min-size", "5", "--save", "b.html")
+        assert done.exit_code == 0, done.output
+        assert "length: " in done.stdout and "length: " in (tmp_path / "b.html").read_text()
+        assert shell("board", "1.json", "2.json", "--by", "length").exit_code == 2
+
+
+def result_of(report, table):
+    where = table.view.partition("; ")[0], table.direction, str(table.measure)
+    return next(r for r in report.results if (r.view, r.direction, str(r.measure)) == where)
+
+
+def groups_of(collection, report, table):
+    from limner.evaluation.query_groups import query_groups
+
+    queries = result_of(report, table).queries
+    return query_groups(collection, table.direction, queries, ["fold"], min_size=5)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.paths import read_json
@@ -19,6 +20,7 @@ from limner.core.spreadsheet import is_number
 from limner.datasets._read import At, number, refuse, table
 from limner.evaluation import published
 from limner.evaluation.board import Board, BoardEntry, entries_of, ranked
+from limner.evaluation.board_slices import with_slices
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
 from limner.evaluation.model_card import read_model_card
@@ -55,6 +57,9 @@ def leaderboard(
     level: float = 0.95,
     samples: int = 10_000,
     seed: int = 0,
+    collection: Collection | None = None,
+    by: str | Sequence[str] = (),
+    min_size: int = 30,
 ) -> Board:
     """Reads results and ranks the systems, with confidence sets for their ranks.
 
@@ -75,15 +80,24 @@ def leaderboard(
         level: The probability that all rank sets of a table contain the true ranks.
         samples: Draws for the critical value.
         seed: The same seed gives the same board.
+        collection: The evaluated collection: adds a table for every slice of its queries.
+        by: How queries are sliced: "length", "words", "objects" or a field of the collection, such as "language".
+        min_size: The minimum number of queries in a slice, and in the rest.
 
     Returns:
         The board.
     """
+    if by and collection is None:
+        raise LimnerError(f"slices by {by!r} need the collection that was evaluated: give collection=")
     how = {"judgements": judgements, "groups": groups, "measures": measures, "unretrieved": unretrieved}
     entries = [entry for result in results for entry in _read(result, unit, how)]
     shown = _chosen(entries, _wanted(measures), view, direction)
     sized = [_sized(entry, queries, clusters) for entry in shown]
-    return ranked(sized, level=level, samples=samples, seed=seed)
+    board = ranked(sized, level=level, samples=samples, seed=seed)
+    if collection is None:
+        return board
+    kinds = [by] if isinstance(by, str) and by else list(by)
+    return with_slices(board, sized, collection, by=kinds, min_size=min_size, samples=samples, seed=seed)
 
 
 def _chosen(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,18 @@ def board(
         word("Number of independent clusters of queries, such as images with several captions.", metavar="[NAME=]N"),
     ] = None,
     unit: Annotated[str | None, word("Unit of tables: percent or fraction.", metavar="UNIT")] = None,
+    collection: Annotated[
+        str | None, word("The evaluated collection: adds a table for every slice of its queries.")
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        word(
+            "Slices by length, words, objects, or a field, such as language. Repeatable.", show_default="what there is"
+        ),
+    ] = None,
+    min_size: Annotated[int, word("Fewest queries of a slice, and of the rest.", metavar="N", min=2)] = 30,
+    split: Split = None,
+    option: Loading = None,
     level: Annotated[float, word("Joint confidence of all rank sets of a table.", metavar="P")] = 0.95,
     samples: Annotated[int, word("Number of bootstrap draws for the critical value.", metavar="N", min=100)] = 10_000,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
@@ -61,6 +73,7 @@ def board(
       $ limner board table.csv --queries coco-5k=25000 --clusters coco-5k=5000
       $ limner board a.run b.run --qrels pairs.qrels --measures MAP --unretrieved never
       $ limner board published:eccv-d2 --measures R@1
+      $ limner board a.json b.json --collection flickr8k:DIR --by length --measures R@1
       $ limner board a.json b.json --save-mteb results
     """
     from limner.datasets.trec import read_groups, read_qrels
@@ -68,6 +81,9 @@ def board(
     from limner.evaluation.board_reading import leaderboard
 
     refuse_ending(save, tuple(BOARD_FORMATS), "leaderboard")
+    if collection is None and (by or split or option):
+        raise typer.BadParameter("--by, --split and --option belong to --collection: give it too")
+    held = None if collection is None else part(load(collection, option), split)
     with progress(f"ranking {len(results)} results"):
         made = leaderboard(
             results,
@@ -83,6 +99,9 @@ def board(
             level=level,
             samples=samples,
             seed=seed,
+            collection=held,
+            by=by or (),
+            min_size=min_size,
         )
     _write(made, results, save or [], save_mteb)
     answer(str(made), made.describe(), as_json=as_json)
