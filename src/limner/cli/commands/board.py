@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from limner.cli.commands.slices import SlicedBy, SliceSize
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
 
@@ -16,14 +17,26 @@ if TYPE_CHECKING:
     from limner.evaluation.board import Board
 
 
+Results = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RESULT",
+        help="Reports (.json), MTEB results (.json or a folder), tables (.csv, .tsv), runs, published:eccv-d2.",
+    ),
+]
+Queries = Annotated[
+    list[str] | None,
+    word("Number of queries, for results that lack it: 5000, or by collection or view.", metavar="[NAME=]N"),
+]
+Clusters = Annotated[
+    list[str] | None,
+    word("Number of independent clusters of queries, such as images with several captions.", metavar="[NAME=]N"),
+]
+Evaluated = Annotated[str | None, word("The evaluated collection: adds a table for every slice of its queries.")]
+
+
 def board(
-    results: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RESULT",
-            help="Reports (.json), MTEB results (.json or a folder), tables (.csv, .tsv), runs, published:eccv-d2.",
-        ),
-    ],
+    results: Results,
     qrels: Annotated[Path | None, word("Relevance judgements for runs: a qrels file.", metavar="FILE")] = None,
     groups: Annotated[
         Path | None, word("For runs: the group of each query, 'query group' per line, or json.", metavar="FILE")
@@ -34,25 +47,12 @@ def board(
     measures: Annotated[str | None, word("Only these measures, such as 'R@1 nDCG@10(linear)'.", metavar="LIST")] = None,
     view: Annotated[str | None, word("Only this view, such as pairs or eccv.")] = None,
     direction: Annotated[str | None, word("Only this direction: i2t or t2i.", metavar="WAY")] = None,
-    queries: Annotated[
-        list[str] | None,
-        word("Number of queries, for results that lack it: 5000, or by collection or view.", metavar="[NAME=]N"),
-    ] = None,
-    clusters: Annotated[
-        list[str] | None,
-        word("Number of independent clusters of queries, such as images with several captions.", metavar="[NAME=]N"),
-    ] = None,
+    queries: Queries = None,
+    clusters: Clusters = None,
     unit: Annotated[str | None, word("Unit of tables: percent or fraction.", metavar="UNIT")] = None,
-    collection: Annotated[
-        str | None, word("The evaluated collection: adds a table for every slice of its queries.")
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        word(
-            "Slices by length, words, objects, or a field, such as language. Repeatable.", show_default="what there is"
-        ),
-    ] = None,
-    min_size: Annotated[int, word("Fewest queries of a slice, and of the rest.", metavar="N", min=2)] = 30,
+    collection: Evaluated = None,
+    by: SlicedBy = None,
+    min_size: SliceSize = 30,
     split: Split = None,
     option: Loading = None,
     level: Annotated[float, word("Joint confidence of all rank sets of a table.", metavar="P")] = 0.95,

@@ -16,19 +16,23 @@ if TYPE_CHECKING:
     from limner.evaluation.slices import Slices
 
 
+SlicedBy = Annotated[
+    list[str] | None,
+    word("length, words, objects, or a field, such as language. Repeatable.", show_default="what there is"),
+]
+SliceSize = Annotated[int, word("Fewest queries of a slice, and of the rest.", metavar="N", min=2)]
+
+
 def slices(
     file: Annotated[
         Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
     ],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What was evaluated: 'limner data list'.")],
-    by: Annotated[
-        list[str] | None,
-        word("length, words, objects, or a field, such as language. Repeatable.", show_default="what there is"),
-    ] = None,
+    by: SlicedBy = None,
     against: Annotated[Path | None, word("Report of a second system, to slice the difference.", metavar="FILE")] = None,
     measure: Annotated[str | None, word("What to slice.", show_default="the headline, such as R@1")] = None,
     view: Annotated[str | None, word("The judgements.", show_default="the first of the report")] = None,
-    min_size: Annotated[int, word("Fewest queries of a slice, and of the rest.", metavar="N", min=2)] = 30,
+    min_size: SliceSize = 30,
     level: Annotated[float, word("Share of false discoveries that is allowed.", metavar="P", min=0, max=1)] = 0.05,
     control: Annotated[str, word("by (any dependence of slices) or bh (finds more; positive dependence).")] = "by",
     seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
