@@ -281,6 +281,13 @@ class TestCard:
             assert np.array_equal(plain.indices, filtered.indices)
             assert np.array_equal(plain.scores, filtered.scores)
 
+    def test_ranks_are_counted_in_float32(self):
+        rng = np.random.default_rng(8)
+        sides = rng.standard_normal((100, 16)), rng.standard_normal((300, 16))
+        pairs = Judgements.from_pairs([(str(n // 3), str(n)) for n in range(300)])
+        found, plain = (place(Scores.from_embeddings(*sides, device=d), [Asked(pairs)])[0][0] for d in (DEVICE, None))
+        assert np.array_equal(found.above, plain.above)
+
     def test_the_filter_decides(self):
         rng = np.random.default_rng(7)
         scores = Scores.from_embeddings(rng.standard_normal((64, 48)), rng.standard_normal((3000, 48)), device=DEVICE)

@@ -22,7 +22,7 @@ from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
-from limner.scores.filtering import ROUNDED, SHARE, Attempts, Selective, Shifted, setting
+from limner.scores.filtering import ROUNDED, SHARE, Attempts, BestShifted, Selective, Shifted, setting
 from limner.scores.running import Block, Progress, Result, counted
 
 ROWS, COLUMNS, TILES = 128, 512, 32
@@ -102,9 +102,9 @@ class GridScores(TorchScores):
         return torch.cat(found)[tile[at], rows % ROWS, slot[at]]
 
     def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
-        """Low-precision filtering of these scores."""
+        """Low-precision filtering of these scores, for lists of the best; ranks are counted in float32."""
         fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
-        asked = setting() == "always" and not elsewhere(workers)
+        asked = setting() == "always" and not elsewhere(workers) and isinstance(consume, (Best, BestShifted))
         return GPUFilter(self) if asked and fits and min(self.shape) > 0 else None
 
     def stream(
@@ -345,9 +345,6 @@ class GPUNear:
         width = self.scores.shape[1]
         keys = _cuda.torch_module().cat([rows * width + columns for rows, columns in told]).unique()
         return self._chosen(choose, keys // width, keys % width, apply=shifted.apply)
-
-    def above(self, *_: object) -> None:
-        """Always None: ranks are counted in float32 on a GPU."""
 
     def _chosen(self, choose: Best, rows: Tensor, columns: Tensor, apply: Any = None) -> tuple[object, object]:
         """The choice among the pairs of every row; equal scores keep candidate order, because the pairs are sorted."""
