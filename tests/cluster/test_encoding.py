@@ -24,8 +24,8 @@ class Letters:
 
     dim = 27
 
-    def __init__(self, folder=None, wait=0.0):
-        self.folder, self.wait = folder, wait
+    def __init__(self, folder=None, wait=0.0, until=""):
+        self.folder, self.wait, self.until = folder, wait, until
 
     def encode(self, items):
         if self.folder:
@@ -34,6 +34,9 @@ class Letters:
             node = ray.get_runtime_context().get_node_id()
             (Path(self.folder) / f"{items.ids[0]}-{node}-{os.getpid()}").touch()
             time.sleep(self.wait)
+            end = time.monotonic() + 60  # a busy machine may start the encoder of a node late
+            while not any(self.until in name for name in os.listdir(self.folder)) and time.monotonic() < end:
+                time.sleep(0.1)
         counts = [[text.count(chr(97 + k)) for k in range(26)] for text in items.values]
         return np.hstack([np.full((len(items), 1), len(items)), counts]).astype(np.float32)
 
@@ -104,12 +107,13 @@ def test_a_node_is_lost_while_it_encodes(joined, items, tmp_path):
     try:
         with connect() as cluster:
             assert cluster.cores == 3
-            encoded = cluster.encode(Letters(tmp_path, wait=0.5), items, batch=BATCH)
+            encoded = cluster.encode(Letters(tmp_path, wait=0.5, until=node.node_id), items, batch=BATCH)
     finally:
         ended.set()
         killer.join()
     assert encoded.ids == items.ids and np.array_equal(encoded.matrix, looped(items))
     begun = [name.partition("-")[0] for name in os.listdir(tmp_path)]
+    assert lost, "the node that is lost has begun a batch"
     assert begun.count(lost[0].partition("-")[0]) > 1, "what the lost node had begun was begun again"
 
 
