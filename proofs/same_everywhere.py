@@ -129,7 +129,8 @@ def demo_values(quick: bool) -> Values:
         return {}
     with tempfile.TemporaryDirectory() as folder:
         chapters = list(story(folder))
-    return {f"demo: {c.title}": {k: v for k, v in c.data.items() if k not in ("files", "seconds")} for c in chapters}
+    numbers = ({k: v for k, v in c.data.items() if k not in ("files", "seconds")} for c in chapters)
+    return {f"demo, chapter {place}": held for place, held in enumerate(numbers, 1)}  # titles may be reworded
 
 
 def rankings(name: str, scores: limner.Scores) -> Values:
