@@ -20,7 +20,7 @@ from limner.core.ids import Ids
 from limner.core.notebook import SHOWN, html_table
 from limner.core.paths import read_json, refuse_irregular
 
-Lists = npt.NDArray[np.integer[Any]]
+Lists = npt.NDArray[np.integer]
 
 SHORT = 4096
 """Up to this many entries, numpy checks a ranking as fast as a compiled loop."""
@@ -50,7 +50,7 @@ class Ranking(Tabular):
     queries: Ids
     candidates: Ids
     indices: Lists
-    scores: npt.NDArray[np.floating[Any]] | None = None
+    scores: npt.NDArray[np.floating] | None = None
     n_candidates: int | None = None
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -69,7 +69,7 @@ class Ranking(Tabular):
         object.__setattr__(self, "indices", _frozen(indices))
         object.__setattr__(self, "scores", None if scores is None else _frozen(scores))
 
-    def _refuse_bad(self, indices: Lists, scores: npt.NDArray[np.floating[Any]] | None) -> None:
+    def _refuse_bad(self, indices: Lists, scores: npt.NDArray[np.floating] | None) -> None:
         if scores is not None and scores.shape != indices.shape:
             raise LimnerError(
                 f"scores of shape {scores.shape} for indices of shape {indices.shape}: expected the same shape"
@@ -89,7 +89,7 @@ class Ranking(Tabular):
                 self._fault(indices[row], None if scores is None else scores[row], self.queries[row], place)
             )
 
-    def _fault(self, row: Lists, scores: npt.NDArray[np.floating[Any]] | None, query: str, place: int) -> str:
+    def _fault(self, row: Lists, scores: npt.NDArray[np.floating] | None, query: str, place: int) -> str:
         """Describes what is wrong with one entry."""
         candidate, at = int(row[place]), f"query {query!r} at rank {place + 1}"
         if candidate == -1:
@@ -246,7 +246,7 @@ def _padded(rows: list[list[float]], like: Lists) -> npt.NDArray[np.float64]:
     return scores
 
 
-def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating[Any]] | None, candidates: int) -> bool:
+def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating] | None, candidates: int) -> bool:
     """Whether a few full lists are valid; checked without the compiled loops, which take a second to load."""
     if not 0 < indices.size <= SHORT:
         return False
@@ -256,7 +256,7 @@ def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating[Any]] | Non
     return bool(within and falling and not twice)
 
 
-def _real(given: object) -> npt.NDArray[np.floating[Any]]:
+def _real(given: object) -> npt.NDArray[np.floating]:
     """Keeps float32 and float64 unchanged and converts all others to float64."""
     what = "scores of a ranking"
     scores = numbers(unmasked(array(given, what), what), what)

@@ -22,7 +22,7 @@ from limner.encoders.contract import Encoder, TwoSided, encoded
 from limner.explain.corpora import Summarise
 from limner.scores import Scores
 
-Vectors = npt.NDArray[np.floating[Any]]
+Vectors = npt.NDArray[np.floating]
 Encode = Encoder | TwoSided | Callable[[Sequence[str]], Vectors]
 
 CORPUS = ("mean", "joined", "summary")

@@ -205,7 +205,7 @@ def shifted(block: Block, scale: float, columns: FloatArray, rows: FloatArray | 
     return block
 
 
-def split(values: FloatArray, scale: float, kind: np.dtype[Any]) -> tuple[Array, Array]:
+def split(values: FloatArray, scale: float, kind: np.dtype[np.floating]) -> tuple[Array, Array]:
     """Splits values into (high, low) with scale high + low = values, so that scale (s - high) - low keeps precision.
 
     s and high are about equal, so their difference is exact; scale s alone could round two different scores to the same

@@ -255,7 +255,7 @@ def _ends(start: int, block: object) -> tuple[float, float]:
     return float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
 
 
-def _nothing(n: int, k: int, dtype: np.dtype[Any]) -> Found:
+def _nothing(n: int, k: int, dtype: np.dtype[np.floating]) -> Found:
     return Found(np.full((n, k), -1, dtype=np.int32), np.zeros((n, k), dtype=dtype), np.full((n, k), -np.inf))
 
 

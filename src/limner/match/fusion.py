@@ -240,7 +240,7 @@ class FusedScores(Scores):
         return mean(turned, normalise=self.normalise)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """The most precise dtype of the systems."""
         return np.result_type(*(s.dtype if isinstance(s, Scores) else np.float64 for s in self.systems))
 

@@ -68,7 +68,7 @@ class Scores(ABC):
         return len(self.queries), len(self.candidates)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """The dtype of the blocks: that of the input, so that rounding creates no new ties."""
         return np.dtype(np.float32)
 

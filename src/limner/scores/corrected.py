@@ -41,7 +41,7 @@ class CorrectedScores(Scores):
         object.__setattr__(self, "candidates", self.base.candidates)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """The type of the uncorrected scores."""
         return self.base.dtype
 

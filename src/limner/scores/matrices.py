@@ -62,7 +62,7 @@ class MatrixScores(Scores):
         return MatrixScores(self.queries[rows], self.candidates[columns], values, checked=True)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """float32 for float16 and float32 values, and float64 for all others."""
         return np.dtype(np.float32 if self.values.dtype in (np.float16, np.float32) else np.float64)
 

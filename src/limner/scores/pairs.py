@@ -55,7 +55,7 @@ class KernelScores(Scores):
         return KernelScores(self.queries[rows], self.candidates[columns], self.kernel, *items, self.turned)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """float64."""
         return np.dtype(np.float64)
 
@@ -109,7 +109,7 @@ class ScorerScores(Scores):
         return replace(self, queries=ids[0], candidates=ids[1], query_items=items[0], candidate_items=items[1])
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """float64."""
         return np.dtype(np.float64)
 

@@ -43,7 +43,7 @@ class PartOfScores(Scores):
         return PartOfScores(self.base.T, self.columns, self.rows)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """The same as for the underlying scores."""
         return self.base.dtype
 

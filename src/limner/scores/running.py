@@ -17,7 +17,7 @@ from limner.core.arrays import Array
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-Block = npt.NDArray[np.floating[Any]]
+Block = npt.NDArray[np.floating]
 Result = TypeVar("Result")
 State = TypeVar("State")
 Progress = Callable[[int, int], None]
@@ -105,6 +105,6 @@ def kernels(block: object) -> Any:
     return _cuda
 
 
-def number_type(block: Any) -> np.dtype[Any]:
+def number_type(block: Any) -> np.dtype[np.floating]:
     """The numpy type of the numbers in a block."""
     return np.dtype(block.dtype if isinstance(block, np.ndarray) else str(block.dtype).removeprefix("torch."))

@@ -212,7 +212,7 @@ class KernelPair:
             raise UnknownName("precision", self.precision, ("double", "single"))
 
     @property
-    def _type(self) -> type[np.floating[Any]]:
+    def _type(self) -> type[np.floating]:
         return np.float64 if self.precision == "double" else np.float32
 
     @cached_property
@@ -248,7 +248,7 @@ class KernelPair:
         return directions
 
 
-def _scales(values: Matrix, kappa: float, kind: type[np.floating[Any]]) -> tuple[int, Matrix, Matrix]:
+def _scales(values: Matrix, kappa: float, kind: type[np.floating]) -> tuple[int, Matrix, Matrix]:
     """The number of eigenvalues above the threshold and, for these, s and the weights of a (or b)."""
     count = int((values > _NOTHING * values[0]).sum())
     held = values[:count]

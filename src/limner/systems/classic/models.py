@@ -204,7 +204,7 @@ class TwoWayScores(Scores):
         return TwoWayScores(self.candidates, self.queries, self.backward, self.forward)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.floating]:
         """The type of the matrices."""
         return self.forward.dtype
 
