@@ -8,13 +8,19 @@ the folder is used only if it belongs to this user and nobody else can write to 
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numba.core.dispatcher import Dispatcher
 
 
 @cache
@@ -67,19 +73,18 @@ def _is_mine(folder: Path) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == _user() and closed and os.access(folder, os.W_OK)
 
 
-def compiled(**options: object) -> Any:
+def compiled(**options: object) -> Callable[[Callable[..., object]], Dispatcher]:
     """`numba.njit`, with an on-disk cache if there is a writable folder for it.
 
     Args:
         options: Options of `numba.njit`.
     """
-    return _numba().njit(cache=_has_cache(), **options)
+    compiler: Callable[[Callable[..., object]], Dispatcher] = _numba().njit(cache=_has_cache(), **options)
+    return compiler
 
 
-def _numba() -> Any:
-    import numba  # imported here: not every caller that needs a private folder compiles code
-
-    return numba
+def _numba() -> ModuleType:
+    return importlib.import_module("numba")  # here: not every caller that needs a private folder compiles code
 
 
 @cache

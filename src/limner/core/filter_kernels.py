@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from limner.core.cache_dir import compiled
 from limner.core.kernels import best
 
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
-_summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False)
+_summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 
 
 @_summing

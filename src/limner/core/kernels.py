@@ -9,13 +9,11 @@ Compiled on first use and cached on disk. All loops release the GIL, so blocks c
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 FEW = 24  # up to this many best are inserted one by one; for more, a lower bound first rules out most values
 GROUPS, BISECTIONS = 4, 12  # groups per best value, and steps, for that bound

@@ -5,15 +5,13 @@ Sums are in double precision and in the order of the vectors, so that they do no
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 # Products are finite, and the order of -0.0 and 0.0 does not matter: these flags let the loops vectorise.
-_highest: Any = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)
+_highest = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)
 
 
 @_highest

@@ -9,17 +9,15 @@ Compiled on first use and cached on disk. All loops release the GIL.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 # Inlined: a call between compiled functions counts references to each array, which costs more than a short loop.
-_inlined: Any = numba.njit(nogil=True, inline="always")
+_inlined = numba.njit(nogil=True, inline="always")
 
 
 @_inlined

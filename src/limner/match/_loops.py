@@ -18,9 +18,9 @@ from numba.extending import intrinsic, overload
 from limner.core.cache_dir import compiled
 from limner.core.kernels import best
 
-_jit: Any = compiled(nogil=True, fastmath={"contract"}, boundscheck=False)
-_summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
-_inlined: Any = numba.njit(nogil=True, inline="always", fastmath={"contract"})
+_jit = compiled(nogil=True, fastmath={"contract"}, boundscheck=False)
+_summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
+_inlined = numba.njit(nogil=True, inline="always", fastmath={"contract"})
 _F = np.float32
 
 STRIP = 1024
@@ -40,7 +40,7 @@ def _add_to_exponent(context, x, n):  # type: ignore[no-untyped-def]
     return types.float32(types.float32, types.float32), build
 
 
-_times_power_of_two: Any = intrinsic(_add_to_exponent)
+_times_power_of_two = intrinsic(_add_to_exponent)
 
 
 @_inlined

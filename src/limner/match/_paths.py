@@ -10,14 +10,12 @@ A bidder may also stay without an item, which is worth `null`; -inf means that i
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
-_jit: Any = compiled(nogil=True, boundscheck=False)
-_loose: Any = compiled(nogil=True, fastmath={"nnan", "nsz", "reassoc"})
+_jit = compiled(nogil=True, boundscheck=False)
+_loose = compiled(nogil=True, fastmath={"nnan", "nsz", "reassoc"})
 
 FREE, CONTENT = -1, -2
 """Markers: a bidder without an item so far, and one that is better off without an item."""

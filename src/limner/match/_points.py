@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
-_jit: Any = compiled(nogil=True)
+_jit = compiled(nogil=True)
 
 
 @_jit

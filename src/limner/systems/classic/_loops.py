@@ -6,14 +6,12 @@ branches, so that they vectorise.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
-_summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False)
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False, error_model="numpy")
+_summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz", "nnan", "ninf"}, boundscheck=False)
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False, error_model="numpy")
 _F, _I = np.float32, np.int32
 STRIP = 2048
 """Columns per strip."""

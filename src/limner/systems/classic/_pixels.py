@@ -7,18 +7,17 @@ and with any number of threads.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from limner.core.cache_dir import compiled
 from limner.core.portable import arctangent, logarithm
 
-_jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False, error_model="numpy")
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False, error_model="numpy")
 _F = np.float32
 _AT_ONCE = 64  # points whose energies fit into the L1 cache
-_log: Any = _jit(logarithm)
-_arctangent: Any = _jit(arctangent)
+_log = _jit(logarithm)
+_arctangent = _jit(arctangent)
 
 
 @_jit

@@ -6,15 +6,13 @@ sentences `documents[d]` to `documents[d + 1] - 1`. Compiled on first use and ca
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 
 from limner.core.cache_dir import compiled
 
-_jit: Any = compiled(nogil=True)
-_parallel: Any = compiled(nogil=True, parallel=True)
+_jit = compiled(nogil=True)
+_parallel = compiled(nogil=True, parallel=True)
 
 
 @_jit
