@@ -84,7 +84,7 @@ class _Sought:
 
 def estimates(
     store: Store,
-    sources: Mapping[str, Any],
+    sources: Mapping[str, object],
     collection: Collection,
     measures: Sequence[Measure] | None = None,
     *,

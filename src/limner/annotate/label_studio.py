@@ -124,7 +124,7 @@ def collection_tasks(collection: Collection, *, image_url: str = IMAGE_URL) -> l
     return made
 
 
-def write_tasks(made: Sequence[Mapping[str, Any]], path: str | Path, *, scale: Scale = SCALE) -> int:
+def write_tasks(made: Sequence[Mapping[str, object]], path: str | Path, *, scale: Scale = SCALE) -> int:
     """Writes tasks for the import of Label Studio, and next to them the labelling interface (.xml).
 
     Returns:
@@ -185,7 +185,7 @@ def read_tasks(
     return list(given.values()), tuple(f"{count:,} {what} left out" for what, count in left.items() if count)
 
 
-def _pair(task: Any, names: tuple[str, str], where: str) -> tuple[str, str]:
+def _pair(task: object, names: tuple[str, str], where: str) -> tuple[str, str]:
     """The ids of image and caption."""
     if not isinstance(task, dict) or not isinstance(task.get("data"), dict):
         raise LimnerError(f"{where}: the task has no 'data'; export as JSON, not as JSON-MIN")
@@ -200,7 +200,7 @@ def _pair(task: Any, names: tuple[str, str], where: str) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _annotations(task: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+def _annotations(task: Mapping[str, object], where: str) -> list[dict[str, Any]]:
     held = task.get("annotations")
     if not isinstance(held, list) or not all(isinstance(each, dict) for each in held):
         raise LimnerError(f"{where}: expected a list of annotations, as in Label Studio's JSON export")
@@ -208,7 +208,7 @@ def _annotations(task: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
 
 
 def _answer(
-    annotation: Mapping[str, Any],
+    annotation: Mapping[str, object],
     pair: tuple[str, str],
     grades: Mapping[str, int | None],
     control: str | None,
@@ -249,7 +249,7 @@ def _may_grade(name: object, control: str | None) -> bool:
     return name != REASON if control is None else name == control
 
 
-def _words(result: Mapping[str, Any], where: str) -> list[str]:
+def _words(result: Mapping[str, object], where: str) -> list[str]:
     """The choices of a result, or its rating as one word."""
     value = result.get("value")
     held = value.get(result.get("type")) if isinstance(value, dict) else None
@@ -261,7 +261,7 @@ def _words(result: Mapping[str, Any], where: str) -> list[str]:
     return [str(word) for word in listed]
 
 
-def _annotator(annotation: Mapping[str, Any], held: Sequence[Mapping[str, Any]]) -> str:
+def _annotator(annotation: Mapping[str, object], held: Sequence[Mapping[str, object]]) -> str:
     """Who answered: the annotator that limner wrote, else the account, by its address or number."""
     meta, account = held[0].get("meta"), annotation.get("completed_by")
     own = meta.get("annotator") if isinstance(meta, dict) else None
@@ -270,7 +270,7 @@ def _annotator(annotation: Mapping[str, Any], held: Sequence[Mapping[str, Any]])
     return str(own or account or "unknown")
 
 
-def _comment(held: Sequence[Mapping[str, Any]]) -> str:
+def _comment(held: Sequence[Mapping[str, object]]) -> str:
     """The comment that limner wrote; none if empty."""
     meta = held[0].get("meta")
     said = meta.get("comment") if isinstance(meta, dict) else None

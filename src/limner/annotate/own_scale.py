@@ -123,14 +123,14 @@ def _rows(given: object, known: Sequence[str], what: str) -> list[Mapping[str, A
     return [_table(each, known, f"{what} {number}") for number, each in enumerate(given, start=1)]
 
 
-def _words(given: Mapping[str, Any], name: str, most: int, *, needed: bool = False) -> str:
+def _words(given: Mapping[str, object], name: str, most: int, *, needed: bool = False) -> str:
     text = given.get(name, "")
     if not isinstance(text, str) or len(text) > most or not text.isprintable() or (needed and not text.strip()):
         raise LimnerError(f"{name} {text!r:.80}: expected {1 if needed else 0} to {most} characters on one line")
     return text.strip()
 
 
-def _key(given: Mapping[str, Any], allowed: str, default: str = "") -> str:
+def _key(given: Mapping[str, object], allowed: str, default: str = "") -> str:
     key = given.get("key", default)
     if not isinstance(key, str) or not re.fullmatch(allowed, key.lower()):
         expected = "one letter" if "0-9" not in allowed else "one letter or digit"
@@ -180,7 +180,7 @@ def _reasons(given: object) -> tuple[Reason, ...]:
     return made
 
 
-def _reason(row: Mapping[str, Any]) -> Reason:
+def _reason(row: Mapping[str, object]) -> Reason:
     label = _words(row, "label", _LABEL, needed=True)
     name = row.get("name") or re.sub(r"[^a-z0-9]+", "-", label.lower())[:40].strip("-")
     if not isinstance(name, str) or not _NAME.fullmatch(name):

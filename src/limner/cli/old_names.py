@@ -12,7 +12,7 @@ from limner.core.errors import LimnerWarning
 from limner.core.renamed import RenamedOption, old_names
 
 
-def with_new_names(command: Any, arguments: Sequence[str]) -> list[str]:
+def with_new_names(command: object, arguments: Sequence[str]) -> list[str]:
     """The arguments of a command with the old names of its options replaced.
 
     The old names of the command or subcommand come from `limner.core.renamed.renamed`.

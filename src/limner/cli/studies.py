@@ -106,7 +106,7 @@ def _named(words: list[str]) -> Iterator[tuple[str, Path]]:
 
 
 def image_source(
-    store: str, collection: str | None, options: dict[str, Any], *, trust: bool
+    store: str, collection: str | None, options: dict[str, object], *, trust: bool
 ) -> tuple[str, dict[str, Any]]:
     """The collection and its load options: from the user, else from the store, which may only name limner's loaders."""
     from limner.datasets import refuse_foreign

@@ -109,7 +109,7 @@ def as_features(words: str) -> Path | str:
     return Path(words) if Path(words).suffix.lower() in VECTOR_ENDINGS else words
 
 
-def with_features(model: Any, features: str | None) -> Any:
+def with_features(model: object, features: str | None) -> Any:
     """A model that encodes images from these features; the model itself without features."""
     from limner.systems.opening import WithFeatures
 

@@ -39,7 +39,7 @@ class Encoding:
         return encoded(self.encoder, self.items[start : start + self.batch]).matrix
 
 
-def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, cores: int) -> Embeddings:
+def encode(encoder: object, items: Items, batch: int, cpus: float, gpus: float, *, cores: int) -> Embeddings:
     """Like `Cluster.encode`, on a given number of cores."""
     import ray
     from ray.util.client import ray as client
@@ -52,7 +52,9 @@ def encode(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, *, 
     return Embeddings(items.ids, _encoded(encoder, items, batch, cpus, gpus, cores))
 
 
-def _encoded(encoder: Any, items: Items, batch: int, cpus: float, gpus: float, cores: int) -> npt.NDArray[np.float32]:
+def _encoded(
+    encoder: object, items: Items, batch: int, cpus: float, gpus: float, cores: int
+) -> npt.NDArray[np.float32]:
     """The rows of all items, by Ray Data."""
     import ray
     import ray.data

@@ -42,7 +42,9 @@ class Cluster:
             raise LimnerError("the Ray cluster has no CPU to work with: add a node ('ray start --address ...')")
         return cores
 
-    def encode(self, encoder: Any, items: Items, *, batch: int = 256, cpus: float = 1, gpus: float = 0) -> Embeddings:
+    def encode(
+        self, encoder: object, items: Items, *, batch: int = 256, cpus: float = 1, gpus: float = 0
+    ) -> Embeddings:
         """Vectors of all items, in their order: Ray Data maps batches over copies of the encoder.
 
         Args:

@@ -177,7 +177,7 @@ def _as_there(place: str) -> dict[str, Option]:
 
 def _hints(thing: Callable[..., object]) -> dict[str, object]:
     """Resolved annotations; `object` for names that are imported for type checking only."""
-    owners: list[Any] = [inspect.unwrap(thing)]
+    owners: list[object] = [inspect.unwrap(thing)]
     if inspect.isclass(thing):
         is_record = dataclasses.is_dataclass(thing)
         owners = list(reversed(thing.__mro__)) if is_record else [inspect.unwrap(thing.__init__)]

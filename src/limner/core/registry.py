@@ -168,7 +168,7 @@ class Registry(Mapping[str, Thing]):
 
     def about(self, name: str) -> Entry:
         """The description of one object; imports it."""
-        thing: Any = self.find(name)
+        thing: object = self.find(name)
         doc = (inspect.getdoc(thing) or "").strip()
         options = options_of(thing, filled=self.filled) if callable(thing) else ()
         return Entry(name, doc, options)

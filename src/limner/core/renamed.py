@@ -48,9 +48,9 @@ def renamed(**names: str) -> Callable[[T], T]:
     return mark
 
 
-def _translating(function: Callable[..., Any], names: Mapping[str, str]) -> Callable[..., Any]:
+def _translating(function: Callable[..., object], names: Mapping[str, str]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
+    def call(*args: object, **options: object) -> Any:
         return function(*args, **translated(options, names))
 
     return call

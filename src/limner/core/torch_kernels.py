@@ -31,7 +31,7 @@ def torch_module() -> Any:
     return torch
 
 
-def device_named(name: Any) -> Any:
+def device_named(name: object) -> Any:
     """The torch device with this name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1"; or a device itself.
 
     With several processes on one machine, each uses the GPU of its local rank by default.

@@ -46,7 +46,7 @@ class _Rows:
         self.places: list[At] = []
         self.fields: dict[str, list[object]] = {}
 
-    def add(self, key: str, value: Any, at: At, fields: Fields) -> None:
+    def add(self, key: str, value: object, at: At, fields: Fields) -> None:
         if not key:
             refuse(at, f"no {self.what} id; every row needs one")
         self.row[key] = row = len(self.values)
@@ -82,7 +82,9 @@ class Assembly:
         self._numbered: Counter[str] = Counter()
         self._pairs: dict[tuple[int, int], float] = {}
 
-    def image(self, key: str, at: At, *, split: str | None = None, value: Any = None, fields: Fields = _NONE) -> None:
+    def image(
+        self, key: str, at: At, *, split: str | None = None, value: object = None, fields: Fields = _NONE
+    ) -> None:
         """Adds an image, or checks that an image seen before is still in the same split.
 
         Args:
@@ -219,7 +221,7 @@ class Assembly:
     def _paths(self, folder: Path) -> Iterable[object]:
         return (folder / v if isinstance(v, (str, Path)) else v for v in self.images.values)
 
-    def _image(self, path: Any, row: int, folder: Path) -> Any:
+    def _image(self, path: object, row: int, folder: Path) -> Any:
         if not isinstance(path, Path) or _is_file(path):
             return path
         self.notes.add(self.images.places[row], f"the image is not in {folder}; kept without pixels")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def _rows(file: Path) -> list[tuple[At, dict[str, object]]]:
     return [(At(file, number), row) for number, row in enumerate(rows, start=1)]
 
 
-def write_clip_retrieval(collection: Collection, images: Any, texts: Any, path: str | Path) -> tuple[str, ...]:
+def write_clip_retrieval(collection: Collection, images: object, texts: object, path: str | Path) -> tuple[str, ...]:
     """Writes a clip-retrieval folder: a row for each text with the vector of its image.
 
     Args:

@@ -85,7 +85,7 @@ def _add_file(made: Assembly, file: Path, root: Path, *, objects: bool) -> None:
     _add_annotations(made, content["annotations"], at)
 
 
-def _add_annotations(made: Assembly, annotations: list[dict[str, Any]], at: At) -> None:
+def _add_annotations(made: Assembly, annotations: list[dict[str, object]], at: At) -> None:
     captioned = set()
     for row, entry in enumerate(annotations):
         _refuse_missing(entry, ("id", "image_id", "caption"), at, f"annotations[{row}]")
@@ -108,7 +108,7 @@ def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
     at = At(existing(path, what="COCO instances"))
     content = json_file(at.path, keys=("annotations", "categories"))
     categories = {entry["id"]: entry for entry in content["categories"]}
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[dict[str, object]]] = {}
     for row, entry in enumerate(content["annotations"]):
         _refuse_missing(entry, ("image_id", "category_id", "bbox"), at, f"annotations[{row}]")
         if entry["category_id"] not in categories:

@@ -164,7 +164,7 @@ def _refuse_bad(at: At, query: ComposedQuery) -> None:
         refuse(at, f"query {query.id!r}: subset is {type(query.subset).__name__}; expected text")
 
 
-def _once(names: Iterable[Any]) -> tuple[Any, ...]:
+def _once(names: Iterable[object]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(names))
 
 

@@ -72,7 +72,7 @@ def _tables(collection: Collection, files: list[str | None]) -> Iterator[tuple[s
     yield "judgements", {name: [row[at] for row in rows] for at, name in named}
 
 
-def _write_table(path: Path, columns: Mapping[str, list[Any]]) -> str:
+def _write_table(path: Path, columns: Mapping[str, list[object]]) -> str:
     """Writes a parquet table; returns the hash of the file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -156,7 +156,7 @@ def _set(name: str, about: str, fields: list[dict[str, Any]], key: str | None = 
     return {"@type": "cr:RecordSet", "@id": name, "name": name, "description": about, **keyed, "field": fields}
 
 
-def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more: Any) -> dict[str, Any]:
+def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more: object) -> dict[str, Any]:
     column = {"fileObject": {"@id": f"{within}.parquet"}, "extract": {"column": name}}
     head = {"@type": "cr:Field", "@id": f"{within}/{name}", "name": f"{within}/{name}", "description": about}
     return {**head, "dataType": kind, "source": column, **more}

@@ -25,7 +25,7 @@ _AT_ONCE = 1000  # rows of an Arrow table converted to Python values at once
 
 
 def load_object(
-    given: Any,
+    given: object,
     *,
     split: str | None = None,
     name: str | None = None,

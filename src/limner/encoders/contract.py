@@ -138,7 +138,7 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
     return _rows(np.concatenate(parts), items)
 
 
-def _told(function: Callable[[list[Any]], object]) -> Callable[[list[Any]], Any]:
+def _told(function: Callable[..., object]) -> Callable[..., object]:
     """Wraps a user-defined function, so that its exceptions become errors that name it."""
 
     def called(given: list[object]) -> object:

@@ -151,7 +151,7 @@ class LateInteraction:
         return nullcontext() if self.number_type is None else torch.autocast(self.device.type, self.number_type)
 
 
-def refuse_blind(model: Any, folder: Path, *, instead: str) -> None:
+def refuse_blind(model: object, folder: Path, *, instead: str) -> None:
     """Refuses a sentence-transformers model that does not accept images."""
     if "image" not in (known := getattr(model, "modalities", ["text"])):
         raise LimnerError(f"{folder} reads {', '.join(map(str, known))}, but no images: {instead}")
@@ -164,7 +164,7 @@ def limit_length(model: Any) -> None:
         model.max_seq_length = places
 
 
-def _itself(image: Any) -> Any:
+def _itself(image: object) -> Any:
     return image
 
 

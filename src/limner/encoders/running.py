@@ -183,7 +183,7 @@ _TEXTS_AT_ONCE = 65_536  # texts per tokeniser call
 
 
 def ahead(
-    items: Items, read: Callable[[Image], Any], *, batch: int, shortest: int | None = None
+    items: Items, read: Callable[[Image], object], *, batch: int, shortest: int | None = None
 ) -> Iterator[tuple[Any, Any]]:
     """Yields batches of images, decoded in threads while the model processes earlier ones.
 
@@ -202,7 +202,7 @@ def ahead(
             return read(image)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
-        waiting: deque[tuple[Any, list[Future[Any]]]] = deque()
+        waiting: deque[tuple[object, list[Future[object]]]] = deque()
         for low in range(0, len(items), batch):
             rows = np.arange(low, min(low + batch, len(items)))
             waiting.append((rows, [pool.submit(one, int(row)) for row in rows]))
@@ -212,7 +212,7 @@ def ahead(
             yield _next(waiting)
 
 
-def _next(waiting: deque[tuple[Any, list[Future[Any]]]]) -> tuple[Any, Any]:
+def _next(waiting: deque[tuple[object, list[Future[object]]]]) -> tuple[Any, Any]:
     rows, futures = waiting.popleft()
     return rows, stacked([future.result() for future in futures])
 

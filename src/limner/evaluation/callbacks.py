@@ -129,7 +129,7 @@ def measured(meter: RetrievalMeter, batches: Iterable[Batch]) -> dict[str, float
     return meter.compute()
 
 
-def _batch(given: Any) -> dict[str, Any]:
+def _batch(given: object) -> dict[str, Any]:
     known = ("image_vectors", "text_vectors", "images", "owners")
     if not isinstance(given, Mapping) or not {"image_vectors", "text_vectors"} <= set(given) <= set(known):
         got = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -98,7 +97,9 @@ class ComposedReport(TableReport):
         return titled(title, [Grid(title, tuple(rows))], self.notes)
 
 
-def composed(queries: ComposedQueries, images: Any, texts: Any, *, how: str = "sum", weight: float = 0.5) -> Embeddings:
+def composed(
+    queries: ComposedQueries, images: object, texts: object, *, how: str = "sum", weight: float = 0.5
+) -> Embeddings:
     """Vectors of composed queries by a simple baseline.
 
     With unit vectors of the reference x and of the words t: "image" is x, "text" is t, and "sum" is
@@ -129,7 +130,7 @@ def composed(queries: ComposedQueries, images: Any, texts: Any, *, how: str = "s
 
 def evaluate_composed(
     queries: ComposedQueries,
-    system: Scores | tuple[Any, Any],
+    system: Scores | tuple[object, object],
     *,
     name: str = "system",
     measures: str = MEASURES,

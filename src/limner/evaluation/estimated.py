@@ -113,14 +113,14 @@ class EstimatedDifference:
         }  # fmt: skip
 
 
-def _way(labels: Any, what: str) -> Callable[..., Any]:
+def _way(labels: object, what: str) -> Callable[..., Any]:
     """A function that the labels provide."""
     how = getattr(labels, what, None)
     if how is None:
         raise LimnerError(
             f"labels: got {type(labels).__name__}, expected a store of answers (limner.annotate.open_store)"
         )
-    found: Callable[..., Any] = ESTIMATORS.find(how) if isinstance(how, str) else how
+    found: Callable[..., object] = ESTIMATORS.find(how) if isinstance(how, str) else how
     return found
 
 
@@ -131,8 +131,8 @@ def _known_mode(mode: str) -> str:
 
 
 def estimated(
-    labels: Any,
-    sources: Mapping[str, Any],
+    labels: object,
+    sources: Mapping[str, object],
     truth: Collection,
     measures: Sequence[Measure] | None,
     mode: str,
@@ -143,7 +143,7 @@ def estimated(
 
 
 def estimated_differences(
-    labels: object, lists: Sequence[Mapping[str, Any]], collection: Collection | None, mode: str
+    labels: object, lists: Sequence[Mapping[str, object]], collection: Collection | None, mode: str
 ) -> tuple[EstimatedDifference, ...]:
     """The difference of every pair of systems, estimated from the labels; lists are given by direction."""
     return tuple(_way(labels, "comparer")(labels, lists, collection, mode=_known_mode(mode)))

@@ -161,7 +161,7 @@ def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str
     return {"judged_pool": found} if found else {}
 
 
-def _passing(how: Mapping[str, Any]) -> dict[str, Any]:
+def _passing(how: Mapping[str, object]) -> dict[str, Any]:
     """Options of a pass over the scores."""
     return {name: value for name, value in how.items() if name != "missing"}
 

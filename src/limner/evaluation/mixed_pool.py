@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -106,7 +105,7 @@ class MixedPoolReport(TableReport):
         return titled(title, grids, self.notes)
 
 
-def evaluate_mixed(collection: Collection, images: Any, texts: Any) -> MixedPoolReport:
+def evaluate_mixed(collection: Collection, images: object, texts: object) -> MixedPoolReport:
     """Evaluates a joint space with images and texts in one pool.
 
     R@k counts a query whose match of the other modality is among the first k; "any R@k" also counts matches of its own
@@ -184,7 +183,7 @@ def _of_one_modality(cross: IntArray) -> IntArray:
     return np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
 
 
-def _unit(vectors: Any, ids: Ids, kind: str) -> Float32:
+def _unit(vectors: object, ids: Ids, kind: str) -> Float32:
     """Unit vectors in the order of the collection."""
     given = Embeddings.of(vectors)
     if all(key in given.ids for key in ids):

@@ -81,7 +81,7 @@ class _Queries:
         return _looked_up(images.ids, images.field(field), self.images) if field in images.fields else None
 
 
-def _looked_up(ids: Ids, column: Sequence[Any], wanted: Iterable[str]) -> list[Any]:
+def _looked_up(ids: Ids, column: Sequence[object], wanted: Iterable[str]) -> list[Any]:
     return [column[ids.index(each)] if each in ids else None for each in wanted]
 
 

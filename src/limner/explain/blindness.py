@@ -82,7 +82,12 @@ class Attack:
 
     def record(self) -> dict[str, Any]:
         """Everything except the edits, as plain values."""
-        found: dict[str, Any] = {"kind": self.kind, "queries": self.queries, "changed": len(self.edits), **self.shares}
+        found: dict[str, object] = {
+            "kind": self.kind,
+            "queries": self.queries,
+            "changed": len(self.edits),
+            **self.shares,
+        }
         found |= {"similarity fell": self.fell, "moved": _mean(self.moved)}
         if self.kind in DENIES:
             found["blindness"] = self.blindness

@@ -40,7 +40,7 @@ def _add_to_exponent(context, x, n):  # type: ignore[no-untyped-def]
     return types.float32(types.float32, types.float32), build
 
 
-_times_power_of_two = intrinsic(_add_to_exponent)
+_times_power_of_two: Any = intrinsic(_add_to_exponent)
 
 
 @_inlined

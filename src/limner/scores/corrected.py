@@ -131,7 +131,7 @@ class CorrectedScores(Scores):
         if isinstance(consume, Best) and by_filter is not None:
             shift = self.correction.shift(self.statistics.known)
             if shift and not self.correction.limit(self.base).reach:
-                wanted: Any = BestShifted(consume, Shifted(*shift, self._applied))
+                wanted: object = BestShifted(consume, Shifted(*shift, self._applied))
                 if near := by_filter(workers, wanted):
                     found: Iterator[Result] = near.stream(wanted, workers=workers, progress=progress)
                     return found

@@ -107,7 +107,7 @@ class TorchScores(Scores):
         """Runs one block after the other: the device itself works in parallel."""
         yield map
 
-    def block(self, start: int, stop: int, out: Any = None) -> Any:
+    def block(self, start: int, stop: int, out: object = None) -> Any:
         """A tensor of scores, on the device."""
         torch = _cuda.torch_module()
         rows = self.query_vectors[start:stop]

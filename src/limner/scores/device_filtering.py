@@ -56,7 +56,7 @@ class GridScores(TorchScores):
         """The number of rows of a block: several tiles."""
         return GROUPS * ROWS
 
-    def block(self, start: int, stop: int, out: Any = None) -> Tensor:
+    def block(self, start: int, stop: int, out: object = None) -> Tensor:
         """A tensor of scores, on the device."""
         if self.bound > LARGEST:
             return super().block(start, stop)

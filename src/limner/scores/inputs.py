@@ -13,7 +13,7 @@ from limner.core.ids import Ids
 class Scorer(Protocol):
     """The interface of a pair scorer."""
 
-    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> object:
         """One number for each pair (queries[n], candidates[n]), higher is better."""
 
 
@@ -45,7 +45,7 @@ def indexed(items: Any) -> Any:
     return items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
 
 
-def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
+def as_scorer(given: Scorer | Callable[..., object]) -> Scorer:
     """The scorer itself, or a function of two lists wrapped as a scorer."""
     if hasattr(given, "score_pairs"):
         return given
@@ -61,9 +61,9 @@ def as_scorer(given: Scorer | Callable[[Any, Any], Any]) -> Scorer:
 class _Function:
     """A plain function as a scorer."""
 
-    function: Callable[[Any, Any], Any]
+    function: Callable[..., object]
 
-    def score_pairs(self, queries: Sequence[Any], candidates: Sequence[Any], /) -> Any:
+    def score_pairs(self, queries: Sequence[object], candidates: Sequence[object], /) -> object:
         return self.function(queries, candidates)
 
 

@@ -18,7 +18,7 @@ from limner.scores.inputs import Scorer
 from limner.scores.running import Block
 
 
-def _values(items: Any) -> Any:
+def _values(items: object) -> Any:
     """The arguments of the function: the values of items, the vectors of embeddings, or the input itself."""
     return getattr(items, "values", None) if hasattr(items, "kind") else getattr(items, "matrix", items)
 

@@ -98,7 +98,7 @@ class Statistics:
     def _arrays(self) -> dict[str, Any]:
         self._refuse_unfit()
         head = {"correction": self.correction.name, **asdict(self.correction)}
-        arrays: dict[str, Any] = {"head": np.array(json.dumps(head)), "candidates": _words(self.candidates)}
+        arrays: dict[str, object] = {"head": np.array(json.dumps(head)), "candidates": _words(self.candidates)}
         return arrays | dict(self.known) | ({} if self.bank is None else {"bank": _words(self.bank)})
 
     def _refuse_unfit(self) -> None:

@@ -198,7 +198,7 @@ class Index:
         bank: Queries | Statistics | str | Path | None = None,
         exact: bool | None = None,
         progress: Progress | None = None,
-        **options: Any,
+        **options: object,
     ) -> Hits:
         """The k best items of every query.
 
@@ -399,7 +399,7 @@ class Index:
 
 def index(
     path: str | Path,
-    embeddings: Any,
+    embeddings: object,
     items: Items | None = None,
     *,
     similarity: str = "cosine",

@@ -46,7 +46,7 @@ class ItemTexts:
         is_text, store = index.about.kind == "text", index.store
         columns = ["value" if is_text else CAPTIONS, "fields"] if store.describes else ["value"]
         texts: list[Sequence[str]] = []
-        fields: list[Mapping[str, Any]] = []
+        fields: list[Mapping[str, object]] = []
         for batch in store.scan(columns):
             held = batch[columns[0]].to_pylist() if is_text or store.describes else [None] * len(batch)
             texts += [([each] if is_text else each) if each else () for each in held]

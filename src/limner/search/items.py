@@ -51,7 +51,7 @@ def kept_fields(items: Items, row: int) -> dict[str, Any]:
     return {name: plain for name, column in items.fields.items() if (plain := _plain(name, column[row])) is not None}
 
 
-def _value(value: Any, kind: str) -> tuple[str | None, bytes | None]:
+def _value(value: object, kind: str) -> tuple[str | None, bytes | None]:
     if value is None:
         return None, None
     if kind == "text":

@@ -33,7 +33,7 @@ __all__ = ["KINDS", "SYSTEMS", "Model", "load", "train"]
 class Model(Protocol):
     """A trained model."""
 
-    def scores(self, collection: Collection, /, **options: Any) -> Scores:
+    def scores(self, collection: Collection, /, **options: object) -> Scores:
         """Similarity of every image and every text of a collection."""
         ...
 
@@ -51,7 +51,7 @@ def train(
     *,
     config: str | Path | None = None,
     trust: bool = False,
-    **options: Any,
+    **options: object,
 ) -> Model:
     """Trains a system on pairs of images and texts.
 

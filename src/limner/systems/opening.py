@@ -73,7 +73,7 @@ class OpenSystem:
         """Images or texts in the joint space."""
         return encoded(self.model, items)
 
-    def on(self, part: Collection, *, features: Any = None, progress: Progress | None = None) -> OpenSystem:
+    def on(self, part: Collection, *, features: object = None, progress: Progress | None = None) -> OpenSystem:
         """The same model on another part of the collection. If trained on that part, only for search."""
         if self.model is None:
             raise LimnerError(
@@ -154,7 +154,7 @@ class FoundSystem:
             return self.given
         raise LimnerError(f"{self.name} is {_WORDS[self.kind]}, which cannot encode: {_EXPECTED}")
 
-    def on(self, parts: HoldOut, *, features: Any = None, stage: Stage = quiet) -> OpenSystem:
+    def on(self, parts: HoldOut, *, features: object = None, stage: Stage = quiet) -> OpenSystem:
         """Opens it on a divided collection.
 
         Args:
@@ -207,7 +207,7 @@ def _takes(function: Any) -> bool:
     return "features" in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
 
 
-def features_of(systems: Sequence[FoundSystem], features: Any) -> list[object]:
+def features_of(systems: Sequence[FoundSystem], features: object) -> list[object]:
     """The features for each of several systems: the given ones if it accepts features, otherwise None.
 
     Args:
@@ -297,7 +297,7 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
         known = [*SYSTEMS, *ENCODERS, *SCORERS]
         raise UnknownName("system, saved model or file", name, known)
     kind, options = SYSTEMS.parsed(name)
-    thing: Any = SYSTEMS.find(kind, trusted=said or trust)
+    thing: object = SYSTEMS.find(kind, trusted=said or trust)
     if inspect.isfunction(thing):
         return FoundSystem(name, TRAINED, name, trust)
     made = thing(**checked(thing, options, what=f"system {kind!r}")) if inspect.isclass(thing) else thing
@@ -322,7 +322,7 @@ def open_system(
     collection: Collection,
     *,
     split: str | None = None,
-    features: Any = None,
+    features: object = None,
     trust: bool = False,
     stage: Stage = quiet,
 ) -> OpenSystem:

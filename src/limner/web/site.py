@@ -306,7 +306,7 @@ def _served(site: Site, path: str) -> bool:
     return bool(site.library.collections) or path == "/search"
 
 
-def query(**words: Any) -> str:
+def query(**words: object) -> str:
     """A URL query string without empty parameters; lists are repeated."""
     listed = [(name, value) for name, given in words.items() for value in _several(given)]
     return urlencode([(name, value) for name, value in listed if value not in ("", None)])

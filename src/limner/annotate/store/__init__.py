@@ -203,18 +203,18 @@ class Store:
                 raise
             raise LimnerError(f"the store {self.where} is damaged ({said}): restore a good copy") from error
 
-    def rows(self, query: sa.Executable, **values: Any) -> list[dict[str, Any]]:
+    def rows(self, query: sa.Executable, **values: object) -> list[dict[str, Any]]:
         """The rows of a query as dicts."""
         with self.reading() as connection:
             return [dict(row) for row in connection.execute(query, values).mappings()]
 
-    def setting(self, name: str, default: Any = None) -> Any:
+    def setting(self, name: str, default: object = None) -> Any:
         """A setting of the store, such as its collection or a page's secret."""
         with self.reading() as connection:
             value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
         return default if value is None else parse_json(value, where=f"setting {name!r} of the store {self.where}")
 
-    def set(self, name: str, value: Any, *, replace: bool = True) -> Any:
+    def set(self, name: str, value: object, *, replace: bool = True) -> Any:
         """Saves a JSON value under a name; with `replace=False` an existing value stays. Returns the stored value."""
         with self.writing() as connection:
             alone(self, connection)

@@ -232,7 +232,7 @@ def tasks(
     answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
 
 
-def _of_form(form: str, **options: dict[str, Any]) -> dict[str, Any]:
+def _of_form(form: str, **options: dict[str, object]) -> dict[str, Any]:
     """The given options of one form; options of the other form are refused."""
     if form not in FORMS:
         raise UnknownName("form of tasks", form, FORMS)

@@ -86,7 +86,7 @@ def _asking(
         raise LimnerError(f"{system} only has scores of its own texts: give a system that can encode changed texts")
     for note in opened.notes:
         tell(note)
-    images: Any = getattr(opened.scores, "query_vectors", None)
+    images: object = getattr(opened.scores, "query_vectors", None)
 
     def ask(texts: Sequence[str]) -> Any:
         items = limner.Items(limner.Ids(map(str, range(len(texts))), what="text"), texts, kind="text")

@@ -67,7 +67,7 @@ def compare(
 
     refuse_ending(save, tuple(COMPARISON_FORMATS), "comparison")
     loaded = _loaded(reports, published)
-    how: dict[str, Any] = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed}
+    how: dict[str, object] = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed}
     with labels_of(estimate) as labels:
         how |= {"level": level, "labels": labels, "mode": mode}
         compared = _compared(loaded, test=test, **how) if len(loaded) > 1 else None

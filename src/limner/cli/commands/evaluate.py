@@ -282,7 +282,7 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[object, Collection]:
     return opened(way, whole, chosen), chosen
 
 
-def _beside(truth: Any, files: list[Path]) -> dict[str, Judgements] | None:
+def _beside(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
     """The extra judgements for a collection."""
     from limner.core.judgements import Judgements
     from limner.evaluation.judging import read_judgements
@@ -299,7 +299,7 @@ def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> Any:
     return truth if judgements is None else with_judgements(truth, judgements)[0]
 
 
-def _groups(file: Path | None, truth: Any) -> dict[str, str] | None:
+def _groups(file: Path | None, truth: object) -> dict[str, str] | None:
     from limner.core.judgements import Judgements
     from limner.datasets.trec import read_groups
 
@@ -340,7 +340,7 @@ def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[st
     return replace(report, notes=(*report.notes, *notes))
 
 
-def _save(report: Report, truth: Any, files: list[Path]) -> None:
+def _save(report: Report, truth: object, files: list[Path]) -> None:
     from limner.core.collection import Collection
 
     for file in files:

@@ -103,7 +103,7 @@ def index(
     _refuse_both({"--embeddings": embeddings, "--features": features})
     if bool(correct) != bool(bank):
         raise typer.BadParameter("--correct and --bank go together: a correction, and the queries to gather it with")
-    done: dict[str, Any] = {}
+    done: dict[str, object] = {}
     if collection or items or embeddings:
         source = _Source(collection, items, embeddings, ids, side, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
@@ -243,7 +243,7 @@ def _system(
 
 
 def _pieces(
-    source: _Source, model: Any, made: Index | None, existing: str
+    source: _Source, model: object, made: Index | None, existing: str
 ) -> Iterator[tuple[Embeddings, Items | None]]:
     """The given vectors, or the items encoded in chunks."""
     if source.embeddings is not None or source.items is None:

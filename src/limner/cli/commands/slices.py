@@ -57,7 +57,7 @@ def slices(
     refuse_ending(save, tuple(SLICE_FORMATS), "table of slices")
     report, other = Report.load(file), None if against is None else Report.load(against)
     held = part(load(collection, option), split)
-    how: dict[str, Any] = {"against": other, "measure": measure, "view": view, "min_size": min_size}
+    how: dict[str, object] = {"against": other, "measure": measure, "view": view, "min_size": min_size}
     found = sliced(report, held, by or (), **how, level=level, control=control, seed=seed)
     for each in save or []:
         found.save(each)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,7 +40,7 @@ def uncertainty(
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
     held = part(load(collection, option), split)
-    sure: Any = load_model(model, trust=trust)
+    sure: object = load_model(model, trust=trust)
     if not hasattr(sure, "uncertainty"):
         raise LimnerError(f"{model}: this kind of model does not predict uncertainty; train 'pcme'")
     items = held.images if direction == "i2t" else held.texts

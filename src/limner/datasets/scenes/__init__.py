@@ -131,7 +131,7 @@ def _refuse_bad(path: str | Path | None, images: int, seed: int) -> None:
 
 
 def _images(scenes: Sequence[Scene]) -> Items:
-    fields: dict[str, Sequence[Any]] = {
+    fields: dict[str, Sequence[object]] = {
         "scene": scenes,
         "objects": [[o.as_dict() for o in scene.objects] for scene in scenes],
         "relations": [scene.relations for scene in scenes],
@@ -144,7 +144,7 @@ def _images(scenes: Sequence[Scene]) -> Items:
 def _texts(images: Ids, said: Sequence[tuple[str, Meaning]]) -> Items:
     sources = [image for image in images for _ in range(PER_IMAGE)]
     ids = Ids((f"{image}#{n % PER_IMAGE}" for n, image in enumerate(sources)), what="text")
-    fields: dict[str, Sequence[Any]] = {"meaning": [meaning for _, meaning in said], "image": sources}
+    fields: dict[str, Sequence[object]] = {"meaning": [meaning for _, meaning in said], "image": sources}
     return Items(ids, [text for text, _ in said], fields, kind="text")
 
 

@@ -46,7 +46,7 @@ def kernel_state(kernel: Any) -> dict[str, Any]:
     return {"class": f"{type(kernel).__module__}:{type(kernel).__qualname__}", "state": kernel.state()}
 
 
-def kernel_from(held: Mapping[str, Any], *, trust: bool) -> Any:
+def kernel_from(held: Mapping[str, object], *, trust: bool) -> Any:
     """Restores a fitted kernel from its `kernel_state`.
 
     Args:

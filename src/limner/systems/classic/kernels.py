@@ -55,7 +55,7 @@ class Kernel(Protocol):
 class Featured(Protocol):
     """A fitted kernel with a separate feature extraction step."""
 
-    def features(self, items: Any, /, *, progress: Progress | None = None) -> Any:
+    def features(self, items: object, /, *, progress: Progress | None = None) -> Any:
         """The features that the kernel compares."""
         ...
 
@@ -324,7 +324,7 @@ class FittedFeatures:
     gamma: float = 1.0
     power: float = 1.0
 
-    def features(self, items: Any, /, *, progress: Progress | None = None) -> Float32:
+    def features(self, items: object, /, *, progress: Progress | None = None) -> Float32:
         """The matrix itself."""
         if isinstance(items, Items):
             raise LimnerError(

@@ -80,7 +80,7 @@ def refuse_few(collection: Collection) -> None:
         )
 
 
-def text_kernel(kernel: Any, weights: str | None = None, *, usual: str = "root idf") -> Any:
+def text_kernel(kernel: object, weights: str | None = None, *, usual: str = "root idf") -> Any:
     """A text kernel by name with the given or default word weights; or the kernel itself."""
     if not isinstance(kernel, str):
         if weights is not None:
@@ -106,7 +106,7 @@ def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> 
     return IMAGES.find(kernel)()
 
 
-def image_features(kernel: Any, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:
+def image_features(kernel: object, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:
     """The input of a fitted image kernel: given features, in the order of the items, or computed ones."""
     if isinstance(source, (str, Path)):
         source = read_features(source)

@@ -260,7 +260,7 @@ def train(
     kernels = image_kernel(images, options, features=features is not None), text_kernel(texts, weights)
     ns = (dimensions,) if isinstance(dimensions, int) else dimensions
     grid = KccaGrid(kappas, diagonals, powers, ns, text_kappas)
-    solving: dict[str, Any] = {"method": method, "rank": rank, "precision": precision}
+    solving: dict[str, object] = {"method": method, "rank": rank, "precision": precision}
     return _learned(collection, dev, kernels, features, grid, fuse, solving, name, progress)
 
 

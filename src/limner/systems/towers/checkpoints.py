@@ -60,7 +60,7 @@ def read(path: str | Path, *, what: str = "checkpoint") -> tuple[dict[str, Tenso
     with damage_told(path, what=what, mend=_MEND):
         if fingerprint(tensors, about["limner"]) != about["sha256"]:
             raise LimnerError(f"{what} {path} is damaged: its contents do not match its fingerprint; {_MEND}")
-        told: dict[str, Any] = parse_json(about["limner"], where=f"{what} {path}")
+        told: dict[str, object] = parse_json(about["limner"], where=f"{what} {path}")
         if told["format"] != FORMAT:
             raise LimnerError(f"{what} {path} has format {told['format']}: this limner reads format {FORMAT}")
     return tensors, told

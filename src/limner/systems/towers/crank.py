@@ -404,7 +404,7 @@ class CrankModel:
         content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.judge)
         return write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
-    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
         cards.write(folder, self.judge, config, about=ABOUT)
         self.judge.save(folder)
 

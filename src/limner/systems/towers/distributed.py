@@ -78,7 +78,7 @@ class Group:
         """Gathers a value from every process, by rank."""
         if self.size == 1:
             return [value]
-        told: list[Any] = [None] * self.size
+        told: list[object] = [None] * self.size
         dist.all_gather_object(told, value)
         return told
 

@@ -106,7 +106,7 @@ class FinetunedModel:
         content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.module)
         return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
-    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
         told = cards.card(config, about=ABOUT.format(self.module.mode), learned=self.module.trained_count)
         write_text(folder / cards.CARD, told)
 

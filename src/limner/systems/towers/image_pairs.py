@@ -53,7 +53,7 @@ class ImagePairScorer(ABC):
         """Identifies the scorer by its kind, the model's files and the precision."""
         return f"{type(self).__name__} {fingerprint_of(self.folder)} {self.number_type}"
 
-    def query_key(self, image: Any) -> bytes:
+    def query_key(self, image: object) -> bytes:
         """The hash of an image (of the file's bytes or of the pixels), which is the cache key of its scores."""
         return content_key(as_value(image, name="query"), kind="image")
 
@@ -68,7 +68,7 @@ class ImagePairScorer(ABC):
         return Scores.from_scorer(self, collection.images, collection.texts)
 
     def score_pairs(
-        self, queries: Sequence[Any], candidates: Sequence[str], *, progress: Progress | None = None
+        self, queries: Sequence[object], candidates: Sequence[str], *, progress: Progress | None = None
     ) -> Float32:
         """One number per pair of an image (file, bytes, Pillow image, array) and a text, higher is better."""
         which, images = _distinct(queries)
@@ -86,12 +86,12 @@ class ImagePairScorer(ABC):
                 progress(low + len(rows), len(order))
         return out
 
-    def _opened(self, image: Any, number: int) -> Any:
+    def _opened(self, image: object, number: int) -> Any:
         name = f"of pair {number}"
         return self.read(open_image(as_value(image, name=name), name=name))
 
     @abstractmethod
-    def read(self, image: Any) -> Any:
+    def read(self, image: object) -> Any:
         """The representation of an image that is kept while its pairs are scored."""
 
     @abstractmethod
@@ -142,7 +142,7 @@ class ItmScorer(ImagePairScorer):
         config = self.model.config.qformer_config if self.two else self.model.config.text_config
         self.max_tokens = int(config.max_position_embeddings)
 
-    def read(self, image: Any) -> Tensor:
+    def read(self, image: object) -> Tensor:
         """The states of the image's patches."""
         pixels = torch.as_tensor(self.processor(images=image, return_tensors="pt")["pixel_values"])
         found: Tensor = self.model.vision_model(pixel_values=pixels.to(self.device)).last_hidden_state[0]
@@ -209,7 +209,7 @@ class ImageCrossEncoder(ImagePairScorer):
         """Identifies the scorer by the model's files, the prompt and the precision."""
         return f"image-cross-encoder {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
 
-    def read(self, image: Any) -> Any:
+    def read(self, image: object) -> Any:
         """The unchanged image."""
         return image
 

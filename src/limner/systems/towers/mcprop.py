@@ -313,7 +313,7 @@ def train(
     return McpropModel(query.name, module, reader, features, told, about, TrainedOn.of(collection))
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(values: Mapping[str, object]) -> dict[str, Any]:
     return {k: v if v is None or isinstance(v, (str, int, float)) else repr(v) for k, v in values.items()}
 
 
@@ -340,7 +340,7 @@ class McpropModel:
     trained: Mapping[str, Any]
     trained_on: TrainedOn | None = None
 
-    def scores(self, collection: Collection, *, features: Any = None) -> Scores:
+    def scores(self, collection: Collection, *, features: object = None) -> Scores:
         """Cosine similarities of all images (with their file names) and texts, computed lazily.
 
         Args:
@@ -350,7 +350,7 @@ class McpropModel:
         queries = Embeddings(collection.images.ids, self._queries(collection, features)[0])
         return Scores.from_embeddings(queries, self.encode_texts(collection.texts))
 
-    def weights(self, collection: Collection, *, features: Any = None) -> npt.NDArray[np.float32]:
+    def weights(self, collection: Collection, *, features: object = None) -> npt.NDArray[np.float32]:
         """Fusion weights of file name and image, one row per image."""
         found: npt.NDArray[np.float32] = self._queries(collection, features)[1]
         return found
@@ -359,11 +359,11 @@ class McpropModel:
         """Captions in the joint space."""
         return Embeddings(items.ids, encoded_texts(self.module, self.reader, self.reader.read(items.values)))
 
-    def encode_images(self, items: Items, *, features: Any = None) -> Embeddings:
+    def encode_images(self, items: Items, *, features: object = None) -> Embeddings:
         """Images with their file names in the joint space."""
         return Embeddings(items.ids, self._encoded(items, image_names(items), features)[0])
 
-    def _queries(self, collection: Collection, features: Any) -> tuple[Any, Any]:
+    def _queries(self, collection: Collection, features: object) -> tuple[Any, Any]:
         return self._encoded(collection.images, image_names(collection.images), features)
 
     def _encoded(self, items: Items, names: Sequence[str], features: Any) -> tuple[Any, Any]:
@@ -414,7 +414,7 @@ class McpropModel:
         content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.module)
         return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
-    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
         cards.write(folder, self.module, config, about=ABOUT)
         self.reader.save(folder)
         self.plot(folder / "weights.svg")

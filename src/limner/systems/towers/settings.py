@@ -44,7 +44,7 @@ def was(*names: str) -> Callable[[type[Kind]], type[Kind]]:
     return renamed(**{name: OLD_NAMES[name] for name in names})
 
 
-def current_settings(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def current_settings(groups: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, Any]]:
     """The settings of a saved model, by group, under their current names."""
     return {group: current(values, OLD_NAMES) for group, values in groups.items()}
 
@@ -134,7 +134,7 @@ def refuse_below(settings: object, minimum: float, *names: str) -> None:
             raise LimnerError(f"{name}={value}: expected at least {minimum}")
 
 
-def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind:
+def settings(kind: type[Kind], options: Mapping[str, object], *, what: str) -> Kind:
     """Creates settings of a kind from named values; refuses unknown names and wrong types.
 
     Args:
@@ -149,7 +149,7 @@ def settings(kind: type[Kind], options: Mapping[str, Any], *, what: str) -> Kind
 
 
 def split(
-    options: Mapping[str, Any], *kinds: type, what: str, defaults: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, object], *kinds: type, what: str, defaults: Mapping[str, object] = MappingProxyType({})
 ) -> list[Any]:
     """Settings of several kinds from one set of options: each takes the names it knows; unknown names are refused.
 

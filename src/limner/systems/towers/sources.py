@@ -139,7 +139,7 @@ def source(given: VectorSource | Source | None, *, what: str = "features", trust
     )
 
 
-def load_source(about: Any, *, what: str, trust: bool) -> Source | None:
+def load_source(about: object, *, what: str, trust: bool) -> Source | None:
     """The source of a saved model, or None if it was an object that cannot be restored.
 
     Args:

@@ -76,7 +76,7 @@ class TowersModel:
         self,
         collection: Collection,
         *,
-        features: Any = None,
+        features: object = None,
         matching: str = "vectors",
         progress: Progress | None = None,
     ) -> Scores:
@@ -101,7 +101,7 @@ class TowersModel:
         sides = (Embeddings(i, as_array(side[0])) for i, side in zip(ids, (images, texts), strict=True))
         return Scores.from_embeddings(*sides)
 
-    def encode_images(self, items: Items, *, features: Any = None, progress: Progress | None = None) -> Embeddings:
+    def encode_images(self, items: Items, *, features: object = None, progress: Progress | None = None) -> Embeddings:
         """Images in the joint space, one vector each: for PCME the mean, for PVSE the mean over heads."""
         return Embeddings(items.ids, _one_each(self._images(items, features, progress)[0]))
 
@@ -113,7 +113,7 @@ class TowersModel:
         """The words of a text that are not in the vocabulary; empty for a frozen text encoder."""
         return [] if self.vocabulary is None else self.vocabulary.unknown(text)
 
-    def image_sets(self, items: Items, *, features: Any = None, progress: Progress | None = None) -> VectorSets:
+    def image_sets(self, items: Items, *, features: object = None, progress: Progress | None = None) -> VectorSets:
         """All vectors of each image: one, or one per head for PVSE."""
         return as_sets(items.ids, self._images(items, features, progress)[0])
 
@@ -121,7 +121,7 @@ class TowersModel:
         """All vectors of each text."""
         return as_sets(items.ids, self._texts(items)[0])
 
-    def uncertainty(self, items: Items, *, features: Any = None) -> npt.NDArray[np.float32]:
+    def uncertainty(self, items: Items, *, features: object = None) -> npt.NDArray[np.float32]:
         """PCME's uncertainty about each item: the mean logarithm of its variance; higher is less certain."""
         if self.variant != "pcme":
             raise LimnerError(f"a model of kind {self.variant!r} does not predict uncertainty: train 'pcme'")
@@ -146,7 +146,7 @@ class TowersModel:
         weights = checkpoints.arrays(self.module)
         return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
-    def _beside(self, config: Mapping[str, Any], folder: Path) -> None:
+    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
         if self.vocabulary is not None:
             write_text(folder / WORDS, "".join(f"{word}\n" for word in self.vocabulary.words))
         cards.write(folder, self.module, config, about=cards.ABOUT[self.variant])

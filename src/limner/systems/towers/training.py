@@ -129,7 +129,7 @@ class Plan:
         return {"inputs": inputs, **told}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A setting as stored in a saved model: a plain value, or the name of an object."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value

@@ -72,7 +72,7 @@ class PixelRows:
     def batches(self, rows: Iterable[IntArray]) -> Iterator[Any]:
         """The pixels of each group."""
         with ThreadPoolExecutor(usable_cores()) as pool:
-            waiting: deque[list[tuple[int, Future[Any] | None]]] = deque()
+            waiting: deque[list[tuple[int, Future[object] | None]]] = deque()
             for each in rows:
                 asked = [(row, None if row in self.kept else pool.submit(self._read, row)) for row in each.tolist()]
                 waiting.append(asked)
