@@ -88,7 +88,7 @@ def _data(pair: tuple[str, str], text: str, image_url: str) -> dict[str, str]:
     return {"image": address, "caption": text, **dict(zip(_IDS, pair, strict=True))}
 
 
-def _annotation(each: Any, scale: Scale) -> dict[str, Any]:
+def _annotation(each: Any, scale: Scale) -> dict[str, object]:
     seconds = None if each.milliseconds is None else each.milliseconds / 1000
     said = {"annotator": each.annotator} | ({"comment": each.comment} if each.comment else {})
     result = [_chosen(GRADE, [scale.label(each.grade)], said)]
@@ -103,7 +103,7 @@ def _chosen(control: str, choices: list[str], meta: Mapping[str, str] | None = N
     return made if meta is None else {**made, "meta": dict(meta)}
 
 
-def collection_tasks(collection: Collection, *, image_url: str = IMAGE_URL) -> list[dict[str, Any]]:
+def collection_tasks(collection: Collection, *, image_url: str = IMAGE_URL) -> list[dict[str, object]]:
     """One task per judged pair of a collection; its grade becomes a prediction, which people can confirm or change.
 
     Args:
@@ -200,7 +200,7 @@ def _pair(task: object, names: tuple[str, str], where: str) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _annotations(task: Mapping[str, object], where: str) -> list[dict[str, Any]]:
+def _annotations(task: Mapping[str, object], where: str) -> list[dict[str, object]]:
     held = task.get("annotations")
     if not isinstance(held, list) or not all(isinstance(each, dict) for each in held):
         raise LimnerError(f"{where}: expected a list of annotations, as in Label Studio's JSON export")

@@ -93,7 +93,7 @@ def parse_scale(text: str, *, where: str = "the scale", form: str = "toml") -> t
     return Scale(grades, reasons, question), rules
 
 
-def _parsed(text: str, where: str, form: str) -> Any:
+def _parsed(text: str, where: str, form: str) -> object:
     import tomllib
 
     if form not in ("toml", "json"):
@@ -108,7 +108,7 @@ def _parsed(text: str, where: str, form: str) -> Any:
         raise LimnerError(f"not TOML ({error})") from None
 
 
-def _table(given: object, known: Sequence[str], what: str) -> Mapping[str, Any]:
+def _table(given: object, known: Sequence[str], what: str) -> Mapping[str, object]:
     if not isinstance(given, dict):
         raise LimnerError(f"{what} is {given!r:.40}: expected a table with {', '.join(known)}")
     unknown = [name for name in given if name not in known]

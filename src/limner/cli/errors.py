@@ -80,7 +80,7 @@ class Shell(TyperGroup):
             status = self._failed(error)
         sys.exit(status if isinstance(status, int) else Status.DONE)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> object:
         """Runs the command, with all error handling in one place."""
         try:
             with warnings_told():

@@ -24,7 +24,7 @@ def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
-def flag(name: str, about: str) -> Any:
+def flag(name: str, about: str) -> object:
     """A flag."""
     return typer.Option(name, metavar="", help=about)
 

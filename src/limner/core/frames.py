@@ -32,7 +32,7 @@ class Tabular(ABC):
         frame: pd.DataFrame = _library("pandas").DataFrame(dict(self._columns()))
         return frame
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> object:
         """The table as a polars DataFrame; polars has to be installed."""
         return _library("polars").from_arrow(self.to_arrow())
 

@@ -48,7 +48,7 @@ def renamed(**names: str) -> Callable[[T], T]:
     return mark
 
 
-def _translating(function: Callable[..., object], names: Mapping[str, str]) -> Callable[..., Any]:
+def _translating(function: Callable[..., object], names: Mapping[str, str]) -> Callable[..., object]:
     @functools.wraps(function)
     def call(*args: object, **options: object) -> Any:
         return function(*args, **translated(options, names))

@@ -221,7 +221,7 @@ class Assembly:
     def _paths(self, folder: Path) -> Iterable[object]:
         return (folder / v if isinstance(v, (str, Path)) else v for v in self.images.values)
 
-    def _image(self, path: object, row: int, folder: Path) -> Any:
+    def _image(self, path: object, row: int, folder: Path) -> object:
         if not isinstance(path, Path) or _is_file(path):
             return path
         self.notes.add(self.images.places[row], f"the image is not in {folder}; kept without pixels")

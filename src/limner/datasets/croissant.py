@@ -249,7 +249,7 @@ def _inside(root: Path, name: str, at: At) -> Path:
     return root / name
 
 
-def _confined(row: dict[str, object], names: Sequence[str], folders: Sequence[Path], at: At) -> dict[str, Any]:
+def _confined(row: dict[str, object], names: Sequence[str], folders: Sequence[Path], at: At) -> dict[str, object]:
     """The row, if the name of its image leads out of none of the folders that it may be in."""
     cell = next((row[name] for name in names if name in row), None)
     name = cell.get("path") if isinstance(cell, dict) and not cell.get("bytes") else cell

@@ -124,7 +124,7 @@ def described(
     }
 
 
-def _context() -> dict[str, Any]:
+def _context() -> dict[str, object]:
     return {
         "@language": "en",
         "@vocab": "https://schema.org/",
@@ -140,13 +140,13 @@ def _context() -> dict[str, Any]:
     }
 
 
-def _table(name: str, value: str) -> dict[str, Any]:
+def _table(name: str, value: str) -> dict[str, object]:
     file = f"{name}.parquet"
     told = {"contentUrl": file, "encodingFormat": "application/x-parquet", "sha256": value}
     return {"@type": "cr:FileObject", "@id": file, "name": file, **told}
 
 
-def _files() -> dict[str, Any]:
+def _files() -> dict[str, object]:
     told = {"encodingFormat": ["image/jpeg", "image/png"], "includes": "images/*"}
     return {"@type": "cr:FileSet", "@id": FILES, "name": FILES, **told}
 
@@ -156,7 +156,7 @@ def _set(name: str, about: str, fields: list[dict[str, Any]], key: str | None = 
     return {"@type": "cr:RecordSet", "@id": name, "name": name, "description": about, **keyed, "field": fields}
 
 
-def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more: object) -> dict[str, Any]:
+def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more: object) -> dict[str, object]:
     column = {"fileObject": {"@id": f"{within}.parquet"}, "extract": {"column": name}}
     head = {"@type": "cr:Field", "@id": f"{within}/{name}", "name": f"{within}/{name}", "description": about}
     return {**head, "dataType": kind, "source": column, **more}
@@ -191,7 +191,7 @@ def _texts() -> list[dict[str, Any]]:
     ]
 
 
-def _splits(collection: Collection) -> dict[str, Any]:
+def _splits(collection: Collection) -> dict[str, object]:
     """The splits, as data inside the JSON-LD."""
     told = {"@type": "cr:Field", "@id": "splits/name", "name": "splits/name", "dataType": "sc:Text"}
     url = {"@type": "cr:Field", "@id": "splits/url", "name": "splits/url", "dataType": "sc:URL"}

@@ -217,7 +217,7 @@ def _next(waiting: deque[tuple[object, list[Future[object]]]]) -> tuple[Any, Any
     return rows, stacked([future.result() for future in futures])
 
 
-def stacked(parts: list[Any]) -> Any:
+def stacked(parts: list[Any]) -> object:
     """Stacks tensors, or tensors by name; anything else stays a list.
 
     numpy stacks them on one thread, because torch's threads would compete with the decoding threads for cores.
@@ -232,7 +232,7 @@ def stacked(parts: list[Any]) -> Any:
     return parts
 
 
-def on_device(given: Any, device: torch.device) -> Any:
+def on_device(given: Any, device: torch.device) -> object:
     """Moves a tensor, or tensors by name, to a device."""
     if isinstance(given, dict):
         return {name: tensor.to(device, non_blocking=True) for name, tensor in given.items()}

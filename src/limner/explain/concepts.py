@@ -131,7 +131,7 @@ def with_caption_objects(collection: Collection, wordnet: WordNet) -> Collection
     return replace(collection, images=collection.images.with_fields(objects=listed, relations=[()] * len(listed)))
 
 
-def _named_in(text: str, wordnet: WordNet) -> dict[str, list[dict[str, Any]]]:
+def _named_in(text: str, wordnet: WordNet) -> dict[str, list[dict[str, object]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for phrase in phrases(text, wordnet):
         entry = {"name": phrase.noun, "synset": phrase.senses[0] if phrase.senses else "", "colour": phrase.colour,

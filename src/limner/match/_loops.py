@@ -74,12 +74,12 @@ def _minus_log_of_rest32(y):  # type: ignore[no-untyped-def]
     return y * (p * y + _F(9.999998739e-1))
 
 
-def exponential(x: Any) -> Any:
+def exponential(x: Any) -> object:
     """exp(x) for x <= 0; compiled loops use the overload below, in the precision of x."""
     return math.exp(x)
 
 
-def minus_log_of_rest(y: Any) -> Any:
+def minus_log_of_rest(y: Any) -> object:
     """-log(1 - y) for 0 <= y <= 1/2; compiled loops use the overload below, in the precision of y."""
     return -math.log1p(-y)
 

@@ -34,7 +34,7 @@ def labels(
     return sides[0], sides[1]
 
 
-def indexed(items: Any) -> Any:
+def indexed(items: Any) -> object:
     """Items that can be indexed by position; a table column becomes a list, because its labels may be anything."""
     if hasattr(items, "to_list"):
         return items.to_list()

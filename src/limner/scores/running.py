@@ -32,7 +32,7 @@ PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]
 class Divisible(Protocol):
     """A consumer that can also take rows in pieces, if all candidates do not fit into one block."""
 
-    def divided(self, score: PairScores) -> Any:
+    def divided(self, score: PairScores) -> object:
         """The consumer of pieces: `piece(start, column, block)` returns a part, `join(parts)` the result of a row."""
 
 

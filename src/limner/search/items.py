@@ -46,7 +46,7 @@ def kept(items: Items, row: int) -> Kept:
     }
 
 
-def kept_fields(items: Items, row: int) -> dict[str, Any]:
+def kept_fields(items: Items, row: int) -> dict[str, object]:
     """The fields of one item that can be filtered by."""
     return {name: plain for name, column in items.fields.items() if (plain := _plain(name, column[row])) is not None}
 

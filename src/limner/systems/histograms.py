@@ -201,7 +201,7 @@ def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
         )
 
 
-def _weights(collection: Collection) -> Any:
+def _weights(collection: Collection) -> object:
     """Weights of the pairs, images by texts."""
     from scipy.sparse import csr_array
 

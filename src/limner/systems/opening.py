@@ -139,7 +139,7 @@ class FoundSystem:
         return self.kind == MODEL and _takes(getattr(self.model(), "scores", None))
 
     @property
-    def _trainer(self) -> Callable[..., Any]:
+    def _trainer(self) -> Callable[..., object]:
         from limner.systems import SYSTEMS
 
         return SYSTEMS.find(SYSTEMS.parsed(self.given)[0])

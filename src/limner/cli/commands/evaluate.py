@@ -292,7 +292,7 @@ def _beside(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
     return read_judgements(files) if files else None
 
 
-def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> Any:
+def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> object:
     """The collection with the extra judgements, for the HTML page."""
     from limner.evaluation.judging import with_judgements
 

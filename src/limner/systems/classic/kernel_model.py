@@ -92,6 +92,6 @@ class KernelModel:
         }
 
     @classmethod
-    def _learned_from(cls, content: Mapping[str, object]) -> dict[str, Any]:
+    def _learned_from(cls, content: Mapping[str, object]) -> dict[str, object]:
         """The fields of a subclass, from the content of a saved model."""
         return {}

@@ -41,12 +41,12 @@ def fingerprint(kind: str, content: Mapping[str, object]) -> str:
     return f"{kind} {digest(told, *tensors.values())}"
 
 
-def kernel_state(kernel: Any) -> dict[str, Any]:
+def kernel_state(kernel: Any) -> dict[str, object]:
     """The state of a fitted kernel, with the name of its class."""
     return {"class": f"{type(kernel).__module__}:{type(kernel).__qualname__}", "state": kernel.state()}
 
 
-def kernel_from(held: Mapping[str, object], *, trust: bool) -> Any:
+def kernel_from(held: Mapping[str, object], *, trust: bool) -> object:
     """Restores a fitted kernel from its `kernel_state`.
 
     Args:
@@ -70,7 +70,7 @@ def features_state(features: object) -> dict[str, object]:
     return {"matrix": features}
 
 
-def features_from(held: Mapping[str, Any]) -> Any:
+def features_from(held: Mapping[str, Any]) -> object:
     """The inverse of `features_state`."""
     if "counts" in held:
         return WordHistograms(Ids(held["ids"], what="image"), held["counts"])

@@ -171,7 +171,7 @@ class KccaModel(KernelModel):
         return {**super()._content(), "spaces": spaces, "settings": settings}
 
     @classmethod
-    def _learned_from(cls, content: Mapping[str, Any]) -> dict[str, Any]:
+    def _learned_from(cls, content: Mapping[str, Any]) -> dict[str, object]:
         spaces = tuple(
             Space(Setting(**s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
             for s in content["spaces"]

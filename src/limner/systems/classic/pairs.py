@@ -42,14 +42,14 @@ IMAGES: Registry[Callable[..., Any]] = Registry(
 """Image kernels by name; the last three need features."""
 
 
-def bow(*, weights: str) -> Any:
+def bow(*, weights: str) -> object:
     """The bag of words: the string kernel of single words."""
     from limner.systems.classic.strings import StringKernel
 
     return StringKernel(length=1, weights=weights)
 
 
-def trigrams(*, weights: str) -> Any:
+def trigrams(*, weights: str) -> object:
     """The string kernel of up to three words."""
     from limner.systems.classic.strings import StringKernel
 
@@ -93,7 +93,7 @@ def text_kernel(kernel: object, weights: str | None = None, *, usual: str = "roo
     return made(weights=weights or usual) if weighted else made()
 
 
-def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> Any:
+def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> object:
     """An image kernel by name with its options, or the kernel itself."""
     if not isinstance(kernel, str):
         return kernel
