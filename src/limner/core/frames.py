@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
 
@@ -32,9 +33,10 @@ class Tabular(ABC):
         frame: pd.DataFrame = _library("pandas").DataFrame(dict(self._columns()))
         return frame
 
-    def to_polars(self) -> object:
+    def to_polars(self) -> pl.DataFrame:
         """The table as a polars DataFrame; polars has to be installed."""
-        return _library("polars").from_arrow(self.to_arrow())
+        frame: pl.DataFrame = _library("polars").from_arrow(self.to_arrow())
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table through Arrow's C interface: `pl.DataFrame(report)`, `pa.table(report)`, duckdb."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
 
 
 def submodules(package: str) -> Callable[[str], object]:
@@ -18,7 +18,7 @@ def submodules(package: str) -> Callable[[str], object]:
     'limner.language.overlap'
     """
 
-    def found(name: str) -> Any:
+    def found(name: str) -> ModuleType:
         if name.startswith("_") or find_spec(f"{package}.{name}") is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return import_module(f"{package}.{name}")

@@ -5,8 +5,6 @@ Their parameters are `me`, the annotator, and `now`, the time.
 
 from __future__ import annotations
 
-from typing import Any
-
 from limner.annotate._sql import sa
 from limner.annotate.store.schema import annotator, assignment, exclusion, reservation, task
 
@@ -38,7 +36,7 @@ def _kept_for_others(busy: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     return query.where(*kept, *able).correlate(task).scalar_subquery()
 
 
-def _free() -> sa.Select[object]:
+def _free() -> sa.Select[tuple[int]]:
     busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > _NOW)
     same = assignment.c.task_id == task.c.id
     holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))
