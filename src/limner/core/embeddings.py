@@ -215,7 +215,7 @@ def _joined(folder: Path) -> Array:
     return np.concatenate(parts)
 
 
-def named_vectors(given: Any) -> tuple[list[Any], Any] | None:
+def named_vectors(given: Any) -> tuple[list[object], Any] | None:
     """Returns (ids, vectors) of an object that holds both; None for anything else.
 
     >>> named_vectors({"a": [1.0, 2.0]})

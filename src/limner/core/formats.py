@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from limner.core.errors import UnknownName
 from limner.core.files import write_file
 from limner.core.paths import place_for
 from limner.core.registry import Registry, checked
 
+Content = TypeVar("Content", bound=str | bytes)
+
 
 def save_as(
-    value: object, path: str | Path, formats: Registry[Callable[..., Any]], options: Mapping[str, object], *, what: str
+    value: object,
+    path: str | Path,
+    formats: Registry[Callable[..., Content]],
+    options: Mapping[str, object],
+    *,
+    what: str,
 ) -> Path:
     """Writes a value atomically, in the format given by the file extension.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 
 def give_back() -> None:
@@ -15,7 +15,7 @@ def give_back() -> None:
 
 
 @cache
-def _trim() -> Any:
+def _trim() -> Callable[[int], int] | None:
     try:
         return ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # another C library or operating system

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -183,7 +184,7 @@ def _decoded(image: Image, side: int | None) -> Image:
 
 
 @cache
-def _pillow() -> Any:
+def _pillow() -> ModuleType:
     """Imports Pillow without its warnings about large images and damaged EXIF blocks: limner has its own limits."""
     from PIL import Image
 

@@ -101,7 +101,7 @@ class Registry(Mapping[str, Thing]):
 
         return keep
 
-    def parsed(self, text: str, options: Mapping[str, object] | None = None) -> tuple[str, dict[str, Any]]:
+    def parsed(self, text: str, options: Mapping[str, object] | None = None) -> tuple[str, dict[str, object]]:
         """Parses a name, or a name with options in parentheses, as users write them in Python and at the shell.
 
         Args:

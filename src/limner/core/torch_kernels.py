@@ -7,14 +7,17 @@ are numpy arrays; torch is imported on first use.
 from __future__ import annotations
 
 import os
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError, MissingExtra
 
-Tensor = Any
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch import device as Device
 
 CHUNK = 64
 """Chunk size: the maximum of a chunk is checked before its values."""
@@ -22,7 +25,7 @@ AT_ONCE = 1 << 27
 """Number of values compared at once: half a gigabyte in single precision."""
 
 
-def torch_module() -> Any:
+def torch_module() -> ModuleType:
     """Imports torch, or raises an error with the pip command."""
     try:
         import torch
@@ -31,7 +34,7 @@ def torch_module() -> Any:
     return torch
 
 
-def device_named(name: object) -> Any:
+def device_named(name: str | Device) -> Device:
     """The torch device with this name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1"; or a device itself.
 
     With several processes on one machine, each uses the GPU of its local rank by default.
@@ -45,7 +48,8 @@ def device_named(name: object) -> Any:
         raise LimnerError(f"unknown device {name!r}: expected auto, cpu, cuda or cuda:1 ({error})") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise LimnerError(f"device {name!r}: torch sees no GPU; use device='cpu' or 'auto'")
-    return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
+    place: Device = torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
+    return place
 
 
 def on_host(tensor: Tensor) -> Array:
@@ -55,7 +59,8 @@ def on_host(tensor: Tensor) -> Array:
 
 def beside(array: Array, block: Tensor) -> Tensor:
     """Values as a tensor with the type and device of a block."""
-    return torch_module().as_tensor(np.ascontiguousarray(array)).to(device=block.device, dtype=block.dtype)
+    held: Tensor = torch_module().as_tensor(np.ascontiguousarray(array)).to(device=block.device, dtype=block.dtype)
+    return held
 
 
 def best(block: Tensor, indices: Array, scores: Array) -> None:
@@ -73,7 +78,7 @@ def _best(block: Tensor, k: int) -> tuple[Tensor, Tensor]:
     rows, width = block.shape
     if width < 4 * CHUNK * max(k, 1):
         return _in_order(block, k)
-    body = block[:, : width - width % CHUNK].unflatten(1, (-1, CHUNK))
+    body = torch.unflatten(block[:, : width - width % CHUNK], 1, (-1, CHUNK))
     chunks = _in_order(body.amax(dim=2), k)[1].sort(dim=1).values
     inside = body.gather(1, chunks[:, :, None].expand(-1, -1, CHUNK)).flatten(1)
     places = (chunks[:, :, None] * CHUNK + torch.arange(CHUNK, device=block.device)).flatten(1)
@@ -93,7 +98,7 @@ def _in_order(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     places = places[:, :k]
     if len(unclear):
         step = max(1, AT_ONCE // (8 * values.shape[1]))
-        for part in unclear.split(step):
+        for part in torch.split(unclear, step):
             places[part] = values[part].sort(dim=1, descending=True, stable=True).indices[:, :k]
     places = places.sort(dim=1).values
     order = values.gather(1, places).sort(dim=1, descending=True, stable=True)
@@ -139,7 +144,8 @@ def count_pool(
 
 def lowest(k: int, block: Tensor) -> Tensor:
     """Initial value of the k best of every column."""
-    return torch_module().full((k, block.shape[1]), -np.inf, dtype=block.dtype, device=block.device)
+    found: Tensor = torch_module().full((k, block.shape[1]), -np.inf, dtype=block.dtype, device=block.device)
+    return found
 
 
 def keep_best(block: Tensor, held: Tensor) -> Tensor:
@@ -147,7 +153,8 @@ def keep_best(block: Tensor, held: Tensor) -> Tensor:
     torch = torch_module()
     k = len(held)
     inside = _best(block.T.contiguous(), min(k, len(block)))[0].T
-    return torch.cat([held, inside]).topk(k, dim=0).values
+    found: Tensor = torch.cat([held, inside]).topk(k, dim=0).values
+    return found
 
 
 def add_columns(block: Tensor, beta: float, highest: Array, owner: Array, second: Array, rest: Array) -> None:

@@ -258,7 +258,7 @@ class Scores(ABC):
 
     @staticmethod
     def from_kernel(
-        kernel: Callable[[Any, Any], Any],
+        kernel: Callable[..., object],
         query_items: object,
         candidate_items: object,
         *,
@@ -280,7 +280,7 @@ class Scores(ABC):
 
     @staticmethod
     def from_scorer(
-        scorer: Scorer | Callable[[Any, Any], Any],
+        scorer: Scorer | Callable[..., object],
         query_items: object,
         candidate_items: object,
         *,

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import local
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -123,7 +123,7 @@ def keeps_bound(products: ProductOf, dimensions: int) -> bool:
     return bool((np.abs(read - a @ b.T) <= allowed).all())
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType:
     from limner.core.torch_kernels import torch_module
 
     return torch_module()

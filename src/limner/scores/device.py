@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores.base import LARGEST, TILE_ROWS, Scores
 from limner.scores.checks import refuse_overflow
+
+if TYPE_CHECKING:
+    from torch import Tensor, device
 
 BLOCK = 1 << 28
 """Numbers in a block on a GPU: a gigabyte of single precision."""
@@ -48,8 +51,8 @@ class TorchScores(Scores):
 
     queries: Ids
     candidates: Ids
-    query_vectors: Any
-    candidate_vectors: Any
+    query_vectors: Tensor
+    candidate_vectors: Tensor
     similarity: str = "cosine"
     rows: int | None = None
 
@@ -60,7 +63,7 @@ class TorchScores(Scores):
         return cls.of(queries.ids, candidates.ids, rows, columns, similarity=similarity)
 
     @classmethod
-    def of(cls, queries: Ids, candidates: Ids, rows: Any, columns: Any, *, similarity: str) -> Self:
+    def of(cls, queries: Ids, candidates: Ids, rows: Tensor, columns: Tensor, *, similarity: str) -> Self:
         """Scores of two tensors on their device; refuses shapes that do not match."""
         if rows.ndim != 2 or columns.ndim != 2 or rows.shape[1] != columns.shape[1] or rows.device != columns.device:
             raise LimnerError(
@@ -147,7 +150,7 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _sent(embeddings: Embeddings, device: object) -> object:
+def _sent(embeddings: Embeddings, device: str | device) -> Tensor:
     torch = _cuda.torch_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the array is read-only, but the tensor is never written to
@@ -156,14 +159,14 @@ def _sent(embeddings: Embeddings, device: object) -> object:
     return _staged(tensor, place) if place.type == "cuda" and len(tensor) > 2 * STAGED else tensor.to(place)
 
 
-def _staged(tensor: Any, device: Any) -> Any:
+def _staged(tensor: Tensor, place: device) -> Tensor:
     """Copies a matrix to a GPU by several threads, each through page-locked memory, which the GPU reads by itself."""
     torch = _cuda.torch_module()
-    found = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
-    torch.cuda.current_stream(device).synchronize()
+    found: Tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)
+    torch.cuda.current_stream(place).synchronize()
 
     def work(number: int) -> None:
-        stream = torch.cuda.Stream(device)
+        stream = torch.cuda.Stream(place)
         locked = torch.empty(STAGED, tensor.shape[1], dtype=tensor.dtype, pin_memory=True)
         with torch.cuda.stream(stream):
             for low in range(number * STAGED, len(tensor), COPIES * STAGED):
@@ -177,13 +180,13 @@ def _staged(tensor: Any, device: Any) -> Any:
     return found
 
 
-def _longest(vectors: object) -> float:
+def _longest(vectors: Tensor) -> float:
     torch = _cuda.torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     return float(lengths.max()) if len(lengths) else 0.0
 
 
-def _ready(vectors: Any, similarity: str, ids: Ids) -> object:
+def _ready(vectors: Tensor, similarity: str, ids: Ids) -> Tensor:
     """Converts vectors to single precision, normalised for cosine; refuses zero rows and values that are not finite."""
     torch = _cuda.torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
@@ -196,11 +199,14 @@ def _ready(vectors: Any, similarity: str, ids: Ids) -> object:
     if similarity == "dot":
         _refuse_wide(vectors, ids)
         return vectors.float()
-    parts = zip(vectors.split(8192), lengths.split(8192), strict=True)  # double precision needs more memory
-    return torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])
+    parts = zip(
+        torch.split(vectors, 8192), torch.split(lengths, 8192), strict=True
+    )  # double precision needs more memory
+    made: Tensor = torch.cat([(rows.double() / norms[:, None]).float() for rows, norms in parts])
+    return made
 
 
-def _refuse_wide(vectors: Any, ids: Ids) -> None:
+def _refuse_wide(vectors: Tensor, ids: Ids) -> None:
     """Refuses values that overflow single precision."""
     wide = (vectors.abs().amax(dim=1) > LARGEST).nonzero()
     if len(wide):

@@ -34,7 +34,7 @@ class KernelScores(Scores):
 
     queries: Ids
     candidates: Ids
-    kernel: Callable[[Any, Any], Any]
+    kernel: Callable[..., object]
     query_items: Any
     candidate_items: Any
     turned: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, reduce
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -16,6 +17,7 @@ from limner.core.arrays import Array
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
+    from torch import Tensor
 
 Block = npt.NDArray[np.floating]
 Result = TypeVar("Result")
@@ -94,7 +96,7 @@ def on_host(block: object) -> Array:
     return block if isinstance(block, np.ndarray) else np.asarray(kernels(block).on_host(block))
 
 
-def kernels(block: object) -> Any:
+def kernels(block: object) -> ModuleType:
     """The loops for a block: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.core import kernels as _kernels
@@ -105,6 +107,6 @@ def kernels(block: object) -> Any:
     return _cuda
 
 
-def number_type(block: Any) -> np.dtype[np.floating]:
+def number_type(block: Block | Tensor) -> np.dtype[np.floating]:
     """The numpy type of the numbers in a block."""
     return np.dtype(block.dtype if isinstance(block, np.ndarray) else str(block.dtype).removeprefix("torch."))

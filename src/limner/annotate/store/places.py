@@ -36,7 +36,7 @@ def _kept_for_others(busy: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     return query.where(*kept, *able).correlate(task).scalar_subquery()
 
 
-def _free() -> sa.Select[tuple[int]]:
+def _free() -> sa.Select[int]:
     busy = sa.or_(assignment.c.finished.is_not(None), assignment.c.expires > _NOW)
     same = assignment.c.task_id == task.c.id
     holders = sa.select(sa.func.count()).select_from(assignment).where(same, busy, sa.not_(excluded()))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from limner.core.collection import Collection
 from limner.core.files import write_text
 from limner.core.version import VERSION
+
+if TYPE_CHECKING:
+    from limner.systems.towers.fit import Fitted
 
 CARD = "README.md"
 ABOUT = {
@@ -53,7 +56,9 @@ def write(folder: Path, module: nn.Module, config: Mapping[str, object], *, abou
     write_text(folder / CARD, card(config, about=about, learned=learned))
 
 
-def summary(collection: Collection, dev: Collection | None, fitted: Any, measures: Sequence[str]) -> dict[str, object]:
+def summary(
+    collection: Collection, dev: Collection | None, fitted: Fitted, measures: Sequence[str]
+) -> dict[str, object]:
     """The training record of a saved model: data, duration, and results at the best epoch."""
     best = fitted.history[fitted.best_epoch - 1]
     return {
@@ -81,6 +86,6 @@ def _measured(trained: Mapping[str, Any]) -> str:
     return told + "\n\n" + _table(("measure", "value"), rows)
 
 
-def _table(head: tuple[str, str], rows: Any) -> str:
+def _table(head: tuple[str, str], rows: Iterable[tuple[object, object]]) -> str:
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join([f"| {head[0]} | {head[1]} |", "|---|---|", *lines])

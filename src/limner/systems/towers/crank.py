@@ -42,7 +42,7 @@ from limner.systems.trained_on import TrainedOn, kept
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
 ABOUT = "CRank: scores how well a file name and a caption match."
-DEFAULTS: Mapping[str, Any] = {"batch_size": 64, "learning_rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
+DEFAULTS: Mapping[str, object] = {"batch_size": 64, "learning_rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
 """Defaults that differ from `Training`."""
 
 
@@ -125,7 +125,9 @@ class CrankData:
         names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
-    def with_proposed(self, collection: Collection, proposer: Any, *, depth: int, share: float) -> CrankData:
+    def with_proposed(
+        self, collection: Collection, proposer: Scores | Ranking | str | Path | None, *, depth: int, share: float
+    ) -> CrankData:
         """Adds hard negatives from a proposer."""
         if proposer is None or not share:
             return self
@@ -212,7 +214,7 @@ class CrankTask:
         return len(self.known.rows) // self.half
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Settings that must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
 
@@ -246,12 +248,14 @@ class CrankTask:
         return {"AUC": float(ranks.mean() / 2 / len(others)), "accuracy": float(told_apart)}
 
 
-def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, **running: Any) -> Scored:
+def _in_batches(
+    judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, *, progress: Progress | None = None
+) -> Scored:
     """Logits of many pairs, in batches of similar length."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
     card = next(judge.parameters()).device.type == "cuda"
-    done, progress = 0, running.get("progress")
+    done = 0
     for part in by_length(lengths[0][rows] + lengths[1][columns], budget=262_144 if card else 4_096):
         out[part] = _logits(judge, known, rows[part], columns[part], half=card)
         if card and not np.isfinite(out[part]).all():  # too large for half precision
@@ -338,7 +342,7 @@ class CrankModel:
         held = {name: tensor.detach().cpu() for name, tensor in self.judge.state_dict().items()}
         return f"crank {checkpoints.fingerprint(held, '')}"
 
-    def queries(self, collection: Collection, *, features: Any = None) -> list[Any]:
+    def queries(self, collection: Collection, *, features: VectorSource | None = None) -> list[object]:
         """The queries for `score_pairs`: names, or (name, image vector)."""
         names = image_names(collection.images)
         if self.judge.picture is None:
@@ -371,7 +375,7 @@ class CrankModel:
         )
         return _in_batches(self.judge, known, rows, columns, progress=progress)
 
-    def scores(self, collection: Collection, *, features: Any = None) -> Scores:
+    def scores(self, collection: Collection, *, features: VectorSource | None = None) -> Scores:
         """Scores of all pairs of a collection, for small collections; `limner.match.cascade` scores fewer pairs."""
         ids = {"queries": collection.images.ids, "candidates": collection.texts.ids}
         asked = self.queries(collection, features=features)

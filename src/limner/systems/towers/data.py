@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +177,7 @@ class Batches:
         longest_first = np.argsort(-lengths, axis=2, kind="stable")
         return np.take_along_axis(shares, longest_first, axis=2).reshape(self.count, -1)
 
-    def _readers(self, rows: IntArray) -> Iterator[Any]:
+    def _readers(self, rows: IntArray) -> Iterator[Tensor | PackedSequence]:
         """The texts of each batch; the positions of all words are sent to the device at once."""
         if not isinstance(self.pairs.texts, Tokens):
             yield from (self.pairs.held[each] for each in torch.from_numpy(rows).to(self.pairs.device))

@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,11 @@ class Group:
         dist.broadcast_object_list(told, src=0)
         return told[0]
 
-    def everyone(self, value: object) -> list[Any]:
+    def everyone(self, value: Value) -> list[Value]:
         """Gathers a value from every process, by rank."""
         if self.size == 1:
             return [value]
-        told: list[object] = [None] * self.size
+        told = [value] * self.size
         dist.all_gather_object(told, value)
         return told
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +36,7 @@ from limner.systems.trained_on import TrainedOn
 if TYPE_CHECKING:
     from limner.scores import Progress
 
-DEFAULTS: dict[str, Any] = {"epochs": 10, "schedule": "cosine"}
+DEFAULTS: dict[str, object] = {"epochs": 10, "schedule": "cosine"}
 """Settings of `Training` that differ here; the learning rate depends on the mode."""
 _AT_ONCE = 64  # items of the dev collection that are encoded together
 
@@ -94,7 +94,7 @@ class TuningPlan:
     training: Training
     start: FinetunedModel | None = None
 
-    def groups(self) -> dict[str, dict[str, Any]]:
+    def groups(self) -> dict[str, dict[str, object]]:
         """Plain values by group, as stored in a saved model."""
         margin, training = (
             {name: plain(value) for name, value in asdict(each).items()} for each in (self.margin, self.training)
@@ -136,7 +136,7 @@ class FinetuneTask:
         return len(self.pairs) // self.size
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Settings that must be the same when a run is resumed: pretrained model, trained weights, loss and pairs."""
         groups = self.plan.groups()
         start = None if self.plan.start is None else self.plan.start.fingerprint
@@ -182,7 +182,7 @@ class FinetuneTask:
         return TokenRows(encoder, items.values, device)
 
 
-def _encoded(side: RowBatches, encode: Any, items: Items) -> Embeddings:
+def _encoded(side: RowBatches, encode: Callable[[object], Compared], items: Items) -> Embeddings:
     rows = np.split(np.arange(len(items)), range(_AT_ONCE, len(items), _AT_ONCE))
     with torch.inference_mode():
         parts = [as_array(encode(batch)[0]) for batch in side.batches(rows)]

@@ -176,7 +176,7 @@ class _Run:
                 f"the loss became {mean} in epoch {state.epoch + 1}: try a lower learning_rate than {rate:g}"
             )
         self.task.module.eval()
-        measured = self.group.agree(dict(self.task.measure()) if self.group.main else None)
+        measured: dict[str, float] = self.group.agree(dict(self.task.measure()) if self.group.main else None)
         self.live.epoch(measured)
         state.epoch, state.step = state.epoch + 1, 0
         state.loss = torch.zeros((), device=self.device)
@@ -249,10 +249,10 @@ class _Run:
 
 
 def _optimiser(parameters: list[nn.Parameter], training: Training, *, decoupled: bool) -> torch.optim.Optimizer:
-    how: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay}
+    rate, decay = training.learning_rate, training.weight_decay
     if training.optimizer == "adamp":
-        return AdamP(parameters, **how)
-    return (torch.optim.AdamW if decoupled else torch.optim.Adam)(parameters, **how, fused=True)
+        return AdamP(parameters, lr=rate, weight_decay=decay)
+    return (torch.optim.AdamW if decoupled else torch.optim.Adam)(parameters, lr=rate, weight_decay=decay, fused=True)
 
 
 def _moments(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -57,7 +57,7 @@ class ImagePairScorer(ABC):
         """The hash of an image (of the file's bytes or of the pixels), which is the cache key of its scores."""
         return content_key(as_value(image, name="query"), kind="image")
 
-    def queries(self, collection: Collection, *, features: object = None) -> Sequence[Any]:
+    def queries(self, collection: Collection, *, features: object = None) -> Sequence[object]:
         """The query for each image of a collection: the image itself."""
         if features is not None:
             raise LimnerError(f"features for {self.what}, which reads the images themselves: leave them out")
@@ -86,12 +86,12 @@ class ImagePairScorer(ABC):
                 progress(low + len(rows), len(order))
         return out
 
-    def _opened(self, image: object, number: int) -> Any:
+    def _opened(self, image: object, number: int) -> object:
         name = f"of pair {number}"
         return self.read(open_image(as_value(image, name=name), name=name))
 
     @abstractmethod
-    def read(self, image: object) -> Any:
+    def read(self, image: object) -> object:
         """The representation of an image that is kept while its pairs are scored."""
 
     @abstractmethod
@@ -209,7 +209,7 @@ class ImageCrossEncoder(ImagePairScorer):
         """Identifies the scorer by the model's files, the prompt and the precision."""
         return f"image-cross-encoder {fingerprint_of(self.folder)} {self.prompt!r} {self.number_type}"
 
-    def read(self, image: object) -> Any:
+    def read(self, image: object) -> object:
         """The unchanged image."""
         return image
 

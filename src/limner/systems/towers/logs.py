@@ -14,6 +14,8 @@ from limner.core.files import write_text
 from limner.core.paths import folder_for
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from limner.scores import Progress
 
 Row = Mapping[str, float]
@@ -106,7 +108,7 @@ class Live:
         self._bar.start()
         return lambda done, total: self._bar.update(0, completed=done, total=total)
 
-    def step(self, done: int, epoch: str, loss: Any) -> None:
+    def step(self, done: int, epoch: str, loss: Tensor | float) -> None:
         """Records a step; the loss is read only from time to time, since reading it waits for the GPU."""
         now = time.monotonic()
         if self._progress is None or (now - self._said < _SECONDS and done < self.steps):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from limner.core import model_store
+from limner.core.arrays import Float32
 from limner.core.cache_dir import settle_matplotlib
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
@@ -211,7 +212,7 @@ class McpropTask:
         return len(self.data.image_of) // self.size
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Settings that must be the same when a run is resumed."""
         return {"system": KIND, "pairs": len(self.data.image_of), "fusion": type(self.heads.fusion).__name__}
 
@@ -313,7 +314,7 @@ def train(
     return McpropModel(query.name, module, reader, features, told, about, TrainedOn.of(collection))
 
 
-def _plain(values: Mapping[str, object]) -> dict[str, Any]:
+def _plain(values: Mapping[str, object]) -> dict[str, object]:
     return {k: v if v is None or isinstance(v, (str, int, float)) else repr(v) for k, v in values.items()}
 
 
@@ -340,7 +341,7 @@ class McpropModel:
     trained: Mapping[str, Any]
     trained_on: TrainedOn | None = None
 
-    def scores(self, collection: Collection, *, features: object = None) -> Scores:
+    def scores(self, collection: Collection, *, features: VectorSource | None = None) -> Scores:
         """Cosine similarities of all images (with their file names) and texts, computed lazily.
 
         Args:
@@ -350,23 +351,22 @@ class McpropModel:
         queries = Embeddings(collection.images.ids, self._queries(collection, features)[0])
         return Scores.from_embeddings(queries, self.encode_texts(collection.texts))
 
-    def weights(self, collection: Collection, *, features: object = None) -> npt.NDArray[np.float32]:
+    def weights(self, collection: Collection, *, features: VectorSource | None = None) -> npt.NDArray[np.float32]:
         """Fusion weights of file name and image, one row per image."""
-        found: npt.NDArray[np.float32] = self._queries(collection, features)[1]
-        return found
+        return self._queries(collection, features)[1]
 
     def encode_texts(self, items: Items) -> Embeddings:
         """Captions in the joint space."""
         return Embeddings(items.ids, encoded_texts(self.module, self.reader, self.reader.read(items.values)))
 
-    def encode_images(self, items: Items, *, features: object = None) -> Embeddings:
+    def encode_images(self, items: Items, *, features: VectorSource | None = None) -> Embeddings:
         """Images with their file names in the joint space."""
         return Embeddings(items.ids, self._encoded(items, image_names(items), features)[0])
 
-    def _queries(self, collection: Collection, features: object) -> tuple[Any, Any]:
+    def _queries(self, collection: Collection, features: VectorSource | None) -> tuple[Float32, Float32]:
         return self._encoded(collection.images, image_names(collection.images), features)
 
-    def _encoded(self, items: Items, names: Sequence[str], features: Any) -> tuple[Any, Any]:
+    def _encoded(self, items: Items, names: Sequence[str], features: VectorSource | None) -> tuple[Float32, Float32]:
         used = self.features if features is None else source(features)
         if used is None:
             raise LimnerError(

@@ -7,7 +7,7 @@ near 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -214,7 +214,7 @@ class CrossEncoderScorer:
                     progress(done, len(pairs))
         return np.asarray(out.cpu().numpy())
 
-    def _batches(self, lengths: IntArray) -> Any:
+    def _batches(self, lengths: IntArray) -> Iterable[IntArray]:
         if self.encoder is not None:
             return lengths_in_batches(lengths, budget=self.tokens_per_batch)
         return by_length(lengths, budget=self.tokens_per_batch)

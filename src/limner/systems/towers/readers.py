@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from limner.core.renamed import current
 from limner.encoders.batching import padded
 from limner.systems.towers.settings import OLD_NAMES
 from limner.systems.towers.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from limner.encoders.sentences import UniversalSentenceEncoder
 
 WORDS, PACKAGED = "words", "use-multilingual"
 VOCABULARY = "vocabulary.txt"
@@ -99,7 +102,7 @@ class TextReader(ABC):
         matrix, filled = padded(rows)
         return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.whole(texts))
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The description from which a saved model restores it."""
         return {"kind": self.kind, "max_tokens": self.max_tokens}
 
@@ -155,7 +158,7 @@ class PackagedReader(TextReader):
 
 
 @cache
-def _packaged_encoder() -> Any:
+def _packaged_encoder() -> UniversalSentenceEncoder:
     from limner.encoders.sentences import UniversalSentenceEncoder
 
     return UniversalSentenceEncoder()
@@ -206,7 +209,7 @@ class BackboneReader(TextReader):
         with torch.no_grad():
             return self.backbone.states(tokens, filled)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Also the location of the model."""
         path = Path(self.model)
         return {**super().about(), "model": str(path.resolve()) if path.is_dir() else self.model}

@@ -110,8 +110,9 @@ class Margin:
 
     def function(self) -> Callable[..., Tensor]:
         """The loss with its options set."""
-        options: dict[str, Any] = {} if self.k is None else {"k": self.k}
-        return losses.loss(self.loss, margin=self.margin, **options)
+        if self.k is None:
+            return losses.loss(self.loss, margin=self.margin)
+        return losses.loss(self.loss, margin=self.margin, k=self.k)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ class Stored:
                 f"{place}: {error}; give vectors for these {items.kind}s with features= (--features at the shell)"
             ) from error
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The description from which a saved model restores them."""
         return {"embeddings": self.path, **({} if self.others is None else self.others.about())}
 
@@ -84,7 +84,7 @@ class Encoded:
 
     encoder: Any
     name: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
 
     def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
         """Encodes the items; earlier results are read from the cache."""
@@ -94,7 +94,7 @@ class Encoded:
     def _cached(self) -> Any:
         return remembering(self.encoder)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The description from which a saved model restores it."""
         return {"encoder": self.name, **self.options}
 

@@ -31,7 +31,7 @@ from limner.systems.towers.encoding import as_array, as_sets, device_of, images_
 from limner.systems.towers.models import Compared, Probabilistic
 from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
-from limner.systems.towers.sources import Source, load_source, source
+from limner.systems.towers.sources import Source, VectorSource, load_source, source
 from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable
 from limner.systems.towers.vocabulary import Vocabulary
 from limner.systems.trained_on import TrainedOn, kept
@@ -76,7 +76,7 @@ class TowersModel:
         self,
         collection: Collection,
         *,
-        features: object = None,
+        features: VectorSource | None = None,
         matching: str = "vectors",
         progress: Progress | None = None,
     ) -> Scores:
@@ -101,7 +101,9 @@ class TowersModel:
         sides = (Embeddings(i, as_array(side[0])) for i, side in zip(ids, (images, texts), strict=True))
         return Scores.from_embeddings(*sides)
 
-    def encode_images(self, items: Items, *, features: object = None, progress: Progress | None = None) -> Embeddings:
+    def encode_images(
+        self, items: Items, *, features: VectorSource | None = None, progress: Progress | None = None
+    ) -> Embeddings:
         """Images in the joint space, one vector each: for PCME the mean, for PVSE the mean over heads."""
         return Embeddings(items.ids, _one_each(self._images(items, features, progress)[0]))
 
@@ -113,7 +115,9 @@ class TowersModel:
         """The words of a text that are not in the vocabulary; empty for a frozen text encoder."""
         return [] if self.vocabulary is None else self.vocabulary.unknown(text)
 
-    def image_sets(self, items: Items, *, features: object = None, progress: Progress | None = None) -> VectorSets:
+    def image_sets(
+        self, items: Items, *, features: VectorSource | None = None, progress: Progress | None = None
+    ) -> VectorSets:
         """All vectors of each image: one, or one per head for PVSE."""
         return as_sets(items.ids, self._images(items, features, progress)[0])
 
@@ -121,7 +125,7 @@ class TowersModel:
         """All vectors of each text."""
         return as_sets(items.ids, self._texts(items)[0])
 
-    def uncertainty(self, items: Items, *, features: object = None) -> npt.NDArray[np.float32]:
+    def uncertainty(self, items: Items, *, features: VectorSource | None = None) -> npt.NDArray[np.float32]:
         """PCME's uncertainty about each item: the mean logarithm of its variance; higher is less certain."""
         if self.variant != "pcme":
             raise LimnerError(f"a model of kind {self.variant!r} does not predict uncertainty: train 'pcme'")
@@ -187,7 +191,7 @@ class TowersModel:
             "trained": dict(self.trained),
         }
 
-    def _images(self, items: Items, features: Any, progress: Progress | None) -> Compared:
+    def _images(self, items: Items, features: VectorSource | None, progress: Progress | None) -> Compared:
         if isinstance(getattr(self.module, "images", None), Unfrozen):
             return self._from_pixels(items, features, progress)
         used = self.features if features is None else source(features)

@@ -116,12 +116,12 @@ class Plan:
     own: tuple[Any, ...]
     start: TowersModel | None = None
 
-    def groups(self) -> dict[str, dict[str, Any]]:
+    def groups(self) -> dict[str, dict[str, object]]:
         """Plain values by group, as stored in a saved model; other objects are stored by name only."""
         kept: dict[str, Any] = {"shape": self.shape, "training": self.training}
         kept |= {type(each).__name__.lower(): each for each in self.own}
         told = {name: {k: plain(v) for k, v in asdict(each).items()} for name, each in kept.items()}
-        inputs: dict[str, Any] = {"min_count": self.inputs.min_count, "max_tokens": self.inputs.max_tokens}
+        inputs: dict[str, object] = {"min_count": self.inputs.min_count, "max_tokens": self.inputs.max_tokens}
         if self.start is not None:
             inputs["init_from"] = self.start.fingerprint
         if self.inputs.unfreeze:
@@ -129,7 +129,7 @@ class Plan:
         return {"inputs": inputs, **told}
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> object:
     """A setting as stored in a saved model: a plain value, or the name of an object."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
@@ -225,7 +225,7 @@ class TowersTask:
         return self.batches_of.count
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Settings that must be the same when a run is resumed: the model, the loss and the training data."""
         groups = {name: values for name, values in self.plan.groups().items() if name != "training"}
         flat = {name: value for values in groups.values() for name, value in values.items()}
@@ -257,8 +257,9 @@ class TowersTask:
         known = self.reading.vocabulary
         texts = len(known) if known is not None else int(self.pairs.held.shape[1])
         shape, vectors = self._worded()
-        sizes: dict[str, Any] = {"features": self._features, "texts": texts, "reads": known is not None}
-        module = built(self.plan.variant, shape, self.plan.own, **sizes, encoder=self.reading.encoder)
+        sizes = {"features": self._features, "texts": texts}
+        reads, encoder = known is not None, self.reading.encoder
+        module = built(self.plan.variant, shape, self.plan.own, **sizes, reads=reads, encoder=encoder)
         if self.plan.start is not None:
             _begin(module, self.plan.start)
             return module
@@ -378,7 +379,7 @@ def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
     plan, collection = task.plan, task.collection
     best = fitted.history[fitted.best_epoch - 1]
-    about: dict[str, Any] = {
+    about: dict[str, object] = {
         "version": VERSION,
         "collection": collection.name,
         "images": len(collection.images),

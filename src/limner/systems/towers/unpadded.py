@@ -9,14 +9,14 @@ library, up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
@@ -37,7 +37,7 @@ class Norm:
     eps: float
 
     @classmethod
-    def of(cls, module: Any) -> Norm:
+    def of(cls, module: nn.LayerNorm) -> Norm:
         """The weights of the library's layer norm."""
         return cls(module.weight, module.bias, module.eps)
 
@@ -54,7 +54,7 @@ class Linear:
     bias: Tensor
 
     @classmethod
-    def of(cls, *modules: Any) -> Linear:
+    def of(cls, *modules: nn.Linear) -> Linear:
         """The weights of one or several of the library's linear layers, concatenated."""
         weight, bias = torch.cat([m.weight for m in modules]), torch.cat([m.bias for m in modules])
         return cls(weight.t().contiguous(), bias)
@@ -78,7 +78,7 @@ class Layer:
     up: Linear
     down: Linear
     last_norm: Norm
-    act: Any
+    act: Callable[[Tensor], Tensor]
     heads: int
 
     @classmethod
