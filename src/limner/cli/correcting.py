@@ -11,7 +11,6 @@ import typer
 from limner.cli.console import progress, tell
 from limner.cli.options import word
 from limner.core.errors import LimnerError
-from limner.core.written import call
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -64,6 +63,7 @@ def corrected(
         trust: Whether a file of statistics may name a correction that is not registered.
     """
     from limner.scores import Scores
+    from limner.scores.correction import CORRECTIONS
 
     if how is None:
         named = [name for name, given in (("--tune", tune), ("--bank", bank), ("--save-bank", keep)) if given]
@@ -72,7 +72,7 @@ def corrected(
         raise LimnerError(
             "--correct needs scores: give --images with --texts, --scores or --system; a run has no scores to correct"
         )
-    name, options = call(how, what="--correct")
+    name, options = CORRECTIONS.parsed(how)
     if tune is not None:
         options = _tuned(name, options, tune, dev)
     with progress(f"correcting with {name}"):

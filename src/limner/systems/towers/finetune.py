@@ -28,7 +28,7 @@ from limner.systems.towers.models import Compared
 from limner.systems.towers.settings import OLD_NAMES, Training, split
 from limner.systems.towers.shape import Margin
 from limner.systems.towers.sources import Encoded, source
-from limner.systems.towers.training import plain, recalls
+from limner.systems.towers.training import plain, recall_names, recalls
 from limner.systems.towers.tuned import LEARNING_RATES, TunedTowers, Tuning, tunable
 from limner.systems.towers.tuning_inputs import PixelRows, RowBatches, TokenRows, VectorRows
 from limner.systems.trained_on import TrainedOn
@@ -222,9 +222,7 @@ def _base(tuning: Tuning, start: FinetunedModel | None) -> Encoded:
 
 def _model(task: FinetuneTask, fitted: Fitted) -> FinetunedModel:
     plan, collection = task.plan, task.collection
-    best = fitted.history[fitted.best_epoch - 1]
-    measures = [name for name in best if name == "rsum" or "R@" in name]
-    about = {**cards.summary(collection, task.dev, fitted, measures), "pairs": len(task.pairs)}
+    about = {**cards.summary(collection, task.dev, fitted, recall_names()), "pairs": len(task.pairs)}
     record = TrainedOn.of(collection)
     if plan.start is not None:
         about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}

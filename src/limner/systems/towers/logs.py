@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from limner.core.errors import MissingExtra
 from limner.core.files import write_text
 from limner.core.paths import folder_for
+from limner.evaluation.measures import MEASURES, Measure
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,6 +78,19 @@ def _writer(folder: Path) -> object:
     return SummaryWriter(str(folder))
 
 
+def _is_headline(name: str) -> bool:
+    """Whether a metric is shown during training: a composite measure, or hits at rank 1; "i2t R@1" has a direction.
+
+    >>> [_is_headline(name) for name in ("rsum", "t2i R@1", "t2i R@5", "AUC")]
+    [True, True, False, False]
+    """
+    text = name.split()[-1]
+    if text.partition("@")[0] not in MEASURES:
+        return False
+    measure = Measure.parse(text)
+    return measure.kind.composite is not None or (measure.kind.hit and measure.k == 1)
+
+
 class Live:
     """Reports progress, the loss and the last dev values: on a terminal, or through `progress`.
 
@@ -119,7 +133,7 @@ class Live:
 
     def epoch(self, measured: Row) -> None:
         """Records the metrics of an epoch."""
-        shown = [f"{name} {value:.1f}" for name, value in measured.items() if "R@1" in name.split() or name == "rsum"]
+        shown = [f"{name} {value:.1f}" for name, value in measured.items() if _is_headline(name)]
         self.dev = f", dev {', '.join(shown)}" if shown else ""
 
     def _note(self, text: str) -> None:

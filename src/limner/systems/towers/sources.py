@@ -15,8 +15,7 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.written import call
-from limner.encoders import Encoder, TwoSided, encoded, encoder_named
+from limner.encoders import ENCODERS, Encoder, TwoSided, encoded, encoder_named
 from limner.encoders.cache import remembering
 from limner.encoders.image_descriptors import Histograms
 
@@ -124,7 +123,7 @@ def source(given: VectorSource | Source | None, *, what: str = "features", trust
     if isinstance(given, Path) or (isinstance(given, str) and _is_file(given)):
         return Stored(Embeddings.load(given), str(Path(given).resolve()))
     if isinstance(given, str):
-        name, options = call(given, what=what)
+        name, options = ENCODERS.parsed(given)
         return Encoded(_encoder(name, options, what, trusted), name, options)
     if isinstance(given, Mapping) and "encoder" in given:
         options = {name: value for name, value in given.items() if name not in ("encoder", "embeddings")}

@@ -18,6 +18,7 @@ from limner.core.renamed import translated
 from limner.core.torch_kernels import device_named
 from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
+from limner.evaluation.measures import parse
 from limner.scores import Scores
 from limner.systems.towers import randomness
 from limner.systems.towers.branches import Vectors
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from limner.encoders.running import TorchEncoder
     from limner.scores import Progress
 
-MEASURES = "R@1 R@5 R@10 rsum"
+MEASURES = parse("rsum R@1 R@5 R@10")
+DIRECTIONS = ("i2t", "t2i")
 
 
 @takes(Inputs, Shape, *VARIANTS["towers"], Training)
@@ -369,11 +371,17 @@ def recalls(scores: Scores, collection: Collection) -> dict[str, float]:
     """rsum, and R@1, R@5 and R@10 of both directions in percent."""
     report = evaluate(scores, collection, direction="i2t", measures=MEASURES)
     view = collection.judgements.name
-    found = {"rsum": report.value("rsum", view=view)}
-    for direction in ("i2t", "t2i"):
-        for measure in MEASURES.split()[:3]:
+    found = {str(measure): report.value(measure, view=view) for measure in MEASURES if measure.kind.composite}
+    for direction in DIRECTIONS:
+        for measure in (each for each in MEASURES if not each.kind.composite):
             found[f"{direction} {measure}"] = 100 * report.value(measure, direction=direction, view=view)
     return found
+
+
+def recall_names() -> list[str]:
+    """The keys of `recalls`: a composite measure covers both directions, any other is named after its direction."""
+    composite = [str(measure) for measure in MEASURES if measure.kind.composite]
+    return composite + [f"{way} {measure}" for way in DIRECTIONS for measure in MEASURES if not measure.kind.composite]
 
 
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
@@ -388,7 +396,7 @@ def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
         "dev": None if task.dev is None else task.dev.name,
         "best_epoch": fitted.best_epoch,
         "epochs": len(fitted.history),
-        "metrics": {name: value for name, value in best.items() if name == "rsum" or "R@" in name},
+        "metrics": {name: best[name] for name in recall_names() if name in best},
         "history": [dict(row) for row in fitted.history],
     }
     if fitted.resumed:
