@@ -59,7 +59,7 @@ class ScoresJudge:
         return np.asarray(order / max(order.max(), 1), dtype=np.float64)
 
     @property
-    def _ids(self) -> tuple[Any, Any]:
+    def _ids(self) -> tuple[object, Any]:
         return self.scores.queries, self.scores.candidates
 
 

@@ -58,7 +58,7 @@ def tasks(
     answers: Iterable[Any] = (),
     image_url: str = IMAGE_URL,
     scale: Scale = SCALE,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """One task per pair of image and caption, with an annotation for each answer.
 
     Args:
@@ -74,7 +74,7 @@ def tasks(
     """
     if "{image}" not in image_url:
         raise LimnerError(f"image_url={image_url!r}: expected {{image}} in it, the place of the image's id")
-    said: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    said: dict[tuple[str, str], list[dict[str, object]]] = {}
     for each in answers:
         said.setdefault((each.image, each.caption), []).append(_annotation(each, scale))
     return [

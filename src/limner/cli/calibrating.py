@@ -19,7 +19,7 @@ SHOWN = (0.5, 0.7, 0.8, 0.9, 0.95)
 
 def calibrated(
     path: str, collection: str, option: list[str] | None, system: str | None, *, features: str | None, trust: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Calibrates an index with queries that its system was not trained on; returns a message."""
     from limner.search import calibrate_index, judged_queries
 

@@ -50,7 +50,7 @@ def corrected(
     bank: list[Path] | None = None,
     keep: Path | None = None,
     trust: bool = False,
-) -> Any:
+) -> object:
     """Applies the correction options.
 
     Args:

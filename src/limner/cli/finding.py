@@ -30,7 +30,7 @@ class Commands(Mapping[str, Any]):
     file with other commands lists them in `COMMANDS`, name to function.
     """
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         if name.startswith("-"):  # an option
             raise KeyError(name)
         return _built(name)

@@ -105,7 +105,7 @@ class Packed:
 
     key: str
     head: bytes
-    arrays: tuple[Any, ...]
+    arrays: tuple[object, ...]
 
     def open(self) -> Any:
         """The object; its large arrays are views of shared memory. The last one is cached for the next task."""

@@ -117,7 +117,7 @@ def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
     return {image: tuple(objects) for image, objects in found.items()}
 
 
-def _object(entry: dict[str, Any], category: dict[str, Any]) -> dict[str, object]:
+def _object(entry: dict[str, Any], category: dict[str, object]) -> dict[str, object]:
     left, top, width, height = entry["bbox"]
     return {
         "name": category["name"],
@@ -268,7 +268,7 @@ def _add_in_folds(
 ) -> None:
     for place, key in enumerate(order):
         image, text, at = captions[key]
-        fields: dict[str, Any] = {"fold": place * 5 // len(order)}
+        fields: dict[str, object] = {"fold": place * 5 // len(order)}
         further = {} if objects is None else {"objects": objects.get(image, ())}
         made.image(image, at, split="test", value=name.format(int(image)), fields={**fields, **further})
         made.text(key, text, image, at, fields=fields, blank=not text and at.line is None)

@@ -102,7 +102,7 @@ def _lost(collection: Collection, files: list[str | None]) -> Iterator[str]:
 
 def described(
     collection: Collection, hashes: Mapping[str, str], *, has_files: bool, about: Mapping[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The JSON-LD of a written folder.
 
     Args:
@@ -151,7 +151,7 @@ def _files() -> dict[str, object]:
     return {"@type": "cr:FileSet", "@id": FILES, "name": FILES, **told}
 
 
-def _set(name: str, about: str, fields: list[dict[str, Any]], key: str | None = None) -> dict[str, Any]:
+def _set(name: str, about: str, fields: list[dict[str, Any]], key: str | None = None) -> dict[str, object]:
     keyed = {} if key is None else {"key": {"@id": f"{name}/{key}"}}
     return {"@type": "cr:RecordSet", "@id": name, "name": name, "description": about, **keyed, "field": fields}
 
@@ -162,7 +162,7 @@ def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more:
     return {**head, "dataType": kind, "source": column, **more}
 
 
-def _images(images: bool, splits: bool) -> dict[str, Any]:
+def _images(images: bool, splits: bool) -> dict[str, object]:
     joined: dict[str, Any] = (
         {"references": {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "filename"}}} if images else {}
     )
@@ -176,7 +176,7 @@ def _images(images: bool, splits: bool) -> dict[str, Any]:
     return _set("images", "The images.", fields, key="id")
 
 
-def _texts() -> list[dict[str, Any]]:
+def _texts() -> list[dict[str, object]]:
     # Without references to the ids of images and captions: mlcroissant makes one join per record set.
     captions = [_field("captions", "id", "Id of the caption."), _field("captions", "text", "The caption.")]
     judged = [

@@ -70,7 +70,7 @@ class Probe:
 
     name: str
     cases: tuple[ProbeCase, ...]
-    pictures: Mapping[str, Any]
+    pictures: Mapping[str, object]
     warnings: tuple[str, ...] = ()
 
     def collection(self) -> Collection:

@@ -149,7 +149,7 @@ def _rows(collection: Collection, files: list[str | None], fields: Mapping[str, 
         yield row | {f"image_{name}": _plain(column[i]) for name, column in fields["image_"].items()}
 
 
-def _plain(entry: object) -> Any:
+def _plain(entry: object) -> object:
     """The same value without numpy types, which JSON does not support."""
     if isinstance(entry, np.generic):
         return entry.item()

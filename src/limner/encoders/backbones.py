@@ -64,7 +64,7 @@ class TextBackbone(TorchEncoder):
         return states[:, 0] if self.pooling == "first" else mean_pooled(states, filled)
 
 
-def max_tokens_of(tokenizer: Any, config: Any) -> int:
+def max_tokens_of(tokenizer: Any, config: object) -> int:
     """The token limit of a model: that of its tokenizer or of its position embeddings, whichever is lower."""
     places = int(getattr(config, "max_position_embeddings", 512) or 512)
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet"):

@@ -27,7 +27,7 @@ class Encoder(Protocol):
     Only `encode` is required: an object without `dim` works wherever the dimension is not needed in advance.
     """
 
-    def encode(self, items: Items, /) -> Any:
+    def encode(self, items: Items, /) -> object:
         """Vectors of images or texts: an array, or Embeddings."""
         ...
 

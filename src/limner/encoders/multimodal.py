@@ -62,7 +62,7 @@ class MultimodalEncoder(JointEncoder):
             part = list(texts[low : low + _TEXTS_AT_ONCE])
             yield np.arange(low, low + len(part)), self._vectors(part, "text")
 
-    def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
+    def _images(self, items: Items) -> Iterator[tuple[object, Tensor]]:
         for rows, opened in ahead(items, _itself, batch=self.batch_size):
             yield rows, self._vectors(opened, "image")
 
@@ -164,7 +164,7 @@ def limit_length(model: Any) -> None:
         model.max_seq_length = places
 
 
-def _itself(image: object) -> Any:
+def _itself(image: object) -> object:
     return image
 
 

@@ -212,7 +212,7 @@ def ahead(
             yield _next(waiting)
 
 
-def _next(waiting: deque[tuple[object, list[Future[object]]]]) -> tuple[Any, Any]:
+def _next(waiting: deque[tuple[object, list[Future[object]]]]) -> tuple[object, object]:
     rows, futures = waiting.popleft()
     return rows, stacked([future.result() for future in futures])
 

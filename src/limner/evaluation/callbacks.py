@@ -48,7 +48,7 @@ def trainer_callback(
         def __init__(self) -> None:
             self.meter = RetrievalMeter(measures, similarity=similarity)
 
-        def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        def on_evaluate(self, args: Any, state: Any, control: object, **given: Any) -> None:
             """Adds the values to the metrics of the evaluation and to the log."""
             if not state.is_world_process_zero:
                 return

@@ -20,7 +20,7 @@ from limner.stats import Estimate
 
 VIEW = "estimated"
 MODES = ("fixed", "anytime")
-ESTIMATORS: Registry[Callable[..., Any]] = Registry("estimator", {})
+ESTIMATORS: Registry[Callable[..., object]] = Registry("estimator", {})
 """Estimators by name; others are given as "module:function"."""
 
 
@@ -62,7 +62,7 @@ class Estimated:
         return {**kept, "measure": str(self.measure), "estimate": asdict(self.estimate)}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any], traits: Mapping[str, Any]) -> Estimated:
+    def from_json(cls, content: Mapping[str, Any], traits: Mapping[str, object]) -> Estimated:
         """The inverse of `to_json`; the traits describe a measure that is not built in."""
         values = {**content, "measure": Measure.foreign(content["measure"], traits)}
         kept = content["estimate"]  # JSON has no NaN: exact numbers have no design effect

@@ -39,7 +39,7 @@ Source = Scores | Ranking
 
 def evaluate(
     system: Any,
-    truth: Any,
+    truth: object,
     *,
     measures: str | Iterable[str | Measure | MeasureKind] | None = None,
     per_image: int | None = None,
@@ -93,7 +93,7 @@ def evaluate(
     """
     chosen = None if measures is None else parse(measures)
     system, truth = understood(system, truth, per_image=per_image)
-    how: dict[str, Any] = {
+    how: dict[str, object] = {
         "ties": ties,
         "unretrieved": unretrieved,
         "missing": missing,

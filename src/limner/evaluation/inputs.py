@@ -108,7 +108,7 @@ def _triples(given: object) -> list[tuple[object, object, float]]:
     return found
 
 
-def _number(given: Any, candidate: Any) -> float:
+def _number(given: Any, candidate: object) -> float:
     try:
         return float(given)
     except (TypeError, ValueError) as error:

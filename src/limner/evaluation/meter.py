@@ -52,7 +52,7 @@ class RetrievalMeter:
     def update(
         self,
         image_vectors: Any,
-        text_vectors: Any,
+        text_vectors: object,
         *,
         images: Sequence[object] | None = None,
         owners: Sequence[object] | None = None,

@@ -72,7 +72,7 @@ class _Queries:
             for row in (pairs.queries.index(query) for query in self.ids)
         ]
 
-    def column(self, field: str) -> Sequence[Any] | None:
+    def column(self, field: str) -> Sequence[object] | None:
         """A field of the queries, or of their images; None if there is no such field."""
         own = self.collection.images if self.direction == "i2t" else self.collection.texts
         if field in own.fields:
@@ -81,7 +81,7 @@ class _Queries:
         return _looked_up(images.ids, images.field(field), self.images) if field in images.fields else None
 
 
-def _looked_up(ids: Ids, column: Sequence[object], wanted: Iterable[str]) -> list[Any]:
+def _looked_up(ids: Ids, column: Sequence[object], wanted: Iterable[str]) -> list[object]:
     return [column[ids.index(each)] if each in ids else None for each in wanted]
 
 

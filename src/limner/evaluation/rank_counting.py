@@ -85,7 +85,7 @@ class _Count:
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
         return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
 
-    def from_near(self, near: Near) -> tuple[list[_Open], Any] | None:
+    def from_near(self, near: Near) -> tuple[list[_Open], object] | None:
         """The same from low-precision products, except for pairs that only float32 scores can compare."""
         found = [counter.from_near(near) for counter in self.counters]
         kept = self.best and near.best(self.best)
@@ -114,7 +114,7 @@ class _CountPieces:
     scores: list[Block]
     best: Best | None
 
-    def piece(self, start: int, low: int, block: Block) -> tuple[list[IntArray], Any]:
+    def piece(self, start: int, low: int, block: Block) -> tuple[list[IntArray], object]:
         """Counts among some columns."""
         counts = [c.count_piece(start, low, block, s) for c, s in zip(self.counters, self.scores, strict=True)]
         return counts, self.best and self.best.piece(start, low, block)

@@ -120,7 +120,7 @@ def _from_json(content: Mapping[str, Any]) -> Report:
     return Report(*named, whole, top, content["settings"], tuple(content["notes"]), estimates)
 
 
-def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, Any]) -> Result:
+def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, object]) -> Result:
     measure = Measure.foreign(saved["measure"], traits)
     made = Result(
         saved["view"],

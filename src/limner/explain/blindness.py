@@ -80,7 +80,7 @@ class Attack:
         before, after = (np.concatenate([ranks, self.unedited]) for ranks in (self.before, self.after))
         return {name: (100 * measure(before), 100 * measure(after)) for name, measure in METRICS.items()}
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """Everything except the edits, as plain values."""
         found: dict[str, object] = {
             "kind": self.kind,

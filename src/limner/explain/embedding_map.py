@@ -125,7 +125,7 @@ class EmbeddingMap:
             }
             yield json.dumps(part, ensure_ascii=False) + "\n"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Everything as plain data."""
         named = {each.name: _named(each) for each in self.colours}
         return {

@@ -89,13 +89,13 @@ class BM25:
         """The words of a query that occur in a document, as written in the query."""
         return tuple(word for key, word in query_words(text).items() if document in self._postings(key)[0])
 
-    def _postings(self, word: str) -> tuple[Any, Any]:
+    def _postings(self, word: str) -> tuple[Any, object]:
         column = self.vocabulary.get(word)
         held = slice(0, 0) if column is None else slice(*self.weights.indptr[column : column + 2])
         return self.weights.indices[held], self.weights.data[held]
 
 
-def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> tuple[Any, Any, FloatArray]:
+def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> tuple[Any, object, FloatArray]:
     """Document and stem of every word, and the length of each document; new stems are added to the vocabulary."""
     stems: dict[str, int | None] = {}
     rows, columns, lengths = [], [], []

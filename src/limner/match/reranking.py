@@ -66,10 +66,10 @@ class Cascade(Ranking):
 
 def cascade(
     proposer: Scores | Ranking,
-    scorer: Scorer | Callable[[Any, Any], Any],
+    scorer: Scorer | Callable[[Any, Any], object],
     *,
     queries: Any,
-    candidates: Any,
+    candidates: object,
     depth: int | float = DEPTH,
     weight: float = 1.0,
     rest: bool = False,
@@ -183,7 +183,7 @@ def _values(given: Any, ids: Ids, what: str) -> Sequence[object]:
     """The values for the scorer, in the order of the ids."""
     if hasattr(given, "subset"):
         part: Any = given.subset(ids)
-        found: Sequence[Any] = part.values if hasattr(part, "values") else part.matrix
+        found: Sequence[object] = part.values if hasattr(part, "values") else part.matrix
         return found
     if isinstance(given, dict):
         missing = [i for i in ids if i not in given]
@@ -192,7 +192,7 @@ def _values(given: Any, ids: Ids, what: str) -> Sequence[object]:
         return [given[i] for i in ids]
     if len(given) != len(ids):
         raise LimnerError(f"{len(given)} {what} values for {len(ids)} {what} ids: expected one each, in their order")
-    values: Sequence[Any] = given
+    values: Sequence[object] = given
     return values
 
 
@@ -207,7 +207,7 @@ class _Asking:
     """Scores the pairs of a ranking in batches, and caches the scores."""
 
     scorer: Scorer
-    sides: tuple[Sequence[Any], Sequence[Any]]
+    sides: tuple[Sequence[object], Sequence[object]]
     store: RowStore | None
     asked: int = 0
     reused: int = 0

@@ -361,7 +361,7 @@ class Index:
         longest = 1.0 if self.about.similarity == "cosine" else None
         return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
 
-    def _correction(self, vectors: Embeddings, how: How, bank: Any, options: Mapping[str, Any]) -> Scores:
+    def _correction(self, vectors: Embeddings, how: How, bank: object, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
             bank = Statistics.load(bank, trust=bool(options.get("trust")))
         if bank is not None and not isinstance(bank, Statistics):

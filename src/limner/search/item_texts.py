@@ -38,7 +38,7 @@ class ItemTexts:
 
     kind: str
     texts: Sequence[Sequence[str]]
-    fields: Sequence[Mapping[str, Any]]
+    fields: Sequence[Mapping[str, object]]
 
     @classmethod
     def of_index(cls, index: Index) -> ItemTexts:

@@ -69,7 +69,7 @@ class _Postponed(ModuleType):
             self.__path__ = list(spec.submodule_search_locations)
         self.__file__ = spec.origin
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__") or name == "_run" or self.__dict__.get("_run"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         self.load()
@@ -126,7 +126,7 @@ class _StandIn(type):
     def __instancecheck__(cls, thing: object) -> bool:
         return isinstance(thing, cls.real)
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(cls.real, name)

@@ -253,7 +253,7 @@ class WithFeatures:
         found: Embeddings = encode(items, **progress_for(encode, progress))
         return found
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):  # pickle looks these up before there is a model
             raise AttributeError(name)
         return getattr(self.model, name)

@@ -68,7 +68,7 @@ class Open:
     since: float
     protocol: Connection | None = None
     waits: str = "head"
-    request: Any = None
+    request: object = None
     before: int = 0
     dropped: bool = False
 

@@ -78,7 +78,7 @@ class Library:
         systems: Mapping[str, str],
         *,
         matrices: Mapping[str, Path] | None = None,
-        features: Any = None,
+        features: object = None,
         options: Mapping[str, Any] | None = None,
         corrections: Sequence[str] = (),
         trust: bool = False,
@@ -222,7 +222,7 @@ class Library:
         return self.jobs.ready(("system", collection, name))
 
 
-def ready_system(system: FoundSystem, loaded: Loaded, job: Job, *, features: Any = None) -> OpenSystem:
+def ready_system(system: FoundSystem, loaded: Loaded, job: Job, *, features: object = None) -> OpenSystem:
     """A system on the searched part of a collection; features are passed to systems that accept them."""
     given = features if features is not None and system.takes_features else None
     return system.on(loaded.parts, features=given, stage=job.stage)

@@ -80,7 +80,7 @@ async def _form(request: Request) -> Sent:
     return Sent(form, file=data)
 
 
-async def _json(request: Request) -> Any:
+async def _json(request: Request) -> object:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -164,7 +164,7 @@ def _stored(connection: sa.Connection, key: str) -> object:
     return connection.execute(query.where(judgement.c.client_key == key)).mappings().first()
 
 
-def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, Any]) -> Saved:
+def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, object]) -> Saved:
     """The stored answer with this key; refused if the key belongs to another answer."""
     same = before["assignment_id"] == mine["id"] and before["item_id"] == item_id
     if not same or any(before[name] != values[name] for name in ("grade", "reasons", "comment")):
@@ -199,7 +199,7 @@ def _refuse_unreasoned(wanted: str, values: dict[str, Any], scale: Scale) -> Non
 
 
 def _settle(
-    connection: sa.Connection, state: TaskState, mine: Any, item_id: int, values: dict[str, Any], now: int, until: int
+    connection: sa.Connection, state: TaskState, mine: Any, item_id: int, values: dict[str, object], now: int, until: int
 ) -> bool:
     """Renews the lease, and updates which tasks are finished."""
     state.latest[mine["id"], item_id] = values

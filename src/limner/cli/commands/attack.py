@@ -139,7 +139,7 @@ def _ignored(attacks: Sequence[Attack]) -> list[str]:
     return said
 
 
-def _counted(edits: dict[str, list[Edit | None]], queries: int) -> tuple[str, dict[str, Any]]:
+def _counted(edits: dict[str, list[Edit | None]], queries: int) -> tuple[str, dict[str, object]]:
     counts = {kind: sum(edit is not None for edit in made) for kind, made in edits.items()}
     lines = [f"{kind:11} {count:8,} of {queries:,} queries changed" for kind, count in counts.items()]
     return "\n".join(lines), {"queries": queries, "changed": counts}

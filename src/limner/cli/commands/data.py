@@ -219,7 +219,7 @@ def _loaded(spec: str, words: list[str] | None, check: Progress | None) -> Colle
     return limner.load(spec, **loading(words), **checking)
 
 
-def _counted(rows: list[object], told: Progress) -> Iterator[Any]:
+def _counted(rows: list[object], told: Progress) -> Iterator[object]:
     for number, row in enumerate(rows):
         told(number, len(rows))
         yield row

@@ -223,7 +223,7 @@ def _given(
     split: str | None,
     loaded: Callable[[], Collection],
     directions: Sequence[str],
-) -> tuple[Any, Collection | Judgements, list[str], Any]:
+) -> tuple[object, Collection | Judgements, list[str], Any]:
     """The system, the judgements, notes, and a function for the scores and collection of another split."""
     kind = way.kind
     if (spec is None) == (per_image is None):

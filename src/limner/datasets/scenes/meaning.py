@@ -163,7 +163,7 @@ class Meaning:
                 if exclusive(entities):
                     yield replace(self, entities=entities)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The meaning as plain values, for JSON; `from_dict` reads it back."""
         return asdict(self)
 

@@ -21,7 +21,7 @@ Documents = Sequence[Sequence[str]]
 FeatureSource = Embeddings | WordHistograms | str | Path | None
 """Features of images by id, in memory or in a file; None to compute them from the images."""
 
-TEXTS: Registry[Callable[..., Any]] = Registry(
+TEXTS: Registry[Callable[..., object]] = Registry(
     "text kernel",
     {
         "bow": "limner.systems.classic.pairs:bow",
@@ -31,7 +31,7 @@ TEXTS: Registry[Callable[..., Any]] = Registry(
     },
 )
 """Text kernels by name; "module:thing" names a custom one, or pass the kernel itself."""
-IMAGES: Registry[Callable[..., Any]] = Registry(
+IMAGES: Registry[Callable[..., object]] = Registry(
     "image kernel",
     {
         "pyramid": "limner.systems.classic.kernels:Pyramid",
@@ -93,7 +93,7 @@ def text_kernel(kernel: object, weights: str | None = None, *, usual: str = "roo
     return made(weights=weights or usual) if weighted else made()
 
 
-def image_kernel(kernel: Any, options: Mapping[str, Any], *, features: bool) -> object:
+def image_kernel(kernel: object, options: Mapping[str, Any], *, features: bool) -> object:
     """An image kernel by name with its options, or the kernel itself."""
     if not isinstance(kernel, str):
         return kernel

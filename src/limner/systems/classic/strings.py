@@ -123,7 +123,7 @@ def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> li
     return maps
 
 
-def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[Any, Any, Any]:
+def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[Any, object, object]:
     """Key, weight and document of every sequence of every sentence."""
     base = len(weights) + 1
     if base**length >= 2**63:
