@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,9 @@ def cut(deeper: BoolArray, scores: FloatArray | None, strata: int) -> IntArray:
     return np.unique(codes + deeper * (strata + 1), return_inverse=True)[1].astype(np.int64)
 
 
-def spread_of(codes: Any, size: Any, labelled: Mapping[int, float], believed: FloatArray | None) -> FloatArray:
+def spread_of(
+    codes: IntArray, size: IntArray, labelled: Mapping[int, float], believed: FloatArray | None
+) -> FloatArray:
     """The standard deviation of the answers in each stratum: from answers, else from the judge, else the maximum."""
     if labelled:
         units = np.array(list(labelled))
@@ -94,7 +95,9 @@ def enough(own: FloatArray, spread: FloatArray, best: FloatArray, variance: floa
     return np.minimum(high * best, own)
 
 
-def expected_half_width(share: float, inside: FloatArray, spread: FloatArray, codes: Any, counts: Any) -> float:
+def expected_half_width(
+    share: float, inside: FloatArray, spread: FloatArray, codes: IntArray, counts: IntArray
+) -> float:
     """The expected half-width for these numbers of labelled units."""
     size = np.bincount(codes)
     own = np.bincount(codes, weights=inside, minlength=len(size))

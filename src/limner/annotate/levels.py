@@ -15,13 +15,12 @@ Neyman 1938 (two-phase sampling); Giles 2008 (multilevel Monte Carlo) for the al
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import Design, Unit
-from limner.core.arrays import FloatArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, shown
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
@@ -203,7 +202,7 @@ def _revealed(
     return given | Judgements.from_pairs(pairs, queries=given.queries, candidates=given.candidates)
 
 
-def spread(values: Iterable[Mapping[int, float]], codes: Any, strata: int) -> FloatArray:
+def spread(values: Iterable[Mapping[int, float]], codes: IntArray, strata: int) -> FloatArray:
     """The standard deviation of each level's changes, for the system and measure with the largest variation.
 
     The prior expectation counts as two additional answers.

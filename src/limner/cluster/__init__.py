@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from limner.cluster._running import Cluster
@@ -66,14 +68,13 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
             ray.shutdown()
 
 
-def _ray() -> Any:
+def _ray() -> ModuleType:
     """The ray module, with usage reports turned off; an error if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        import ray
+        return import_module("ray")
     except ModuleNotFoundError:
         raise MissingExtra("a cluster", "ray", "cluster") from None
-    return ray
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def _loopback() -> Iterator[None]:
             os.environ[_CLUSTERS] = before[0]
 
 
-def _join(ray: object, address: str) -> None:
+def _join(ray: ModuleType, address: str) -> None:
     quiet: dict[str, object] = {"logging_level": "warning", "log_to_driver": False}
     if address == "local":
         quiet |= {"num_cpus": usable_cores(), "include_dashboard": False}
@@ -111,7 +112,7 @@ def _join(ray: object, address: str) -> None:
         ) from error
 
 
-def _init(ray: Any, address: str, **options: Any) -> None:
+def _init(ray: ModuleType, address: str, **options: Any) -> None:
     """`ray.init`, again where the cluster accepts a client but its server for that client did not start.
 
     The proxy behind ray:// forks that server while its own threads call gRPC, which now and then ends the child.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -130,7 +131,7 @@ class TimmEncoder(TorchEncoder):
         self.transform = library.data.create_transform(**config, is_training=False)
         self.dim = int(self.model.num_features)
 
-    def _loaded(self, library: Any) -> Any:
+    def _loaded(self, library: ModuleType) -> Any:
         if self.weights is not None:
             made = library.create_model(self.name, num_classes=0)
             fill(made, self.weights)

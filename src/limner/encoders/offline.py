@@ -138,7 +138,7 @@ def pretrained(make: Callable[..., object], folder: Path, **options: object) -> 
         return make(str(folder), trust_remote_code=False, **options)
 
 
-def _fetched(hub: Any, model: str, patterns: Sequence[str], *, local: bool) -> Path | None:
+def _fetched(hub: ModuleType, model: str, patterns: Sequence[str], *, local: bool) -> Path | None:
     """The snapshot of a repository; None if it is not in the cache or the hub does not answer."""
     try:
         return Path(hub.snapshot_download(model, local_files_only=local, allow_patterns=list(patterns)))
@@ -150,7 +150,7 @@ def _fetched(hub: Any, model: str, patterns: Sequence[str], *, local: bool) -> P
 
 def reachable(*, seconds: float = 3.0) -> bool:
     """Whether the hub answers a short request; its own library would retry for half a minute."""
-    constants = importlib.import_module("huggingface_hub.constants")
+    constants: Any = importlib.import_module("huggingface_hub.constants")
     if constants.HF_HUB_OFFLINE:
         return False
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
@@ -177,7 +177,7 @@ def hub_or_cache() -> Iterator[None]:
 
 def unreachable(model: str, *, what: str) -> str:
     """The error for a model that is not on this machine, with the path where it is expected."""
-    constants = importlib.import_module("huggingface_hub.constants")
+    constants: Any = importlib.import_module("huggingface_hub.constants")
     folder = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
     return (
         f"{what}: model {model!r} is not on this machine and its hub cannot be reached. To work offline, give the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
@@ -63,7 +64,7 @@ class OpenClipEncoder(JointEncoder):
         return torch.nn.functional.normalize(self.model.encode_image(pixels).float(), dim=-1)
 
 
-def _loaded(library: Any, model: str, weights: str) -> tuple[Any, Any]:
+def _loaded(library: ModuleType, model: str, weights: str) -> tuple[Any, Any]:
     tags = library.list_pretrained_tags_by_model(model)
     if not Path(weights).is_file() and weights not in tags:
         raise LimnerError(f"weights {weights!r} of {model!r}: neither a file nor one of its tags ({', '.join(tags)})")

@@ -170,14 +170,14 @@ class Board(Tabular):
             raise LimnerError(f"{len(found)} tables match {measure}: there are {there}")
         return found[0]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per table and system, as in the CSV file."""
         return [_record(table, row) for table in self.tables for row in table.rows]
 
     def _columns(self) -> dict[str, list[object]]:
         return by_column(self.rows())
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The whole board as plain values."""
         return {
             "level": self.level,

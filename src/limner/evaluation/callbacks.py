@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from limner.core.errors import LimnerError
@@ -138,7 +139,7 @@ def _batch(given: object) -> dict[str, Any]:
     return dict(given)
 
 
-def _library(*names: str) -> Any:
+def _library(*names: str) -> ModuleType:
     for name in names:
         try:
             return importlib.import_module(name)

@@ -58,7 +58,7 @@ COMPARISON_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
 """File formats of a comparison, by file extension: `(comparison, **options) -> str or bytes`."""
 
 
-_FIGURE: Registry[Callable[..., Any]] = Registry(
+_FIGURE: Registry[Callable[..., Figure]] = Registry(
     "figure", {"comparison": "limner.evaluation.figures:comparison_figure"}
 )
 _TABLE: Registry[Callable[..., str]] = Registry("table", {"comparison": "limner.evaluation.tables:comparison_html"})
@@ -186,7 +186,7 @@ class Comparison(Tabular):
         table = np.array([[v * n.measure.kind.better for v in n.values] for n in varied]).T
         return [f"{n.view} {n.direction} {n.measure}" for n in varied], correlation_matrix(table)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per measure and pair of systems, as in the CSV file."""
         tested = [_row(self, line, d) for line in self.lines for d in line.differences]
         return [*tested, *(each.row(self.systems) for each in self.estimated)]
@@ -198,7 +198,7 @@ class Comparison(Tabular):
     def _repr_html_(self) -> str:
         return str(_TABLE["comparison"](self))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The whole comparison as plain values."""
         return {
             "systems": list(self.systems),

@@ -20,7 +20,7 @@ from limner.stats import Estimate
 
 VIEW = "estimated"
 MODES = ("fixed", "anytime")
-ESTIMATORS: Registry[Callable[..., object]] = Registry("estimator", {})
+ESTIMATORS: Registry[Callable[..., Any]] = Registry("estimator", {})
 """Estimators by name; others are given as "module:function"."""
 
 
@@ -50,7 +50,7 @@ class Estimated:
         show, e = self.measure.show, self.estimate
         return f"{show(e.value)} [{show(e.low)}, {show(e.high)}]"
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """A flat record with the columns of a report."""
         e = self.estimate
         return {"view": VIEW, "direction": self.direction, "measure": str(self.measure), "value": e.value,
@@ -101,7 +101,7 @@ class EstimatedDifference:
         show, e = self.measure.show, self.estimate
         return f"{self.measure.show_change(e.value)} [{show(e.low)}, {show(e.high)}]"
 
-    def row(self, systems: Sequence[str]) -> dict[str, Any]:
+    def row(self, systems: Sequence[str]) -> dict[str, object]:
         """A flat record with the columns of a comparison: an interval, but no test."""
         e, (one, other) = self.estimate, self.values
         return {
@@ -120,7 +120,7 @@ def _way(labels: object, what: str) -> Callable[..., Any]:
         raise LimnerError(
             f"labels: got {type(labels).__name__}, expected a store of answers (limner.annotate.open_store)"
         )
-    found: Callable[..., object] = ESTIMATORS.find(how) if isinstance(how, str) else how
+    found: Callable[..., Any] = ESTIMATORS.find(how) if isinstance(how, str) else how
     return found
 
 

@@ -54,7 +54,7 @@ STYLE: Any = {
     "savefig.dpi": 300,
 }
 
-REPORT_FIGURES: Registry[Callable[..., Any]] = Registry(
+REPORT_FIGURES: Registry[Callable[..., Figure]] = Registry(
     "figure of a report",
     {
         "recall": "limner.evaluation.figures:recall",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import math
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from limner.core.errors import LimnerError, MissingExtra
@@ -62,14 +63,14 @@ def read_model_card(path: str | Path) -> list[BoardEntry]:
         return [_entry(each, name) for each in found if _is_number(each.metric_value)]
 
 
-def _hub() -> Any:
+def _hub() -> ModuleType:
     try:
         return importlib.import_module("huggingface_hub")
     except ModuleNotFoundError as error:
         raise MissingExtra("a model card", "huggingface_hub", "train") from error
 
 
-def _card(hub: Any, source: Path) -> Any:
+def _card(hub: ModuleType, source: Path) -> Any:
     with damage_told(source, what="model card with valid metadata"):
         return hub.ModelCard(read_text(source, what="model card"))
 
@@ -78,7 +79,7 @@ def _replaced(result: Any, report: Report) -> bool:
     return bool(result.source_name == "limner" and result.dataset_name == report.collection)
 
 
-def _result(hub: Any, report: Report, result: Any) -> Any:
+def _result(hub: ModuleType, report: Report, result: Any) -> Any:
     ends = result.interval
     told = {"queries": len(result.queries)} | (
         {} if ends is None else {"low": float(ends.low), "high": float(ends.high)}

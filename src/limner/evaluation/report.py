@@ -38,7 +38,7 @@ REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
 )
 """File formats of a report, by file extension: `(report, **options) -> str or bytes`. `print` shows ".txt"."""
 
-_FIGURE: Registry[Callable[..., Any]] = Registry("figure", {"report": "limner.evaluation.figures:report_figure"})
+_FIGURE: Registry[Callable[..., Figure]] = Registry("figure", {"report": "limner.evaluation.figures:report_figure"})
 _TABLE: Registry[Callable[..., str]] = Registry("table", {"report": "limner.evaluation.tables:report_html"})
 _STORAGE: Registry[Callable[..., Any]] = Registry(
     "use of a stored report", {"read": "limner.evaluation.storage:read", "data": "limner.evaluation.storage:to_json"}
@@ -101,7 +101,7 @@ class Report(Tabular):
         """The differences of this report minus another, with intervals and p-values."""
         return compare([self, other], **options)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per result, as in the CSV file."""
         named = {"system": self.system, "collection": self.collection}
         return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]

@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
@@ -97,7 +97,7 @@ class Slice:
             return ""
         return "stronger" if self.difference * self.measure.kind.better > 0 else "weaker"
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """A flat record."""
         ends = {"": self.interval, "difference_": self.apart}
         return {
@@ -146,11 +146,11 @@ class Slices(Tabular):
             f"{100 * self.level:g}% are false on average"
         )
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One flat record per slice, as in the CSV file."""
         return [each.row() for each in self.slices]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The slices as plain values."""
         kept = ("system", "against", "collection", "level", "control", "min_size")
         return {**{name: getattr(self, name) for name in kept}, "notes": list(self.notes), "slices": self.rows()}
@@ -309,7 +309,7 @@ def _slice(
     )  # fmt: skip
 
 
-def _interval(result: Result, other: Result | None, members: Any) -> Interval | None:
+def _interval(result: Result, other: Result | None, members: npt.NDArray[np.bool_]) -> Interval | None:
     rows = np.flatnonzero(members)
     some = result.restricted(rows)
     return some.interval if other is None else some.difference(other.restricted(rows))

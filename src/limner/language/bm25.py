@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.language.overlap import IRREGULAR, STOP_WORDS, stem, tokens
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def query_words(text: str) -> dict[str, str]:
@@ -37,7 +40,7 @@ class BM25:
     """
 
     vocabulary: Mapping[str, int]
-    weights: Any
+    weights: csr_array
 
     @classmethod
     def of(cls, documents: Iterable[Iterable[str]], *, k1: float = 1.2, b: float = 0.75) -> BM25:

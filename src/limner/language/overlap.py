@@ -16,12 +16,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Words = Callable[[str], Sequence[Hashable]]
 
@@ -245,7 +248,7 @@ def _occurrences(words: Sequence[Hashable]) -> list[tuple[Hashable, int]]:
     return numbered
 
 
-def _sparse(rows: Iterable[Iterable[Hashable]], vocabulary: dict[Hashable, int]) -> Any:
+def _sparse(rows: Iterable[Iterable[Hashable]], vocabulary: dict[Hashable, int]) -> csr_array:
     """Counts of entries, one row per text; new entries are added to the vocabulary."""
     from scipy.sparse import csr_array
 
@@ -257,11 +260,11 @@ def _sparse(rows: Iterable[Iterable[Hashable]], vocabulary: dict[Hashable, int])
     return matrix
 
 
-def _along_rows(matrix: Any) -> FloatArray:
+def _along_rows(matrix: csr_array) -> FloatArray:
     return np.asarray(matrix.sum(axis=1), dtype=np.float64).reshape(-1)
 
 
-def _product(a: Any, b: Any) -> FloatArray:
+def _product(a: csr_array, b: csr_array) -> FloatArray:
     """`a @ b.T` as a dense table, computed block by block."""
     table = np.empty((a.shape[0], b.shape[0]))
     across = b.T.tocsc()

@@ -126,7 +126,7 @@ class Reader:
 
         return correct(word)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values."""
         return {
             "stop": sorted(self.stop),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -72,7 +72,7 @@ def neutral(values: FloatArray) -> FloatArray:
     return np.where(known, values, values[known].mean() if known.any() else 0.0)
 
 
-def loops(block: object) -> Any:
+def loops(block: object) -> ModuleType:
     """The loops of the corrections: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
         from limner.match import _loops

@@ -66,9 +66,9 @@ class Cascade(Ranking):
 
 def cascade(
     proposer: Scores | Ranking,
-    scorer: Scorer | Callable[[Any, Any], object],
+    scorer: Scorer | Callable[..., object],
     *,
-    queries: Any,
+    queries: object,
     candidates: object,
     depth: int | float = DEPTH,
     weight: float = 1.0,

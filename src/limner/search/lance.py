@@ -16,7 +16,7 @@ UNUSED_CLASSES = ("lance_namespace", "lancedb.namespace", "lancedb.remote.db")
 """Classes for a catalogue server and for LanceDB's own servers, which other modules import by name."""
 
 
-def lancedb() -> Any:
+def lancedb() -> ModuleType:
     """The package."""
     try:
         postponed = {} if "lancedb" in sys.modules else _postpone()

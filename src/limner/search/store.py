@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ ROWS = 65_536
 LOCK = ".limner.lock"
 COLUMNS = ("value", "picture", "captions", "fields")
 """What is kept of an item beside its id and vector."""
-Kept = Mapping[str, Any]
+Kept = Mapping[str, object]
 """The columns of one item by name; None where nothing is known."""
 RETRYING = {"client_max_retries": "8", "client_retry_timeout": "60", "connect_timeout": "10s"}
 """Requests to object storage that fail are sent again with growing pauses, for a minute at most."""
@@ -271,11 +270,6 @@ class VectorStore:
     def explained(self) -> AbstractContextManager[None]:
         """Turns LanceDB errors into one clear message."""
         return _explained(self.path)
-
-    @cached_property
-    def is_local(self) -> bool:
-        """Whether it is a folder on this machine."""
-        return _is_local(self.path)
 
 
 def among(ids: Iterable[str]) -> str:

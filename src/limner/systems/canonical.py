@@ -13,7 +13,7 @@ direction, which a decomposition leaves undetermined, is fixed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ import numpy.typing as npt
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError
 from limner.core.portable import signs
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Matrix = npt.NDArray[np.float64]
 
@@ -32,12 +35,14 @@ class Side:
     mean: Matrix
     weights: Matrix
 
-    def __call__(self, rows: Any) -> Matrix:
+    def __call__(self, rows: Array | csr_array) -> Matrix:
         """Vectors in the joint space, from dense or sparse rows."""
         return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float64)
 
 
-def canonical_maps(images: Array, texts: Any, pairs: Any, *, ridge: float, dimensions: int) -> tuple[Side, Side]:
+def canonical_maps(
+    images: Array, texts: csr_array, pairs: csr_array, *, ridge: float, dimensions: int
+) -> tuple[Side, Side]:
     """The maps of images and texts into the joint space.
 
     Args:

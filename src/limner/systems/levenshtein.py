@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class Levenshtein:
         pairs = zip(queries, candidates, strict=True)
         return np.array([alike(q.lower(), c.lower()) for q, c in pairs], dtype=np.float64)
 
-    def scores(self, texts: Any, others: object, /, **ids: Any) -> Scores:
+    def scores(self, texts: object, others: object, /, **ids: Any) -> Scores:
         """Scores of all pairs of two lists of texts or items; `queries` and `candidates` are ids for plain texts."""
         return Scores.from_kernel(_block, texts, others, **ids)
 
@@ -44,7 +45,7 @@ def _block(queries: Sequence[str], candidates: Sequence[str]) -> Array:
     return np.asarray(library.process.cdist(*small, scorer=alike, dtype=np.float64))
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     try:
         import rapidfuzz
         import rapidfuzz.distance

@@ -60,7 +60,7 @@ class TrainedOn:
         shared = np.bincount(pairs.rows, weights=captions, minlength=len(known))
         return np.asarray(known & ((counts == 0) | (shared > 0)))
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """The record as stored in a saved model."""
         counts = {"images": len(self.images), "texts": len(self.texts)}
         hashes = {"images": self.images.view(np.int64), "texts": self.texts.view(np.int64)}
@@ -80,6 +80,6 @@ def _hashed(values: Iterable[str]) -> Hashes:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def kept(record: TrainedOn | None) -> dict[str, Any]:
+def kept(record: TrainedOn | None) -> dict[str, object]:
     """The part of a saved model's content with its training items; empty if they are unknown."""
     return {} if record is None else {"trained_on": record.content()}

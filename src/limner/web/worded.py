@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.web.jobs import Job, Pending
 from limner.web.search_request import SearchRequest
@@ -60,7 +61,7 @@ class WordedSearch:
 
         return about(self.terms, self.texts)
 
-    def ordered(self, row: Any, order: Any) -> Ordered:
+    def ordered(self, row: FloatArray, order: IntArray) -> Ordered:
         """The allowed items in order.
 
         Args:
@@ -73,7 +74,7 @@ class WordedSearch:
         depth = len(order) if self.asked.by == "vectors" else DEPTH
         return fused(self.terms, self.texts, (chosen, row[chosen]), self._allowed, self.asked.by, depth)
 
-    def only(self, order: Any) -> Any:
+    def only(self, order: IntArray) -> IntArray:
         """The allowed positions, in the same order."""
         return order if self._allowed is None else order[self._allowed[order]]
 

@@ -199,7 +199,13 @@ def _refuse_unreasoned(wanted: str, values: dict[str, Any], scale: Scale) -> Non
 
 
 def _settle(
-    connection: sa.Connection, state: TaskState, mine: Any, item_id: int, values: dict[str, object], now: int, until: int
+    connection: sa.Connection,
+    state: TaskState,
+    mine: Any,
+    item_id: int,
+    values: dict[str, object],
+    now: int,
+    until: int,
 ) -> bool:
     """Renews the lease, and updates which tasks are finished."""
     state.latest[mine["id"], item_id] = values

@@ -148,13 +148,6 @@ def judge_failure(
         return True
 
 
-def asked_failures(store: Store, *, study: str | None = None) -> list[AskedFailure]:
-    """All failures of a study, or of all studies, in order of insertion."""
-    names = ("id", "study", "query", "text", "truth", "returned", "by_text")
-    query = sa.select(*(failure.c[name] for name in names)).where(_of(study)).order_by(failure.c.id)
-    return [AskedFailure(**{**row, "by_text": bool(row["by_text"])}) for row in store.rows(query)]
-
-
 def failure_answers(store: Store, *, study: str | None = None) -> list[FailureAnswer]:
     """All answers of a study, or of all studies, in order of insertion."""
     columns = (failure.c.study, failure.c.query, failure.c.returned, annotator.c.name.label("annotator"))

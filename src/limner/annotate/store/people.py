@@ -12,8 +12,6 @@ from limner.annotate.store import NotAllowed, Store
 from limner.annotate.store.schema import ROLES, annotator, invite, session
 from limner.core.errors import LimnerError, UnknownId, UnknownName
 
-LOCAL = "local"
-"""The annotator of a page without accounts."""
 NAME_LENGTH = 80
 
 
@@ -215,7 +213,7 @@ def use_invite(store: Store, token: str, name: str, *, password_hash: str) -> An
         return made
 
 
-def _valid_invite(store: Store, connection: sa.Connection, token: str, *, lock: bool = False) -> Any:
+def _valid_invite(store: Store, connection: sa.Connection, token: str, *, lock: bool = False) -> sa.RowMapping:
     query = sa.select(invite).where(invite.c.token_hash == _hash(token), *_usable(store))
     found = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if found is None:

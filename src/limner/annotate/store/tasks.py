@@ -156,9 +156,9 @@ def _added(
 class TaskState:
     """The state that decides who may hold a task and which pairs they answer; read in one transaction."""
 
-    task: Any
-    items: list[Any]
-    assignments: list[Any]
+    task: sa.RowMapping
+    items: list[sa.RowMapping]
+    assignments: list[sa.RowMapping]
     latest: dict[tuple[int, int], Any]
 
     def holders(self, now: int, *, but: int) -> int:
@@ -174,7 +174,7 @@ class TaskState:
             not a["excluded"] and a["id"] != but and self._grade(a["id"], item) is not None for a in self.assignments
         )
 
-    def open_to(self, mine: int | None) -> list[Any]:
+    def open_to(self, mine: int | None) -> list[sa.RowMapping]:
         """The items that an assignment shows: those it has answered, the controls, and those that need more answers."""
         return [
             item
@@ -329,7 +329,7 @@ def _held(connection: sa.Connection, assignment_id: int) -> Held:
     return Held(row["id"], row["task_id"], kind, row["annotator_id"], row["expires"], done, items, why)
 
 
-def _item(item: Any, answer: Any) -> Item:
+def _item(item: sa.RowMapping, answer: Any) -> Item:
     grade = None if answer is None else answer["grade"]
     reasons = () if grade is None else tuple(json.loads(answer["reasons"]))
     number = None if grade is None else answer["id"]

@@ -37,7 +37,7 @@ class FittedKernel(Protocol):
         """Similarities of all pairs of a and b, or of a with itself if b is not given."""
         ...
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values and arrays."""
         ...
 
@@ -259,7 +259,7 @@ class FittedPyramid:
                 parts.append(shares.reshape(len(histograms), -1))
         return np.concatenate(parts, axis=1)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The words and the options."""
         words = {f"words.{name}": held for name, held in self.vocabulary.words.items()}
         about = {"levels": self.levels, "power": self.power, "side": self.vocabulary.side}
@@ -364,7 +364,7 @@ class FittedFeatures:
             np.fill_diagonal(mean, 1.0)
         return raised(np.asarray(mean), self.power)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The options and gamma."""
         return {"kernel": "features", "kind": self.kind, "gamma": self.gamma, "power": self.power}
 

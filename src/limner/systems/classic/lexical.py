@@ -100,7 +100,7 @@ class FittedLexicalKernel:
             plain,
         )
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values and arrays."""
         options = {name: getattr(self.strings, name) for name in ("length", "weights", "match", "captions")}
         return {

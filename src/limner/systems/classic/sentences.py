@@ -39,7 +39,7 @@ class FittedTextKernel(Protocol):
         """The kernel between all documents of `a` and `b`, or of `a` with itself."""
         ...
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state for `from_state` of the same class: plain JSON values and arrays."""
         ...
 
@@ -142,7 +142,7 @@ class DocumentVocabulary:
         known = dict(self.number)
         return [_numbered(side, known, self.reader, captions) for side in sides], len(known)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Plain values for saving."""
         return {
             "words": list(self.words),

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from limner.core.renamed import renamed
 from limner.language.wordnet import WordNet
 from limner.language.words import Reader
 from limner.systems.classic.sentences import Documents
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Table = npt.NDArray[np.float32]
 
@@ -203,7 +206,7 @@ def _at_least(sentences: Iterable[Sequence[str]], min_count: int) -> dict[str, i
     return {word: count for word, count in counts.items() if count >= min_count}
 
 
-def _mutual(sentences: Sequence[Sequence[str]], words: Sequence[str], contexts: Sequence[str]) -> Any:
+def _mutual(sentences: Sequence[Sequence[str]], words: Sequence[str], contexts: Sequence[str]) -> csr_array:
     """Positive mutual information of words (rows) with contexts (columns), by sentence."""
     has_word, has_context = _incidence(sentences, words), _incidence(sentences, contexts)
     found = (has_word.T @ has_context).tocoo()
@@ -213,7 +216,7 @@ def _mutual(sentences: Sequence[Sequence[str]], words: Sequence[str], contexts: 
     return found.tocsr()
 
 
-def _incidence(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> Any:
+def _incidence(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> csr_array:
     from scipy.sparse import csr_array
 
     column = {word: at for at, word in enumerate(words)}
@@ -223,7 +226,7 @@ def _incidence(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> Any:
     return csr_array((np.ones(len(indices)), indices, indptr), shape=(len(sentences), len(words)))
 
 
-def cosines(vectors: Any) -> Table:
+def cosines(vectors: csr_array) -> Table:
     """The cosine similarity of every pair of rows; an empty row is similar only to itself."""
     lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1), dtype=np.float64).reshape(-1))
     product: FloatArray = (vectors @ vectors.T).toarray() / np.maximum(np.outer(lengths, lengths), 1e-300)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.arrays import FloatArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
@@ -25,6 +25,9 @@ from limner.systems.classic.sentences import (
     mirrored,
     normalised,
 )
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _ROWS = 500  # rows of a table computed at once, to keep the sparse product of a block small
 
@@ -95,7 +98,7 @@ class FittedStringKernel:
         selves = [np.asarray(m.multiply(m).sum(axis=1), dtype=np.float64).reshape(-1) for m in maps]
         return normalised(_product(maps[0], maps[-1], b is None, progress), selves[0], selves[-1])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values and arrays."""
         options = {name: getattr(self.kernel, name) for name in ("length", "weights", "match", "captions")}
         return {"options": options, "vocabulary": self.vocabulary.state()}
@@ -107,7 +110,7 @@ class FittedStringKernel:
         return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary)
 
 
-def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> list[Any]:
+def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> list[csr_array]:
     """One sparse row per document, over the sequences that occur in any set of documents."""
     from scipy.sparse import csr_array
 
@@ -123,7 +126,7 @@ def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> li
     return maps
 
 
-def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[Any, object, object]:
+def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[IntArray, FloatArray, IntArray]:
     """Key, weight and document of every sequence of every sentence."""
     base = len(weights) + 1
     if base**length >= 2**63:
@@ -138,7 +141,7 @@ def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[Any, 
     return keys, values, np.repeat(document, counts)
 
 
-def _product(a: Any, b: Any, same: bool, progress: Progress | None) -> FloatArray:
+def _product(a: csr_array, b: csr_array, same: bool, progress: Progress | None) -> FloatArray:
     """`a @ b.T` as a full table, a block of rows at a time; only one triangle is computed if both are the same."""
     table = np.zeros((a.shape[0], b.shape[0]))
     for low in range(0, len(table), _ROWS):
@@ -196,7 +199,7 @@ class FittedOverlapF1:
         table = 2.0 * _product(maps[0], maps[-1], b is None, progress)
         return np.divide(table, both, out=np.zeros_like(table), where=both > 0)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values and arrays."""
         options = {"weights": self.kernel.weights, "captions": self.kernel.captions}
         return {"options": options, "vocabulary": self.vocabulary.state()}
@@ -208,7 +211,7 @@ class FittedOverlapF1:
         return cls(OverlapF1(**state["options"], reader=vocabulary.reader), vocabulary)
 
 
-def _occurrences(sides: list[Sentences], weights: FloatArray) -> list[Any]:
+def _occurrences(sides: list[Sentences], weights: FloatArray) -> list[csr_array]:
     """Sparse rows in which the n-th occurrence of a word has its own column, so that products count minima."""
     from scipy.sparse import csr_array
 

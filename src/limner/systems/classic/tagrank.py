@@ -108,7 +108,7 @@ class FittedTagRank:
         found[known] = 1.0 - np.divide(up_to, total, out=np.ones(len(total)), where=total > 0)
         return found
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values and arrays."""
         return {
             "options": {"captions": self.kernel.captions},

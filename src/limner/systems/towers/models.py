@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,19 +17,6 @@ from limner.systems.towers.branches import Seen
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Compared = tuple[Tensor, ...]
-
-
-class Joint(Protocol):
-    """The interface of a tower model."""
-
-    def image_vectors(self, rows: object) -> Compared:
-        """A batch of images in the joint space."""
-
-    def text_vectors(self, rows: object) -> Compared:
-        """A batch of texts in the joint space."""
-
-    def objective(self, images: Compared, texts: Compared, positives: Tensor) -> Tensor:
-        """The loss of a batch."""
 
 
 class TwoTowers(nn.Module):
@@ -252,3 +238,7 @@ def _spread(embedding_dim: int) -> nn.Linear:
 def _divergence(mean: Tensor, log: Tensor) -> Tensor:
     """Summed KL divergence of normal distributions with these means and variances from the unit normal."""
     return (mean.square() + log.exp() - log - 1).sum() / 2
+
+
+Joint = TwoTowers | ManyVectors | Probabilistic
+"""A tower model: `image_vectors` and `text_vectors` map batches into the joint space, `objective` is the loss."""
