@@ -16,11 +16,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
     from limner.scores import Progress
 
 _WARNINGS = 5  # warnings shown in full; a data set may have thousands
@@ -220,8 +223,8 @@ class Lines:
 class _Told:
     """A progress bar with a note."""
 
-    bar: Any
-    task: Any
+    bar: Bar
+    task: TaskID
     what: str
     unit: str = ""
     began: float = field(default_factory=time.monotonic)

@@ -42,7 +42,7 @@ Tune = Annotated[str | None, word("Choose the correction's options on this split
 
 
 def corrected(
-    source: Any,
+    source: object,
     how: str | None,
     tune: str | None,
     dev: Dev,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -19,10 +18,10 @@ from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.datasets._read import At, Notes, filled_lines, refuse
 
-Check = bool | Callable[[Iterable[Any]], Iterable[Any]]
+Check = bool | Callable[[Iterable[int]], Iterable[int]]
 """True opens every image; a function such as `tqdm` or `rich.progress.track` does so too and shows progress."""
 
-Fields = Mapping[str, Any]
+Fields = Mapping[str, object]
 _NONE: Fields = MappingProxyType({})
 _SPLITS = {"val": "dev", "valid": "dev", "validation": "dev", "development": "dev", "training": "train"}
 
@@ -57,7 +56,7 @@ class _Rows:
             column.extend([None] * (row - len(column)))  # earlier items do not have this field
             column.append(entry)
 
-    def items(self, values: list[Any]) -> Items:
+    def items(self, values: list[object]) -> Items:
         size = len(self.values)
         columns = {name: column + [None] * (size - len(column)) for name, column in self.fields.items()}
         return Items(Ids(self.row, what=self.what), values, columns, self.what)

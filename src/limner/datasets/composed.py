@@ -85,7 +85,7 @@ class ComposedQueries:
         pairs = [(query.id, answer) for query in self.queries for answer in query.answers]
         return Judgements.from_pairs(pairs, queries=self.texts.ids, candidates=self.images.ids).with_name("answers")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Summary statistics as JSON values."""
         answers = sum(len(query.answers) for query in self.queries)
         counts = {"queries": len(self.queries), "images": len(self.images), "answers": answers}

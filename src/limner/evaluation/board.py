@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -192,7 +191,7 @@ class Board(Tabular):
             "notes": list(self.notes),
         }  # fmt: skip
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Writes the board in the format of the file extension, one of `BOARD_FORMATS`."""
         return save_as(self, path, BOARD_FORMATS, options, what="leaderboard")
 

@@ -217,7 +217,7 @@ class Comparison(Tabular):
         drawn: Figure = _FIGURE["comparison"](self, width=width)
         return drawn
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Writes the comparison in the format of the file extension, one of `COMPARISON_FORMATS`.
 
         Args:

@@ -113,7 +113,7 @@ class Report(Tabular):
     def _repr_html_(self) -> str:
         return str(_TABLE["report"](self))
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Writes the report in the format of the file extension, one of `REPORT_FORMATS`.
 
         Args:

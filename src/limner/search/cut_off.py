@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -235,7 +235,7 @@ def _answers(asked: Scores, right: Judgements, near: FloatArray, labels: Array, 
     return Answers(confidence[:, :DEPTH], is_right[:, :DEPTH], without[:, :DEPTH], labels)
 
 
-def _without(scores: Array, near: Array, right: Array) -> Any:
+def _without(scores: Array, near: Array, right: Array) -> Array:
     """The confidences after the right answers are removed; -inf if nothing is left."""
     order = np.argsort(right, axis=1, kind="stable")
     left, scores, near = (np.take_along_axis(each, order, axis=1) for each in (~right, scores, near))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +152,7 @@ def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
     return near
 
 
-def _kth(scores: Float32, k: int) -> Any:
+def _kth(scores: Float32, k: int) -> Float32:
     """The k-th best score of every row; -inf if there are fewer."""
     from limner.core.kernels import best
 

@@ -29,7 +29,7 @@ from limner.search.rows import batches
 from limner.search.store import About, VectorStore, Version
 from limner.search.stored import StoredScores
 
-System = Encoder | TwoSided | Callable[[Any], object]
+System = Encoder | TwoSided | Callable[..., object]
 How = str | Path | type[Correction] | Correction | Statistics
 
 EXISTING = ("refuse", "replace", "skip")
@@ -379,7 +379,7 @@ class Index:
         rows = self.store.take(unique) if held is None else held.take(self.store, unique)
         return self._hits(asked, rows, np.where(places < 0, -1, np.searchsorted(unique, places)), scores)
 
-    def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Any, scores: Any) -> Hits:
+    def _hits(self, asked: Items, rows: list[dict[str, Any]], indices: Array, scores: Array) -> Hits:
         ranking = Ranking(asked.ids, Ids([row["id"] for row in rows], what="candidate"), indices, scores, len(self))
         return Hits(asked, ranking, {row["id"]: row for row in rows}, self.about.kind)
 

@@ -8,7 +8,7 @@ complete. Otherwise more rows are requested, and finally the vectors are read.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from limner.scores import VectorScores
 from limner.search.approximate import Row
 from limner.search.exact import gamma
 from limner.search.store import VectorStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMNS = ["id", "vector", "value", "picture", "_distance"]
 LIMIT = 1024
@@ -55,13 +58,13 @@ def _proven(store: VectorStore, query: Embeddings, k: int) -> list[Row] | None:
     return None
 
 
-def _asked(store: VectorStore, vector: Float32, limit: int) -> Any:
+def _asked(store: VectorStore, vector: Float32, limit: int) -> pa.Table:
     with store.explained():
         query = store.table.search(vector, vector_column_name="vector").distance_type("dot").bypass_vector_index()
         return query.limit(limit).select(COLUMNS).to_arrow()
 
 
-def _vectors(found: Any, dim: int) -> Float32:
+def _vectors(found: pa.Table, dim: int) -> Float32:
     flat = found["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(flat.reshape(-1, dim), dtype=np.float32)
 
@@ -76,6 +79,6 @@ def _outside(distance: float, dim: int) -> float:
     return 1 - distance + 4 * (gamma(dim) + 2.0**-24) * (1 + 2.0**-10)
 
 
-def _rows(found: Any, chosen: Any, scores: Float32) -> list[Row]:
+def _rows(found: pa.Table, chosen: Any, scores: Float32) -> list[Row]:
     rows = found.select(["id", "value", "picture"]).take(chosen).to_pylist()
     return [{**row, "score": float(score)} for row, score in zip(rows, scores[chosen], strict=True)]

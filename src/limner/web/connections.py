@@ -63,7 +63,7 @@ class Limits:
 class Open:
     """One connection: its client, the client's next step, and when it started."""
 
-    sock: Any
+    sock: socket.socket
     address: str
     since: float
     protocol: Connection | None = None
@@ -138,7 +138,7 @@ class Connections:
         self._dropped = [each for each in self._dropped if each.sock.fileno() >= 0]
         return len(self._dropped)
 
-    def came(self, sock: Any, address: str) -> Open:
+    def came(self, sock: socket.socket, address: str) -> Open:
         """Registers an accepted connection."""
         opened = self._open[sock.fileno()] = Open(sock, address, self.clock())
         return opened

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError
+
+Result = TypeVar("Result")
 
 PATIENCE = 0.6
 """Seconds that a page waits for a job before it shows its progress instead."""
@@ -68,7 +70,9 @@ class Jobs:
         self._held: dict[Hashable, Job] = {}
         self._lock = threading.Lock()
 
-    def value(self, key: Hashable, what: str, work: Callable[[Job], Any], *, patience: float | None = PATIENCE) -> Any:
+    def value(
+        self, key: Hashable, what: str, work: Callable[[Job], Result], *, patience: float | None = PATIENCE
+    ) -> Result:
         """The result of a job.
 
         Args:
@@ -88,7 +92,8 @@ class Jobs:
             if isinstance(job.error, (LimnerError, OSError, Pending)):
                 raise job.error
             raise RuntimeError(f"{what} failed: {type(job.error).__name__}: {job.error}") from job.error
-        return job.value
+        found: Result = job.value
+        return found
 
     def _begun(self, key: Hashable, what: str, work: Callable[[Job], object]) -> Job:
         with self._lock:

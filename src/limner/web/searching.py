@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.systems.opening import OpenSystem
@@ -120,7 +121,7 @@ def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
 
 
 def _worded(
-    ready: OpenSystem, worded: WordedSearch, known: str | None, plain: Any, order: Any, column: Column
+    ready: OpenSystem, worded: WordedSearch, known: str | None, plain: FloatArray, order: IntArray, column: Column
 ) -> Column:
     """The answers of a search with words, minus terms or filters, with reasons."""
     found, shown = worded.ordered(plain, order), np.zeros(len(plain))
@@ -176,9 +177,10 @@ def known_query(pool: Collection, asked: SearchRequest) -> str | None:
     return next((key for key, text in named if text == words), None)
 
 
-def row_of(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Any:
+def row_of(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> FloatArray:
     """The scores of the query with all searched items."""
-    return np.asarray(_scores(library, ready, asked, known).block(0, 1))[0]
+    row: FloatArray = np.asarray(_scores(library, ready, asked, known).block(0, 1))[0]
+    return row
 
 
 def _scores(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Scores:
@@ -228,7 +230,7 @@ def _side(ready: OpenSystem, *, images: bool) -> Embeddings:
     return found
 
 
-def _corrected(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> Any:
+def _corrected(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> FloatArray:
     loaded = library.loaded(asked.collection)
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, asked.split, ready.name, asked.direction, asked.correction),
@@ -236,7 +238,8 @@ def _corrected(library: Library, ready: OpenSystem, asked: SearchRequest, known:
         lambda job: _bank(ready, loaded, asked, job),
         patience=3.0,
     )
-    return np.asarray(_scores(library, ready, asked, known).correct(statistics).block(0, 1))[0]
+    row: FloatArray = np.asarray(_scores(library, ready, asked, known).correct(statistics).block(0, 1))[0]
+    return row
 
 
 def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, job: Job) -> Statistics:
@@ -255,8 +258,8 @@ def _answers(
     ready: OpenSystem,
     asked: SearchRequest,
     known: str | None,
-    row: Any,
-    order: Any,
+    row: FloatArray,
+    order: IntArray,
     *,
     before: dict[int, int] | None = None,
 ) -> list[SearchAnswer]:

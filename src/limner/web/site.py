@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -156,7 +156,7 @@ class Ask:
     site: Site
     visitor: Visitor
     form: FormData = field(default_factory=FormData)
-    json: Any = None
+    json: object = None
     file: bytes | None = None
 
     @property

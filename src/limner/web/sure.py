@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from limner.core.arrays import FloatArray, IntArray
 from limner.web.jobs import Job
 from limner.web.search_request import SearchRequest
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from limner.web.library import Library
 
 
-def sure_order(library: Library, ready: OpenSystem, asked: SearchRequest, row: Any, order: Any) -> tuple[object, str]:
+def sure_order(
+    library: Library, ready: OpenSystem, asked: SearchRequest, row: FloatArray, order: IntArray
+) -> tuple[IntArray, str]:
     """The positions that pass the cut-off, in the same order, and the guarantee as a sentence.
 
     Args:

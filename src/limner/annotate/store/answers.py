@@ -260,7 +260,7 @@ def latest(store: Store) -> tuple[int, ...]:
         return tuple(int(connection.scalar(query) or 0) for query in (*map(sa.select, kept), lifted))
 
 
-def history(store: Store, *, item_id: int | None = None) -> list[dict[str, Any]]:
+def history(store: Store, *, item_id: int | None = None) -> list[dict[str, object]]:
     """All answers ever given, in order, including withdrawn and revised ones; for one pair, or all pairs."""
     columns = [judgement.c[name] for name in ("id", "item_id", "revision", "grade", "reasons", "milliseconds")]
     more = (

@@ -108,7 +108,7 @@ def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, lis
 
 def _asked(
     collection: Collection, edits: dict[str, list[Edit | None]], ask: Asker, others: Sequence[str]
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, dict[str, object]]:
     from limner.explain.blindness import blind_baseline, rerank, table
 
     truth = _truth(collection)

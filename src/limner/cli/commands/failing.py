@@ -19,6 +19,7 @@ from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from limner.annotate.failing import FailureStudy
+    from limner.stats import Interval
 
 COMMANDS: dict[str, object] = {}  # subcommands of annotate
 DIRECTIONS = ("t2i", "i2t")
@@ -117,7 +118,7 @@ def _percent(share: float) -> str:
     return "-" if share != share else f"{100 * share:.2f}%"
 
 
-def _ends(interval: Any) -> str:
+def _ends(interval: Interval | None) -> str:
     return "-" if interval is None else f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
 
 
@@ -135,5 +136,5 @@ def _data(found: FailureStudy) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _both(interval: Any) -> list[float] | None:
+def _both(interval: Interval | None) -> list[float] | None:
     return None if interval is None else [interval.low, interval.high]

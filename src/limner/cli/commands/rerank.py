@@ -146,7 +146,7 @@ def _config(folder: Path) -> dict[str, object]:
     return config
 
 
-def _queries(judge: object, collection: Collection, features: Path | None) -> list[Any]:
+def _queries(judge: object, collection: Collection, features: Path | None) -> list[object]:
     """The scorer's queries for the images: from the scorer itself, or the words of the file names."""
     if hasattr(judge, "queries"):
         return list(judge.queries(collection, features=features))

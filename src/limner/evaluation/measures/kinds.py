@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ Statistic = str | Callable[[FloatArray], float]
 UNKNOWN = "unknown"
 """Placeholder for the summary of a measure that was read from a file and is not defined in this process."""
 
-STATISTICS: Mapping[str, Callable[[FloatArray], Any]] = {"mean": np.mean, "median": np.median}
+STATISTICS: Mapping[str, Callable[[FloatArray], np.floating]] = {"mean": np.mean, "median": np.median}
 _CUTS = ("required", "optional", "none")
 _NAME = r"[A-Za-z][\w-]*(?:@R)?"
 
@@ -41,7 +41,7 @@ class Parameters(Protocol):
     def k(self) -> int | None:
         """The cut-off; None without one."""
 
-    def option(self, name: str) -> Any:
+    def option(self, name: str) -> float:
         """The value of an option, or its default."""
 
 
@@ -112,7 +112,7 @@ class MeasureKind:
     formula: str
     source: str = ""
     cut: str = "none"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, float] = field(default_factory=dict)
     alternatives: tuple[str, ...] = ()
     summary: Statistic = "mean"
     variants: Mapping[str, Statistic] = field(default_factory=dict)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class Measure:
 
     name: str
     k: int | None = None
-    options: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, float], ...] = ()
     given: MeasureKind | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -74,7 +73,7 @@ class Measure:
         kind: MeasureKind = self.given or MEASURES[self.name]
         return kind
 
-    def option(self, name: str) -> Any:
+    def option(self, name: str) -> float:
         """The value of an option, or its default."""
         return dict(self.options).get(name, self.kind.options[name])
 
@@ -215,7 +214,7 @@ _WRITTEN = re.compile(
 )
 
 
-def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tuple[str, object], ...]]:
+def _split(text: str, trusted: bool) -> tuple[MeasureKind, int | None, tuple[tuple[str, float], ...]]:
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
         raise UnknownName("measure", text, _names())
@@ -254,7 +253,7 @@ def _names() -> list[str]:
     return [f"{kind.name}@k" if kind.cut == "required" else kind.name for kind in MEASURES.values()]
 
 
-def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, object]:
+def _option(kind: MeasureKind, text: str, part: str) -> tuple[str, float]:
     name, equals, value = (piece.strip() for piece in part.partition("="))
     if name not in kind.options:
         raise UnknownName("option", name, kind.options, of=kind.name)

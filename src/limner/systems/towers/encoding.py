@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -13,14 +11,14 @@ from torch.nn.utils.rnn import PackedSequence
 from limner.core.ids import Ids
 from limner.scores import VectorSets
 from limner.systems.towers.data import Packing, Texts
-from limner.systems.towers.models import Compared
+from limner.systems.towers.models import Compared, Joint
 from limner.systems.towers.vocabulary import Tokens
 
 _AT_ONCE = 1024
 _PIXELS_AT_ONCE = 64
 
 
-def images_seen(module: Any, features: Tensor) -> Compared:
+def images_seen(module: Joint, features: Tensor) -> Compared:
     """Images in the joint space.
 
     Args:
@@ -33,7 +31,7 @@ def images_seen(module: Any, features: Tensor) -> Compared:
     return _joined(pieces)
 
 
-def texts_seen(module: Any, texts: Texts) -> Compared:
+def texts_seen(module: Joint, texts: Texts) -> Compared:
     """Texts in the joint space, in the order they were given.
 
     Args:

@@ -49,7 +49,7 @@ class FinetunedModel:
     name: str
     module: TunedTowers
     base: Encoded
-    settings: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Mapping[str, object]]
     trained: Mapping[str, Any]
     trained_on: TrainedOn | None = None
 

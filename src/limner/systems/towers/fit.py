@@ -39,8 +39,9 @@ class Task(Protocol):
     `decoupled` and that is true, weight decay is decoupled (AdamW: Loshchilov & Hutter 2017).
     """
 
-    module: nn.Module
-    """The module to train, already on its device."""
+    @property
+    def module(self) -> nn.Module:
+        """The module to train, already on its device."""
 
     @property
     def steps(self) -> int:

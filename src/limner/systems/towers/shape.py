@@ -8,14 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.encoders import TwoSided
 from limner.systems.towers import losses
 from limner.systems.towers.branches import Vectors, Words
-from limner.systems.towers.models import AttentionHeads, ManyVectors, Probabilistic, TwoTowers
+from limner.systems.towers.models import AttentionHeads, Joint, ManyVectors, Probabilistic, TwoTowers
 from limner.systems.towers.settings import refuse_below, was
 from limner.systems.towers.sources import VectorSource
 from limner.systems.towers.unfrozen import Unfrozen
@@ -168,7 +168,7 @@ def built(
     texts: int,
     reads: bool,
     encoder: TorchEncoder | None = None,
-) -> nn.Module:
+) -> Joint:
     """The module of a variant, with weights drawn from the current seed.
 
     Args:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from limner.core import model_store
 from limner.core.arrays import Array
@@ -28,7 +28,7 @@ from limner.core.torch_kernels import device_named
 from limner.scores import Progress, Scores
 from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
-from limner.systems.towers.models import Compared, Probabilistic
+from limner.systems.towers.models import Compared, Joint, Probabilistic
 from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
 from limner.systems.towers.sources import Source, VectorSource, load_source, source
@@ -64,7 +64,7 @@ class TowersModel:
 
     variant: str
     name: str
-    module: nn.Module
+    module: Joint
     features: Source | None
     vocabulary: Vocabulary | None
     texts: Source | None
@@ -260,7 +260,7 @@ def _sizes(module: Any) -> dict[str, int]:
 
 def _rebuilt(
     config: Mapping[str, Any], vocabulary: Vocabulary | None, features: Source | None, *, trust: bool
-) -> nn.Module:
+) -> Joint:
     groups, variant = current_settings(config["settings"]), config["variant"]
     if "margin" in groups:
         losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses a custom loss

@@ -27,7 +27,7 @@ from limner.systems.towers.data import Batches, Texts, TowersBatch, TrainingPair
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
-from limner.systems.towers.models import Compared
+from limner.systems.towers.models import Compared, Joint
 from limner.systems.towers.settings import OLD_NAMES, Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
 from limner.systems.towers.sources import Source, source
@@ -202,7 +202,7 @@ def _tensor(features: Source, images: Items) -> Tensor:
 class TowersTask:
     """The training task of towers: batches, their loss, and the measures on the dev collection."""
 
-    module: nn.Module
+    module: Joint
 
     def __init__(
         self,
@@ -241,21 +241,19 @@ class TowersTask:
 
     def loss(self, batch: TowersBatch) -> Tensor:
         """The loss of the whole batch; this process encodes its share."""
-        module: Any = self.module
         sides = (tuple(self.group.gather(tensor) for tensor in side) for side in self.sides(batch))
-        loss: Tensor = module.objective(*sides, batch.positives)
-        return loss
+        images, texts = sides
+        return self.module.objective(images, texts, batch.positives)
 
     def sides(self, batch: TowersBatch) -> tuple[Compared, Compared]:
         """Encodes this process's share of the images and texts of a batch."""
-        module: Any = self.module
-        return module.image_vectors(batch.images), module.text_vectors(batch.texts)
+        return self.module.image_vectors(batch.images), self.module.text_vectors(batch.texts)
 
     def measure(self) -> dict[str, float]:
         """Recall and rsum on the dev collection, by limner's own evaluation."""
         return {} if self._held is None else self._held.measured(self.plan.variant, self.module)
 
-    def _built(self) -> nn.Module:
+    def _built(self) -> Joint:
         known = self.reading.vocabulary
         texts = len(known) if known is not None else int(self.pairs.held.shape[1])
         shape, vectors = self._worded()
@@ -272,7 +270,7 @@ class TowersTask:
         if isinstance(module.texts, Vectors):
             module.texts.standardise(self.pairs.held.cpu())
         if known is not None and vectors is not None:
-            _copy_words(module.texts.table, known, vectors)  # type: ignore[union-attr,arg-type]
+            _copy_words(module.texts.table, known, vectors)  # type: ignore[arg-type]
         return module
 
     @property
@@ -357,7 +355,7 @@ class _Held:
         rows = reading.see(collection.images)
         return cls(collection, rows.to(device) if rows.ndim == 2 else rows, reading.read(collection))
 
-    def measured(self, variant: str, module: nn.Module) -> dict[str, float]:
+    def measured(self, variant: str, module: Joint) -> dict[str, float]:
         images, texts = images_seen(module, self.features)[0], texts_seen(module, self.texts)[0]
         ids = self.collection.images.ids, self.collection.texts.ids
         if variant == "pvse":
