@@ -6,15 +6,12 @@ Nothing is lost silently: a number that the target type cannot hold is refused, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Array = npt.NDArray[Any]
 """Numbers of any type."""
@@ -58,7 +55,7 @@ def _on_host(given: Any) -> object:
     return given.get() if hasattr(given, "__cuda_array_interface__") and hasattr(given, "get") else given
 
 
-def _tensor(held: Tensor) -> Array:
+def _tensor(held: Any) -> Array:
     """Converts a tensor of any type, on any device, to an array in memory."""
     if str(held.device) == "meta":
         raise LimnerError(f"a tensor of shape {tuple(held.shape)} on the device 'meta' holds no numbers: load it first")

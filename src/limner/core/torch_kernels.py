@@ -16,8 +16,10 @@ from limner.core.arrays import Array
 from limner.core.errors import LimnerError, MissingExtra
 
 if TYPE_CHECKING:
-    from torch import Tensor
-    from torch import device as Device
+    import torch
+
+    Device = torch.device
+    Tensor = torch.Tensor
 
 CHUNK = 64
 """Chunk size: the maximum of a chunk is checked before its values."""

@@ -24,7 +24,7 @@ from limner.scores.base import LARGEST, TILE_ROWS, Scores
 from limner.scores.checks import refuse_overflow
 
 if TYPE_CHECKING:
-    from torch import Tensor, device
+    from limner.core.torch_kernels import Device, Tensor
 
 BLOCK = 1 << 28
 """Numbers in a block on a GPU: a gigabyte of single precision."""
@@ -150,7 +150,7 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _sent(embeddings: Embeddings, device: str | device) -> Tensor:
+def _sent(embeddings: Embeddings, device: str | Device) -> Tensor:
     torch = _cuda.torch_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the array is read-only, but the tensor is never written to
@@ -159,7 +159,7 @@ def _sent(embeddings: Embeddings, device: str | device) -> Tensor:
     return _staged(tensor, place) if place.type == "cuda" and len(tensor) > 2 * STAGED else tensor.to(place)
 
 
-def _staged(tensor: Tensor, place: device) -> Tensor:
+def _staged(tensor: Tensor, place: Device) -> Tensor:
     """Copies a matrix to a GPU by several threads, each through page-locked memory, which the GPU reads by itself."""
     torch = _cuda.torch_module()
     found: Tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)

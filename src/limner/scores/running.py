@@ -17,7 +17,8 @@ from limner.core.arrays import Array
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
-    from torch import Tensor
+
+    from limner.core.torch_kernels import Tensor
 
 Block = npt.NDArray[np.floating]
 Result = TypeVar("Result")

@@ -40,6 +40,8 @@ from limner.systems.towers.sources import Source, VectorSource, load_source, sou
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]
+Proposer = str | Path | Scores | Ranking | None
+Told = Progress | None
 KIND = "crank"
 ABOUT = "CRank: scores how well a file name and a caption match."
 DEFAULTS: Mapping[str, object] = {"batch_size": 64, "learning_rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
@@ -71,7 +73,7 @@ class Pairing:
     features: VectorSource | None = None
     max_tokens: int = 128
     min_count: int = 2
-    proposer: str | Path | Scores | Ranking | None = None
+    proposer: Proposer = None
     hard_negative_share: float = 0.5
     hard_negative_depth: int = 50
     name: str = "crank"
@@ -125,9 +127,7 @@ class CrankData:
         names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
         return cls(names, captions, rows, pairs.rows, pairs.columns)
 
-    def with_proposed(
-        self, collection: Collection, proposer: Scores | Ranking | str | Path | None, *, depth: int, share: float
-    ) -> CrankData:
+    def with_proposed(self, collection: Collection, proposer: Proposer, *, depth: int, share: float) -> CrankData:
         """Adds hard negatives from a proposer."""
         if proposer is None or not share:
             return self
@@ -248,9 +248,7 @@ class CrankTask:
         return {"AUC": float(ranks.mean() / 2 / len(others)), "accuracy": float(told_apart)}
 
 
-def _in_batches(
-    judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, *, progress: Progress | None = None
-) -> Scored:
+def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, told: Told = None) -> Scored:
     """Logits of many pairs, in batches of similar length."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
@@ -261,8 +259,8 @@ def _in_batches(
         if card and not np.isfinite(out[part]).all():  # too large for half precision
             out[part] = _logits(judge, known, rows[part], columns[part], half=False)
         done += len(part)
-        if progress is not None:
-            progress(done, len(rows))
+        if told is not None:
+            told(done, len(rows))
     return out
 
 
@@ -366,14 +364,9 @@ class CrankModel:
         if sees:
             vectors = np.stack([queries[n][1] for n in first])
             features = _tensor(vectors, next(self.judge.parameters()).device)
-        known = CrankData(
-            self.judge.read([names[n] for n in first]),
-            self.judge.read([candidates[n] for n in second]),
-            features,
-            rows,
-            columns,
-        )
-        return _in_batches(self.judge, known, rows, columns, progress=progress)
+        read = self.judge.read([names[n] for n in first]), self.judge.read([candidates[n] for n in second])
+        known = CrankData(*read, features, rows, columns)
+        return _in_batches(self.judge, known, rows, columns, progress)
 
     def scores(self, collection: Collection, *, features: VectorSource | None = None) -> Scores:
         """Scores of all pairs of a collection, for small collections; `limner.match.cascade` scores fewer pairs."""
