@@ -78,7 +78,7 @@ def test_photographs_are_turned_everywhere(orientation, tmp_path):
     from limner.encoders.image_descriptors import Histograms
     from limner.evaluation.page.gallery import thumbnail
     from limner.search.items import small
-    from limner.web.pictures import encoded, of_collection
+    from limner.web.served_images import encoded, of_collection
 
     big = enlarged(SCENE, 80)
     data = file_of(stored_as(big, orientation), "JPEG", orientation=orientation, quality=95, subsampling=0)

@@ -85,7 +85,7 @@ def routes() -> list[BaseRoute]:
         Route("/", endpoint(pages.home)),
         Route("/name", endpoint(pages.name), methods=["POST"]),
         Route("/search", endpoint(search_page.search_page, role="reviewer"), methods=["GET"]),
-        Route("/search", endpoint(search_page.send_picture, role="reviewer"), methods=["POST"]),
+        Route("/search", endpoint(search_page.send_image, role="reviewer"), methods=["POST"]),
         Route("/item", endpoint(details.item_page, role="reviewer")),
         Route("/compare", endpoint(side_by_side.compare, role="reviewer")),
         Route("/wins", endpoint(wins.wins_page, role="reviewer")),
@@ -97,7 +97,7 @@ def routes() -> list[BaseRoute]:
         Route("/map/label", endpoint(mapping.label_region, role="admin"), methods=["POST"]),
         Route("/map/{part}", open_endpoint(mapping.map_part)),
         Route("/image", endpoint(search_page.image)),
-        Route("/upload/{key}", endpoint(search_page.sent_picture, role="reviewer")),
+        Route("/upload/{key}", endpoint(search_page.sent_image, role="reviewer")),
     ]
     people = [
         Route("/login", open_endpoint(accounts.login_page), methods=["GET"]),

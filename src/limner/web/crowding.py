@@ -7,7 +7,7 @@ import secrets
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.web.judging import answer_key, fitting, judged_collection, picture_of, whole
+from limner.web.judging import answer_key, fitting, image_url_of, judged_collection, whole
 from limner.web.site import Ask, page
 
 
@@ -26,7 +26,7 @@ def captions_page(ask: Ask) -> Response:
     return page(
         ask, "captions.html", held=held, at=at, block=shown[at], blocks=len(shown), guideline=WORDS,
         mine=progress_of(store, me),
-        source=picture_of(judged_collection(ask), shown[at][0]), key=secrets.token_urlsafe(16),
+        source=image_url_of(judged_collection(ask), shown[at][0]), key=secrets.token_urlsafe(16),
         done=sum(all(item.grade is not None for item in block) for block in shown),
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
-from limner.web.pictures import size_of
+from limner.web.served_images import size_of
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection

@@ -215,6 +215,6 @@ class ServedIndex:
             return self.vector(asked.image)
         if self.index.system is None and asked.by != "words":
             raise LimnerError(f"{self.name} names no encoder: use one of its {self.kind}s as the query")
-        if asked.picture is None:
+        if asked.uploaded is None:
             return Items(Ids(["query"]), [asked.words.strip()], kind="text")
-        return Items(Ids(["query"]), [asked.picture])
+        return Items(Ids(["query"]), [asked.uploaded])

@@ -48,7 +48,7 @@ def judge_page(ask: Ask) -> Response:
         ask, "judge.html", held=held, at=at, item=held.items[at], mine=mine, scale=scale,
         choices=json.dumps(shown(scale)), guideline=newest(store), collection=judged_collection(ask),
         key=secrets.token_urlsafe(16), task=json.dumps(task_of(ask, held)),
-        source=picture_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
+        source=image_url_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
         done=sum(item.grade is not None for item in held.items), enough=can_stop(ask), assigned=tasks_left(store, me),
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def judged_collection(ask: Ask) -> str:
     return next((name for name in served if name in specs or served[name] in specs), site.library.known(None))
 
 
-def picture_of(collection: str, item: Item) -> str:
+def image_url_of(collection: str, item: Item) -> str:
     """The URL of a pair's image: small enough for a phone; zooming loads the full size."""
     return f"/image?{query(c=collection, id=item.image, size='view')}"
 
@@ -110,7 +110,7 @@ def task_of(ask: Ask, held: Held) -> dict[str, object]:
             {
                 "id": item.id,
                 "text": item.text,
-                "picture": picture_of(collection, item),
+                "picture": image_url_of(collection, item),
                 "grade": item.grade,
                 "reasons": list(item.reasons),
                 "comment": item.comment,

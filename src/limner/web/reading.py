@@ -17,7 +17,7 @@ from limner.web.uploads import BYTES
 SMALL = 65_536
 """Maximum bytes of JSON, of a form without an image, and of anonymous requests."""
 FIELDS = 60
-PICTURES = "multipart/form-data"
+MULTIPART = "multipart/form-data"
 _CHARSETS = ("utf-8", "utf8", "us-ascii", "")
 
 
@@ -48,7 +48,7 @@ async def sent(request: Request, *, machine: bool, stranger: bool) -> Sent:
         return Sent(json=await _json(request))
     if machine:
         raise HTTPException(415, "expected Content-Type: application/json")
-    if stranger or kind != PICTURES:
+    if stranger or kind != MULTIPART:
         _refuse_large(request)
     return await _form(request)
 

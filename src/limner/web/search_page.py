@@ -8,9 +8,9 @@ from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
 from limner.web.jobs import Job, Pending
-from limner.web.pictures import of_collection
 from limner.web.search_request import SearchRequest
 from limner.web.searching import Column, search
+from limner.web.served_images import of_collection
 from limner.web.site import Ask, page, query
 from limner.web.worded import choices_of
 
@@ -20,7 +20,7 @@ PROMISES = ("50", "70", "80", "90", "95")
 """Target precisions to choose from, in percent."""
 
 
-def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
+def asked_in(ask: Ask, *, uploaded: bytes | None = None) -> SearchRequest:
     """Parses the search request in a URL."""
     library = ask.site.library
     collection = library.known_pool(ask.get("c"))
@@ -31,7 +31,7 @@ def asked_in(ask: Ask, *, picture: bytes | None = None) -> SearchRequest:
         raise LimnerError(f"{len(chosen)} systems: at most {MOST_SYSTEMS} are shown side by side")
     fix, k = library.known_correction(ask.get("fix")), ask.number("k", 12, low=1, high=50)
     return SearchRequest(
-        collection, ask.get("q"), ask.get("image"), picture, chosen, fix, k, ask.get("find"), ask.get("split"),
+        collection, ask.get("q"), ask.get("image"), uploaded, chosen, fix, k, ask.get("find"), ask.get("split"),
         _promise(ask.get("sure")), ask.get("by") or "vectors", tuple(filter(None, ask.all("where"))),
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ def _promise(given: str) -> float | None:
 def search_page(ask: Ask) -> Response:
     """The search page with its results; while a model is loading, the query and the progress."""
     upload = ask.get("upload")
-    asked = asked_in(ask, picture=ask.site.uploads.get(upload) if upload else None)
+    asked = asked_in(ask, uploaded=ask.site.uploads.get(upload) if upload else None)
     library = ask.site.library
     columns, error, job = _found(ask, asked)
     shown = f"/upload/{upload}" if upload else f"/image?{query(c=asked.collection, id=asked.image, size='view')}"
@@ -117,7 +117,7 @@ def linker(asked: SearchRequest) -> Callable[..., str]:
     return link
 
 
-def send_picture(ask: Ask) -> Response:
+def send_image(ask: Ask) -> Response:
     """Accepts an uploaded image, checks it, and redirects to its results."""
     if ask.file is None:
         raise LimnerError("no image was sent: choose a file")
@@ -135,14 +135,14 @@ def image(ask: Ask) -> Response:
     opened = (
         library.indexes[name].open_image if name in library.indexes else of_collection(name, library.loaded(name).whole)
     )
-    made = ask.site.pictures.get(name, opened, ask.get("id"), ask.get("size", "view"))
+    made = ask.site.images.get(name, opened, ask.get("id"), ask.get("size", "view"))
     headers = {"ETag": f'"{made.tag}"', "Cache-Control": "private, max-age=3600"}
     if ask.request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(made.data, media_type=made.kind, headers=headers)
 
 
-def sent_picture(ask: Ask) -> Response:
+def sent_image(ask: Ask) -> Response:
     """An uploaded image, re-encoded."""
     data = ask.site.uploads.get(ask.request.path_params["key"])
     return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})

@@ -23,7 +23,7 @@ class SearchRequest:
         collection: The name of a collection or of an index.
         words: A text query; or
         image: the id of an image of the collection; or
-        picture: an uploaded image, as checked bytes.
+        uploaded: an uploaded image, as checked bytes.
         systems: Names of the systems to use.
         correction: A name that the library knows, or "" for none.
         k: Number of answers.
@@ -37,7 +37,7 @@ class SearchRequest:
     collection: str
     words: str = ""
     image: str = ""
-    picture: bytes | None = None
+    uploaded: bytes | None = None
     systems: tuple[str, ...] = ()
     correction: str = ""
     k: int = 12
@@ -76,7 +76,7 @@ class SearchRequest:
     @property
     def by_image(self) -> bool:
         """Whether the query is an image."""
-        return bool(self.image) or self.picture is not None
+        return bool(self.image) or self.uploaded is not None
 
     @property
     def finds_images(self) -> bool:

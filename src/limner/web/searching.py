@@ -170,7 +170,7 @@ def known_query(pool: Collection, asked: SearchRequest) -> str | None:
     """The id of the query, if it is one of the searched texts or images."""
     if asked.image:
         return asked.image if asked.image in pool.images.ids else None
-    if asked.picture is not None:
+    if asked.uploaded is not None:
         return None
     words = asked.words.strip()
     named = zip(pool.texts.ids, pool.texts.values, strict=True)
@@ -215,7 +215,7 @@ def _vector(library: Library, ready: OpenSystem, asked: SearchRequest, known: st
     if asked.image:
         return ready.encode(library.loaded(asked.collection).whole.images.subset([asked.image]))
     try:
-        return ready.encode(Items(Ids(["query"]), [asked.picture]))
+        return ready.encode(Items(Ids(["query"]), [asked.uploaded]))
     except LimnerError as error:
         raise LimnerError(
             f"{ready.name} cannot encode a new image: it was trained on features from a file. Use an image of "

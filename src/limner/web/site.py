@@ -21,8 +21,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from limner.core.errors import LimnerError, NotWritten, UnknownId
 from limner.web.jobs import Pending
 from limner.web.library import Library
-from limner.web.pictures import Pictures
 from limner.web.reading import sent
+from limner.web.served_images import ServedImages
 from limner.web.throttle import LoginTurns
 from limner.web.uploads import Refused, Uploads
 from limner.web.worker_pool import WorkerPool
@@ -82,7 +82,7 @@ class Site:
     team: bool = False
     https: bool = False
     url: str = ""
-    pictures: Pictures = field(default_factory=Pictures)
+    images: ServedImages = field(default_factory=ServedImages)
     uploads: Uploads = field(default_factory=Uploads)
     turns: LoginTurns = field(default_factory=LoginTurns)
     apart: WorkerPool = field(default_factory=WorkerPool)

@@ -40,22 +40,22 @@ def accepted(data: bytes) -> Image:
     if not data:
         raise Refused("the image is empty: choose a file")
     try:
-        with opened(data, name="upload", side=SIDE, formats=FORMATS, limit=PIXELS) as picture:
-            return picture
+        with opened(data, name="upload", side=SIDE, formats=FORMATS, limit=PIXELS) as image:
+            return image
     except Unreadable as error:
         raise Refused(f"this is not a readable {', '.join(FORMATS)} image: {error.reason}") from error
 
 
-def as_jpeg(picture: Image, *, quality: int = 85) -> bytes:
+def as_jpeg(image: Image, *, quality: int = 85) -> bytes:
     """An image re-encoded without metadata or anything else from its file."""
     out = io.BytesIO()
-    bare(picture).save(out, "JPEG", quality=quality)
+    bare(image).save(out, "JPEG", quality=quality)
     return out.getvalue()
 
 
-def bare(picture: Image) -> Image:
+def bare(image: Image) -> Image:
     """Only the pixels, since Pillow would copy a comment or other texts of the old file into the new one."""
-    copy = picture.convert("RGB")
+    copy = image.convert("RGB")
     copy.info = {}
     return copy
 

@@ -31,7 +31,7 @@ CACHE = 32_000_000
 
 
 @dataclass(frozen=True)
-class EncodedPicture:
+class EncodedImage:
     """An encoded image, ready to send."""
 
     data: bytes
@@ -39,17 +39,17 @@ class EncodedPicture:
     tag: str
 
 
-class Pictures:
+class ServedImages:
     """Encoded copies of images, in an LRU cache."""
 
     def __init__(self, limit: int = CACHE) -> None:
         """Starts empty."""
-        self._held: OrderedDict[tuple[str, str, str], EncodedPicture] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str, str], EncodedImage] = OrderedDict()
         self._size = 0
         self._limit = limit
         self._lock = threading.Lock()
 
-    def get(self, name: str, opened: Opener, image: str, size: str) -> EncodedPicture:
+    def get(self, name: str, opened: Opener, image: str, size: str) -> EncodedImage:
         """One image of a collection or an index.
 
         Args:
@@ -67,7 +67,7 @@ class Pictures:
                 return self._held[key]
         return self._remember(key, encoded(opened(image, SIZES[size])))
 
-    def _remember(self, key: tuple[str, str, str], made: EncodedPicture) -> EncodedPicture:
+    def _remember(self, key: tuple[str, str, str], made: EncodedImage) -> EncodedImage:
         with self._lock:
             if key not in self._held:
                 self._held[key] = made
@@ -89,16 +89,16 @@ def of_collection(name: str, collection: Collection) -> Opener:
     return opened
 
 
-def encoded(image: Image) -> EncodedPicture:
+def encoded(image: Image) -> EncodedImage:
     """An image encoded as a file, without the metadata of the original."""
     from PIL import features
 
-    picture = bare(image)
+    copy = bare(image)
     form = "webp" if features.check("webp") else "jpeg"
     out = io.BytesIO()
-    picture.save(out, form, quality=84)
+    copy.save(out, form, quality=84)
     data = out.getvalue()
-    return EncodedPicture(data, f"image/{form}", hashlib.sha256(data).hexdigest()[:24])
+    return EncodedImage(data, f"image/{form}", hashlib.sha256(data).hexdigest()[:24])
 
 
 def size_of(collection: Collection, image: str) -> tuple[float, float]:
