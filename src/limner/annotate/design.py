@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
 from limner.stats import Drawn, draw
+
+if TYPE_CHECKING:
+    from limner.scores import Scores
 
 SECONDS = 8.0
 """Default number of seconds that a person needs for a pair."""
@@ -274,7 +277,7 @@ def _of_levels(
     return _Study(made, collection.judgements, known, domains, spread, None, costs, levels.LEAST, bool(labelled))
 
 
-def _towards(system: Lists, direction: str) -> Any:
+def _towards(system: Lists, direction: str) -> Scores | Ranking:
     """Scores or lists of a system in one direction."""
     return system[direction] if isinstance(system, Mapping) else system if direction == "i2t" else system.T
 

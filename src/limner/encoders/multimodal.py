@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
 from limner.core.registry import built_in
@@ -57,16 +58,16 @@ class MultimodalEncoder(JointEncoder):
         prompts = "".join(f" {prompt!r}" for prompt in self.prompts.values())
         return f"sentence-transformers-multimodal {fingerprint_of(self.folder)}{prompts} {self.number_type}"
 
-    def _texts(self, texts: Sequence[str]) -> Iterator[tuple[Any, Tensor]]:
+    def _texts(self, texts: Sequence[str]) -> Iterator[tuple[IntArray, Tensor]]:
         for low in range(0, len(texts), _TEXTS_AT_ONCE):
             part = list(texts[low : low + _TEXTS_AT_ONCE])
             yield np.arange(low, low + len(part)), self._vectors(part, "text")
 
-    def _images(self, items: Items) -> Iterator[tuple[object, Tensor]]:
+    def _images(self, items: Items) -> Iterator[tuple[IntArray, Tensor]]:
         for rows, opened in ahead(items, _itself, batch=self.batch_size):
             yield rows, self._vectors(opened, "image")
 
-    def _vectors(self, inputs: list[Any], kind: str) -> Tensor:
+    def _vectors(self, inputs: Sequence[object], kind: str) -> Tensor:
         how = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_tensor": True}
         with self._mixed():
             found: Tensor = self.model.encode(inputs, prompt=self.prompts[kind], **how)
@@ -147,7 +148,7 @@ class LateInteraction:
         for low in range(0, len(items), _TEXTS_AT_ONCE):
             yield list(items.values[low : low + _TEXTS_AT_ONCE])
 
-    def _mixed(self) -> Any:
+    def _mixed(self) -> AbstractContextManager[object]:
         return nullcontext() if self.number_type is None else torch.autocast(self.device.type, self.number_type)
 
 

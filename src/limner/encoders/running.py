@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from limner.core.arrays import Float32
+from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
@@ -140,7 +140,7 @@ class TorchEncoder(ABC):
 
     fill: int = 0
 
-    def _texts(self, texts: Sequence[str]) -> Iterator[tuple[Any, Tensor]]:
+    def _texts(self, texts: Sequence[str]) -> Iterator[tuple[IntArray, Tensor]]:
         for low in range(0, len(texts), _TEXTS_AT_ONCE):
             tokens = self.tokens(list(texts[low : low + _TEXTS_AT_ONCE]))
             for rows in by_length([len(t) for t in tokens], budget=self.tokens_per_batch):
@@ -159,7 +159,7 @@ class TorchEncoder(ABC):
         """Vectors of a batch of images, from stacked `Pixels`."""
         raise LimnerError(f"{type(self).__name__} does not encode images")
 
-    def _images(self, items: Items) -> Iterator[tuple[Any, Tensor]]:
+    def _images(self, items: Items) -> Iterator[tuple[IntArray, Tensor]]:
         for rows, pixels in ahead(items, self.pixels, batch=self.batch_size, shortest=self.shortest):
             with self._mixed():
                 yield rows, self.image_vectors(on_device(pixels, self.device))
@@ -184,7 +184,7 @@ _TEXTS_AT_ONCE = 65_536  # texts per tokeniser call
 
 def ahead(
     items: Items, read: Callable[[Image], object], *, batch: int, shortest: int | None = None
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[tuple[IntArray, Any]]:
     """Yields batches of images, decoded in threads while the model processes earlier ones.
 
     Args:
@@ -197,12 +197,12 @@ def ahead(
         The rows of each batch, and its results.
     """
 
-    def one(row: int) -> Any:
+    def one(row: int) -> object:
         with items.opened(row, shortest=shortest) as image:
             return read(image)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
-        waiting: deque[tuple[object, list[Future[object]]]] = deque()
+        waiting: deque[tuple[IntArray, list[Future[object]]]] = deque()
         for low in range(0, len(items), batch):
             rows = np.arange(low, min(low + batch, len(items)))
             waiting.append((rows, [pool.submit(one, int(row)) for row in rows]))
@@ -212,7 +212,7 @@ def ahead(
             yield _next(waiting)
 
 
-def _next(waiting: deque[tuple[object, list[Future[object]]]]) -> tuple[object, object]:
+def _next(waiting: deque[tuple[IntArray, list[Future[object]]]]) -> tuple[IntArray, object]:
     rows, futures = waiting.popleft()
     return rows, stacked([future.result() for future in futures])
 

@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
 from limner.core.renamed import renamed
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # written without spaces, so that each character counts as a word
 _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+")
@@ -71,7 +74,7 @@ class BagOfWords:
         """The distinct words of a text that are not in the vocabulary."""
         return [word for word in dict.fromkeys(words(text)) if word not in self._column]
 
-    def vectors(self, texts: Iterable[str]) -> Any:
+    def vectors(self, texts: Iterable[str]) -> csr_array:
         """One sparse row per text, with Euclidean norm 1 (or all zeros if no word is known)."""
         from scipy.sparse import csr_array
 

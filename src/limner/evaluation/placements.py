@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -118,8 +117,9 @@ class Placements:
         above[missing] = start[query] + number
         order = np.lexsort((above, self.query))
         whole = np.full_like(self.known, NEVER)
-        moved: dict[str, Any] = {"above": above[order], "tied": self.tied[order], "grades": self.grades[order]}
-        return replace(self, **moved, known=whole, judged=self.judged and self.judged.continued(best=best))
+        judged = self.judged and self.judged.continued(best=best)
+        tied, grades = self.tied[order], self.grades[order]
+        return replace(self, above=above[order], tied=tied, grades=grades, known=whole, judged=judged)
 
     def at_least(self, grade: float) -> Placements:
         """Only positives of this grade or above; queries are kept even if they have none left."""
@@ -272,7 +272,7 @@ def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
 
 
 def _placements(
-    source: Any, p: Positives, above: IntArray, tied: IntArray, pool: IntArray, known: IntArray
+    source: Scores | Ranking, p: Positives, above: IntArray, tied: IntArray, pool: IntArray, known: IntArray
 ) -> Placements:
     order = np.lexsort((p.grades, above, p.rows))  # ties: the lower grade first, which is the worst order
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)

@@ -305,7 +305,7 @@ class Filter:
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
 
-        def plain(start: int, stop: int) -> Any:
+        def plain(start: int, stop: int) -> object:
             if not hasattr(self._own, "block"):
                 self._own.block = self.scores.memory()
             return consume(start, self.scores.block(start, stop, self._own.block))
@@ -361,7 +361,9 @@ class TooOpen(Exception):
     """The bounds leave too many pairs undecided."""
 
 
-def best_of_columns(scores: Products, transposed: Products, k: int, *, progress: Progress | None = None) -> Any:
+def best_of_columns(
+    scores: Products, transposed: Products, k: int, *, progress: Progress | None = None
+) -> Block | None:
     """The k highest scores of every candidate over all queries, (k, candidates), highest first; None if not used.
 
     The queries are found from the low-precision products of the transposed scores, for which the same bounds hold; the
