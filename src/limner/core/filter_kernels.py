@@ -12,6 +12,9 @@ from limner.core.kernels import best
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 
+GROUP = 64  # columns that are ruled out together
+SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller becomes 0
+
 
 @_summing
 def round_rows(vectors, words, bits, lengths, rounded, residuals):  # type: ignore[no-untyped-def]
@@ -38,6 +41,31 @@ def round_rows(vectors, words, bits, lengths, rounded, residuals):  # type: igno
 
 
 @_summing
+def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # type: ignore[no-untyped-def]
+    """Rounds vectors to int8 multiples of a scale each, and computes the same lengths as `round_rows`.
+
+    `words` are the bits of `vectors`; without the sign they are in the order of the numbers.
+    """
+    for r in range(vectors.shape[0]):
+        highest = np.zeros(1, np.int32)
+        for i in range(vectors.shape[1]):
+            highest[0] = max(highest[0], words[r, i] & np.int32(0x7FFFFFFF))
+        scale = np.float32(highest.view(np.float32)[0] / np.float32(127))
+        scale = scale if scale >= SMALLEST else np.float32(0)
+        inverse = np.float32(1) / scale if scale > 0 else np.float32(0)
+        for i in range(vectors.shape[1]):
+            code = np.rint(vectors[r, i] * inverse)
+            codes[r, i] = np.int8(min(max(code, np.float32(-127)), np.float32(127)))
+        before, after, between = 0.0, 0.0, 0.0
+        for i in range(vectors.shape[1]):
+            x, y = np.float64(vectors[r, i]), np.float64(scale) * np.float64(codes[r, i])
+            before += x * x
+            after += y * y
+            between += (x - y) * (x - y)
+        scales[r], lengths[r], rounded[r], residuals[r] = scale, before, after, between
+
+
+@_summing
 def _product(x, y):  # type: ignore[no-untyped-def]
     """The dot product in double precision: the products are exact, and the order of the sum does not matter."""
     total = 0.0
@@ -59,27 +87,95 @@ def _interval(near, words, values, query, candidate, eps, lower, upper):  # type
 
 
 @_jit
-def _shift(lower, upper, scale, shift, allowance):  # type: ignore[no-untyped-def]
+def _shift(lower, upper, scale, least, most, allowance):  # type: ignore[no-untyped-def]
     for i in range(lower.shape[0]):
-        lower[i] = (scale * lower[i] - shift[i]) - allowance
-        upper[i] = (scale * upper[i] - shift[i]) + allowance
+        lower[i] = (scale * lower[i] - most[i]) - allowance
+        upper[i] = (scale * upper[i] - least[i]) + allowance
 
 
 @_jit
-def _collect(upper, least, places):  # type: ignore[no-untyped-def]
-    """Collects the positions whose upper bound reaches `least`; returns their number, which may exceed the output."""
-    count = 0
-    for low in range(0, upper.shape[0], 64):
-        high = min(low + 64, upper.shape[0])
-        found = np.uint32(0)
-        for i in range(np.uint64(low), np.uint64(high)):
-            found = np.uint32(found | np.uint32(upper[i] >= least))
-        if found:
-            for i in range(low, high):
-                if upper[i] >= least:
-                    if count < places.shape[0]:
-                        places[count] = i
+def _highest(near):  # type: ignore[no-untyped-def]
+    """The highest of bfloat16 numbers, from integers in the same order: below 0, all bits but the sign are inverted."""
+    top = np.int32(-(2**31))
+    for i in range(near.shape[0]):
+        word = np.int32(np.uint32(near[i]) << np.uint32(16))
+        top = max(top, np.int32(word ^ ((word >> np.int32(31)) & np.int32(0x7FFFFFFF))))
+    top = np.int32(top ^ ((top >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+    return np.uint16(np.uint32(top) >> np.uint32(16))
+
+
+@_jit
+def _grouped(candidate, shift):  # type: ignore[no-untyped-def]
+    """The largest factors of every group of candidates, and their least and greatest shift."""
+    groups = -(-shift.shape[0] // GROUP)
+    factors, least, most = np.empty((2, groups), np.float32), np.empty(groups, np.float32), np.empty(groups, np.float32)
+    for g in range(groups):
+        low, high = g * GROUP, min((g + 1) * GROUP, shift.shape[0])
+        factors[0, g], factors[1, g] = candidate[0, low:high].max(), candidate[1, low:high].max()
+        least[g], most[g] = shift[low:high].min(), shift[low:high].max()
+    return factors, least, most
+
+
+@_jit
+def _collect(near, query, candidate, eps, keys, groups, k, memory):  # type: ignore[no-untyped-def]
+    """Collects the columns of a row that may be among its k best by their bounds; returns their number.
+
+    The highest product of a group, with the largest factors of the group, gives bounds of the group: one of its
+    candidates reaches the lower one, and none exceeds the upper one. The k-th highest of the lower bounds of groups
+    rules out most groups, and most candidates of the others.
+
+    Args:
+        near: Products of the row.
+        query: Factors of the row.
+        candidate: Factors of the columns.
+        eps: See `Bounds`.
+        keys: scale, shift, allowance of the row, and whether the scores themselves are the keys.
+        groups: See `_grouped`.
+        k: Number of results.
+        memory: Arrays to work with; columns, and lower and upper bounds, of as many as there are columns.
+    """
+    (scale, shift, allowance, plain), (factors, least, most) = keys, groups
+    tops, words, places, lower, upper = memory
+    low, high = np.empty((1, tops.shape[0]), np.float32), np.empty(tops.shape[0], np.float32)
+    values, count, floor = words.view(np.float32), 0, np.float32(-np.inf)
+    for g in range(tops.shape[0]):
+        tops[g] = _highest(near[g * GROUP : min((g + 1) * GROUP, near.shape[0])])
+    _interval(tops, words, values, query, factors, eps, low[0], high)
+    if not plain:
+        _shift(low[0], high, scale, least, most, allowance)
+    if tops.shape[0] >= k:
+        first, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
+        best(low, first, kept)
+        floor = kept[0, k - 1]
+    a, b, tiny = query[0], query[1], query[2]
+    for g in range(tops.shape[0]):
+        if high[g] >= floor:
+            start, reach = g * GROUP, (a * factors[0, g] + b * factors[1, g]) + tiny
+            held = min(GROUP, near.shape[0] - start)
+            for i in range(held):
+                words[i] = np.uint32(near[start + i]) << np.uint32(16)
+            for i in range(held):
+                value, c = values[i], start + i
+                over = value + (eps * abs(value) + reach)
+                if (over if plain else (scale * over - least[g]) + allowance) >= floor:
+                    own = eps * abs(value) + ((a * candidate[0, c] + b * candidate[1, c]) + tiny)
+                    places[count], lower[count], upper[count] = c, value - own, value + own
+                    if not plain:
+                        lower[count] = (scale * lower[count] - shift[c]) - allowance
+                        upper[count] = (scale * upper[count] - shift[c]) + allowance
                     count += 1
+    return _reaching(lower[:count], upper, k, places)
+
+
+@_jit
+def _reaching(lower, upper, k, places):  # type: ignore[no-untyped-def]
+    """Keeps the places whose upper bound reaches the k-th highest lower bound; returns their number."""
+    indices, kept, count = np.zeros((1, k), np.int32), np.zeros((1, k), lower.dtype), 0
+    best(lower.reshape(1, lower.shape[0]), indices, kept)
+    for i in range(lower.shape[0]):
+        if upper[i] >= kept[0, k - 1]:
+            places[count] = places[i]
+            count += 1
     return count
 
 
@@ -103,36 +199,30 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
     queries, candidates = vectors
     query, candidate, close_query, close_candidate, eps = bounds
     scale, shift, wide_shift, allowance = keys
-    width, filled, spent = near.shape[1], 0, 0
-    words, places = np.empty(width, np.uint32), np.empty(min(width, room), np.int64)
-    values, plain = words.view(np.float32), scale == np.float32(1) and not allowance.any()
-    lower, upper = np.empty((1, width), np.float32), np.empty(width, np.float32)
-    indices, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
-    exact, widths = np.empty(places.shape[0]), np.empty(places.shape[0])
-    first, floor = np.zeros((1, k), np.int32), np.zeros((1, k), np.float64)
+    groups, filled, spent = _grouped(candidate, shift), 0, 0
+    width, plain = near.shape[1], scale == np.float32(1) and not allowance.any()
+    places, lower, upper = np.empty(width, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
+    words = np.empty(max(GROUP, groups[1].shape[0]), np.uint32)
+    memory = np.empty(groups[1].shape[0], np.uint16), words, places, lower, upper
     indptr[0] = 0
     for r in range(near.shape[0]):
-        _interval(near[r], words, values, query[r], candidate, eps, lower[0], upper)
-        if not plain:
-            _shift(lower[0], upper, scale, shift, allowance[r])
-        best(lower, indices, kept)
-        count = _collect(upper, kept[0, k - 1], places)
+        mine = scale, shift, allowance[r], plain
+        count = _collect(near[r], query[r], candidate, eps, mine, groups, k, memory)
         spent += count
-        if spent > room or count > places.shape[0]:
+        if spent > room:
             return -1
+        least, most = np.empty(count), np.empty(count)
         for n in range(count):
             c = places[n]
-            product = _product(queries[r], candidates[c])
-            widths[n] = scale * (close_query[r] * close_candidate[c] + query[r, 2]) + allowance[r]
-            exact[n] = scale * product - wide_shift[c]
-        least = (exact[:count] - widths[:count]).reshape(1, count)
-        best(least, first, floor)
+            exact = scale * _product(queries[r], candidates[c]) - wide_shift[c]
+            reach = scale * (close_query[r] * close_candidate[c] + query[r, 2]) + allowance[r]
+            least[n], most[n] = exact - reach, exact + reach
+        count = _reaching(least, most, k, places)
+        if filled + count > columns.shape[0]:
+            return -1
         for n in range(count):
-            if exact[n] + widths[n] >= floor[0, k - 1]:
-                if filled >= columns.shape[0]:
-                    return -1
-                columns[filled] = places[n]
-                filled += 1
+            columns[filled + n] = places[n]
+        filled += count
         indptr[r + 1] = filled
     return filled
 

@@ -180,7 +180,7 @@ class RoundedTensor:
 
     @classmethod
     def of(cls, vectors: Tensor) -> RoundedTensor:
-        """Rounds like `Rounded.of`."""
+        """Rounds like `Rounded.bfloat16`."""
         torch, parts, lengths = _cuda.torch_module(), [], []
         for rows in vectors.split(8192):
             near = rows.bfloat16()
