@@ -94,6 +94,16 @@ def _shift(lower, upper, scale, least, most, allowance):  # type: ignore[no-unty
 
 
 @_jit
+def _upper(near, words, values, bound, keys, upper):  # type: ignore[no-untyped-def]
+    """Upper bounds of the keys of a group, from the same factors and the same shift for all."""
+    (eps, reach), (scale, shift, allowance) = bound, keys
+    for i in range(near.shape[0]):
+        words[i] = np.uint32(near[i]) << np.uint32(16)
+    for i in range(near.shape[0]):
+        upper[i] = (scale * (values[i] + (eps * abs(values[i]) + reach)) - shift) + allowance
+
+
+@_jit
 def _highest(near):  # type: ignore[no-untyped-def]
     """The highest of bfloat16 numbers, from integers in the same order: below 0, all bits but the sign are inverted."""
     top = np.int32(-(2**31))
@@ -129,40 +139,36 @@ def _collect(near, query, candidate, eps, keys, groups, k, memory):  # type: ign
         query: Factors of the row.
         candidate: Factors of the columns.
         eps: See `Bounds`.
-        keys: scale, shift, allowance of the row, and whether the scores themselves are the keys.
+        keys: scale, shift, and allowance of the row.
         groups: See `_grouped`.
         k: Number of results.
         memory: Arrays to work with; columns, and lower and upper bounds, of as many as there are columns.
     """
-    (scale, shift, allowance, plain), (factors, least, most) = keys, groups
+    (scale, shift, allowance), (factors, least, most) = keys, groups
     tops, words, places, lower, upper = memory
     low, high = np.empty((1, tops.shape[0]), np.float32), np.empty(tops.shape[0], np.float32)
     values, count, floor = words.view(np.float32), 0, np.float32(-np.inf)
     for g in range(tops.shape[0]):
         tops[g] = _highest(near[g * GROUP : min((g + 1) * GROUP, near.shape[0])])
     _interval(tops, words, values, query, factors, eps, low[0], high)
-    if not plain:
-        _shift(low[0], high, scale, least, most, allowance)
+    _shift(low[0], high, scale, least, most, allowance)
     if tops.shape[0] >= k:
         first, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
         best(low, first, kept)
         floor = kept[0, k - 1]
-    a, b, tiny = query[0], query[1], query[2]
+    a, b, tiny, over = query[0], query[1], query[2], np.empty(GROUP, np.float32)
     for g in range(tops.shape[0]):
         if high[g] >= floor:
             start, reach = g * GROUP, (a * factors[0, g] + b * factors[1, g]) + tiny
             held = min(GROUP, near.shape[0] - start)
+            _upper(near[start : start + held], words, values, (eps, reach), (scale, least[g], allowance), over)
             for i in range(held):
-                words[i] = np.uint32(near[start + i]) << np.uint32(16)
-            for i in range(held):
-                value, c = values[i], start + i
-                over = value + (eps * abs(value) + reach)
-                if (over if plain else (scale * over - least[g]) + allowance) >= floor:
+                if over[i] >= floor:
+                    value, c = values[i], start + i
                     own = eps * abs(value) + ((a * candidate[0, c] + b * candidate[1, c]) + tiny)
-                    places[count], lower[count], upper[count] = c, value - own, value + own
-                    if not plain:
-                        lower[count] = (scale * lower[count] - shift[c]) - allowance
-                        upper[count] = (scale * upper[count] - shift[c]) + allowance
+                    places[count] = c
+                    lower[count] = (scale * (value - own) - shift[c]) - allowance
+                    upper[count] = (scale * (value + own) - shift[c]) + allowance
                     count += 1
     return _reaching(lower[:count], upper, k, places)
 
@@ -199,15 +205,13 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
     queries, candidates = vectors
     query, candidate, close_query, close_candidate, eps = bounds
     scale, shift, wide_shift, allowance = keys
-    groups, filled, spent = _grouped(candidate, shift), 0, 0
-    width, plain = near.shape[1], scale == np.float32(1) and not allowance.any()
+    groups, filled, spent, width = _grouped(candidate, shift), 0, 0, near.shape[1]
     places, lower, upper = np.empty(width, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
     words = np.empty(max(GROUP, groups[1].shape[0]), np.uint32)
     memory = np.empty(groups[1].shape[0], np.uint16), words, places, lower, upper
     indptr[0] = 0
     for r in range(near.shape[0]):
-        mine = scale, shift, allowance[r], plain
-        count = _collect(near[r], query[r], candidate, eps, mine, groups, k, memory)
+        count = _collect(near[r], query[r], candidate, eps, (scale, shift, allowance[r]), groups, k, memory)
         spent += count
         if spent > room:
             return -1
