@@ -304,6 +304,9 @@ def _beside_float32(size: str, case: tuple[Any, ...], rounds: int, cores: int, g
     yield Claim(
         f"{size}, low precision: seconds vs the bare product", mine.wall, found["bare"].wall, goal=goal, note=note
     )
+    yield Claim(
+        f"{size}, low precision: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal=goal, note=note
+    )
     yield Claim(f"{size}, low precision: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=note)
     yield Claim(
         f"{size}, float32 way: seconds vs the bare product",
