@@ -120,12 +120,17 @@ def same_places(data):
 
 
 def same_corrections(data):
-    """CSLS and NNN, the k best of columns, and means of columns: lists of corrected scores."""
+    """CSLS and NNN, the k best of columns, means of columns, inverted softmax: lists of corrected scores."""
     case = Case(data)
     if case.scores.shape[0] < 2:
         return
-    name, k = data.draw(st.sampled_from(["csls", "nnn", "centred"])), data.draw(st.sampled_from([1, 3, 10]))
-    options = {} if name == "centred" else {"k": k}
+    name, k = (
+        data.draw(st.sampled_from(["csls", "nnn", "centred", "inverted_softmax"])),
+        data.draw(st.sampled_from([1, 3, 10])),
+    )
+    options = {"k": k} if name in ("csls", "nnn") else {}
+    if name == "inverted_softmax":
+        options["beta"] = data.draw(st.sampled_from([0.01, 1.0, 30.0, 300.0]))
     try:
         plain, filtered = case.both(lambda scores: scores.correct(name, **options).top(case.k))
     except LimnerError:
@@ -150,6 +155,25 @@ def same_edges(data):
     for one, other in zip(plain, filtered, strict=True):
         for name in ("items", "worths", "profits"):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+@each_format
+def test_inverted_softmax_of_another_bank_is_the_same(form, monkeypatch):
+    rng = np.random.default_rng(2)
+    sides = (
+        Embeddings(range(300), rng.standard_normal((300, 16))),
+        Embeddings(range(900), rng.standard_normal((900, 16))),
+    )
+    scores = Scores.from_embeddings(*sides)
+    banks = Embeddings(range(50), rng.standard_normal((50, 16))), scores.correct("inverted_softmax").statistics
+    asked = [lambda: scores.correct("inverted_softmax", bank=banks[0]).top(5), lambda: scores.correct(banks[1]).top(5)]
+    monkeypatch.setenv(filtering.SETTING, "never")
+    plain = [ask() for ask in asked]
+    force(monkeypatch, form)
+    for one, ask in zip(plain, asked, strict=True):
+        other = ask()
+        assert np.array_equal(one.indices, other.indices)
+        assert np.array_equal(one.scores, other.scores)
 
 
 def bound_holds(data):
@@ -367,6 +391,7 @@ class TestCard:
         sides = vectors(rng, kind, 150, 24), vectors(rng, kind, 1500, 24)
         scores = Scores.from_embeddings(*sides, similarity=similarity, device=DEVICE)
         asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
+        asked.append(lambda: scores.correct("inverted_softmax").top(4))
         found = [ask() for ask in asked]
         monkeypatch.setattr(device_filtering.GridScores, "filter", lambda self, workers, consume: None)
         for ask, filtered in zip(asked, found, strict=True):

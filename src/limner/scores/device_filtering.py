@@ -22,7 +22,7 @@ from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
-from limner.scores.filtering import ROUNDED, SHARE, Attempts, BestShifted, Selective, Shifted, setting
+from limner.scores.filtering import SHARE, Attempts, BestShifted, Selective, Shifted, setting
 from limner.scores.running import Block, Progress, Result, counted
 
 ROWS, COLUMNS, TILES = 128, 512, 32
@@ -265,7 +265,7 @@ class GPUFilter:
 
     def rounding(self, shifted: Shifted) -> float:
         """How far rounding can move a shifted score."""
-        return float(ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
+        return shifted.rounding(self.scores.bound)
 
     def sent(self, values: object) -> Tensor:
         """Values on the device."""
@@ -351,7 +351,7 @@ class GPUNear:
         scores = self.scores.pairs(rows + self.start, columns)
         held, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
         host = _cuda.on_host(places)
-        indices, kept = choose(self.start, held if apply is None else apply(held, host))
+        indices, kept = choose(self.start, held if apply is None else apply(held, host, self.start))
         return np.take_along_axis(host, indices, axis=1).astype(np.int32), kept
 
     def candidates(self, k: int, shifted: Shifted | None = None) -> Pairs | None:

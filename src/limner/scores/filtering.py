@@ -170,17 +170,26 @@ class Attempts:
 class Shifted:
     """How a row of scores s is transformed: scale s - shift(candidate) - a value of the row itself.
 
+    Or to something that grows with it at least as fast, so that the best of a row are the same.
+
     Args:
         scale: 1 or 2, or another power of two.
         shift: One number per candidate.
         own: Number of best scores of the row that determine the value of the row; 0 for no such value.
-        apply: Maps (scores, places of their candidates) to shifted scores, in float32; may change its input in place.
+        apply: Maps (scores, places of their candidates, query of the first row) to shifted scores, in float32; may
+            change its input in place.
+        more: How far rounding can move a transformed score beyond the rounding of the formula above.
     """
 
     scale: float
     shift: npt.NDArray[np.float64]
     own: int
-    apply: Callable[[Float32, Int64], Block]
+    apply: Callable[[Float32, Int64, int], Block]
+    more: float = 0.0
+
+    def rounding(self, bound: float) -> float:
+        """How far rounding can move a transformed score, if no score exceeds the bound."""
+        return float(ROUNDED * (self.scale * bound + np.abs(self.shift).max()) + self.more)
 
 
 @dataclass(frozen=True)
@@ -200,7 +209,7 @@ class BestShifted:
 
     def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
         """The same from a block of scores."""
-        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1])))
+        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1]), start))
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,14 +278,15 @@ class Near:
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
-        found = [self.candidates(choose.k, self.keys(shifted.scale, shifted.shift))]
+        allowance = np.full(len(self.bits), shifted.rounding(self.scores.bound))
+        found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
         if shifted.own:
             found.append(self.candidates(shifted.own))
         told = [each for each in found if each is not None]
         if len(told) < len(found):
             return None
         places, scores = self.tiles(*told)
-        indices, kept = choose(self.start, shifted.apply(scores, places))
+        indices, kept = choose(self.start, shifted.apply(scores, places, self.start))
         return places[indices].astype(np.int32), kept
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
