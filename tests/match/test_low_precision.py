@@ -124,10 +124,8 @@ def same_corrections(data):
     case = Case(data)
     if case.scores.shape[0] < 2:
         return
-    name, k = (
-        data.draw(st.sampled_from(["csls", "nnn", "centred", "inverted_softmax"])),
-        data.draw(st.sampled_from([1, 3, 10])),
-    )
+    name = data.draw(st.sampled_from(["csls", "nnn", "centred", "inverted_softmax"]))
+    k = data.draw(st.sampled_from([1, 3, 10]))
     options = {"k": k} if name in ("csls", "nnn") else {}
     if name == "inverted_softmax":
         options["beta"] = data.draw(st.sampled_from([0.01, 1.0, 30.0, 300.0]))
@@ -160,11 +158,7 @@ def same_edges(data):
 @each_format
 def test_inverted_softmax_of_another_bank_is_the_same(form, monkeypatch):
     rng = np.random.default_rng(2)
-    sides = (
-        Embeddings(range(300), rng.standard_normal((300, 16))),
-        Embeddings(range(900), rng.standard_normal((900, 16))),
-    )
-    scores = Scores.from_embeddings(*sides)
+    scores = Scores.from_embeddings(*(rng.standard_normal((count, 16)) for count in (300, 900)))
     banks = Embeddings(range(50), rng.standard_normal((50, 16))), scores.correct("inverted_softmax").statistics
     asked = [lambda: scores.correct("inverted_softmax", bank=banks[0]).top(5), lambda: scores.correct(banks[1]).top(5)]
     monkeypatch.setenv(filtering.SETTING, "never")

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.kernels import best
+from limner.core.kernels import _any_reaching, best
 
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing: Any = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 
-GROUP = 64  # columns that are ruled out together
+GROUP, PIECE = 64, 16  # columns that are ruled out together, first and then
+ALIKE = np.float32(1.25)  # factors of a group that differ less are taken as equal to the largest
 SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller becomes 0
 
 
@@ -116,14 +117,17 @@ def _highest(near):  # type: ignore[no-untyped-def]
 
 @_jit
 def _grouped(candidate, shift):  # type: ignore[no-untyped-def]
-    """The largest factors of every group of candidates, and their least and greatest shift."""
+    """The largest factors of every group of candidates, whether all are about as large, least and greatest shift."""
     groups = -(-shift.shape[0] // GROUP)
     factors, least, most = np.empty((2, groups), np.float32), np.empty(groups, np.float32), np.empty(groups, np.float32)
+    alike = np.empty(groups, np.bool_)
     for g in range(groups):
         low, high = g * GROUP, min((g + 1) * GROUP, shift.shape[0])
         factors[0, g], factors[1, g] = candidate[0, low:high].max(), candidate[1, low:high].max()
+        lengths = candidate[0, low:high].min(), candidate[1, low:high].min()
+        alike[g] = factors[0, g] <= ALIKE * lengths[0] and factors[1, g] <= ALIKE * lengths[1]
         least[g], most[g] = shift[low:high].min(), shift[low:high].max()
-    return factors, least, most
+    return factors, alike, least, most
 
 
 @_jit
@@ -144,7 +148,7 @@ def _collect(near, query, candidate, eps, keys, groups, k, memory):  # type: ign
         k: Number of results.
         memory: Arrays to work with; columns, and lower and upper bounds, of as many as there are columns.
     """
-    (scale, shift, allowance), (factors, least, most) = keys, groups
+    (scale, shift, allowance), (factors, alike, least, most) = keys, groups
     tops, words, places, lower, upper = memory
     low, high = np.empty((1, tops.shape[0]), np.float32), np.empty(tops.shape[0], np.float32)
     values, count, floor = words.view(np.float32), 0, np.float32(-np.inf)
@@ -162,14 +166,20 @@ def _collect(near, query, candidate, eps, keys, groups, k, memory):  # type: ign
             start, reach = g * GROUP, (a * factors[0, g] + b * factors[1, g]) + tiny
             held = min(GROUP, near.shape[0] - start)
             _upper(near[start : start + held], words, values, (eps, reach), (scale, least[g], allowance), over)
-            for i in range(held):
-                if over[i] >= floor:
-                    value, c = values[i], start + i
-                    own = eps * abs(value) + ((a * candidate[0, c] + b * candidate[1, c]) + tiny)
-                    places[count] = c
-                    lower[count] = (scale * (value - own) - shift[c]) - allowance
-                    upper[count] = (scale * (value + own) - shift[c]) + allowance
-                    count += 1
+            over[held:] = -np.inf
+            for piece in range(0, held, PIECE):
+                if not _any_reaching(over, piece, piece + PIECE, floor):
+                    continue
+                for i in range(piece, min(piece + PIECE, held)):
+                    if over[i] >= floor:
+                        places[count], lower[count], upper[count] = start + i, values[i], reach
+                        count += 1
+    for n in range(count):  # apart from the loop above: what is far away in memory is then read at the same time
+        value, c = lower[n], places[n]
+        reach = upper[n] if alike[c // GROUP] else (a * candidate[0, c] + b * candidate[1, c]) + tiny
+        own = eps * abs(value) + reach
+        lower[n] = (scale * (value - own) - shift[c]) - allowance
+        upper[n] = (scale * (value + own) - shift[c]) + allowance
     return _reaching(lower[:count], upper, k, places)
 
 
@@ -217,9 +227,10 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
             return -1
         least, most = np.empty(count), np.empty(count)
         for n in range(count):
-            c = places[n]
-            exact = scale * _product(queries[r], candidates[c]) - wide_shift[c]
-            reach = scale * (close_query[r] * close_candidate[c] + query[r, 2]) + allowance[r]
+            least[n], most[n] = wide_shift[places[n]], close_query[r] * close_candidate[places[n]] + query[r, 2]
+        for n in range(count):
+            exact = scale * _product(queries[r], candidates[places[n]]) - least[n]
+            reach = scale * most[n] + allowance[r]
             least[n], most[n] = exact - reach, exact + reach
         count = _reaching(least, most, k, places)
         if filled + count > columns.shape[0]:

@@ -30,6 +30,7 @@ read from the float32 tiles of `VectorScores`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +108,13 @@ class Rounded:
             return self.codes * self.scale[:, None]
         return (self.codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
+    @cached_property
+    def factors(self) -> tuple[Float32, Float64]:
+        """The factors of candidates in `Bounds`, rounded up, and their lengths; computed once for all blocks."""
+        b = self.length.astype(np.float64)
+        residual = self.residual + accumulation(self.codes.shape[1]) * b
+        return upward(np.stack([residual, self.rounded.astype(np.float64)])), b
+
 
 def _lengths(squares: Float64, dimensions: int) -> tuple[Float32, Float32, Float32]:
     exact = 1 + (dimensions + 4) * 2.0**-52  # the sums of squares are rounded too
@@ -137,12 +145,11 @@ class Bounds:
     def of(cls, queries: Rounded, candidates: Rounded) -> Bounds:
         """The factors, rounded up."""
         d = queries.codes.shape[1]
-        g, a, b = accumulation(d), queries.length.astype(np.float64), candidates.length.astype(np.float64)
+        g, a, (candidate, b) = accumulation(d), queries.length.astype(np.float64), candidates.factors
         tiny = 2.0**-125 * (d + np.sqrt(d) * (a + b.max(initial=0.0)))
         query = np.stack([a, queries.residual + g * queries.rounded.astype(np.float64), tiny], axis=1)
-        candidate = np.stack([candidates.residual + g * b, candidates.rounded.astype(np.float64)])
         close = accumulation(d, 2.0**-24) * (1 + 2.0**-10) * a, b
-        return cls(upward(query * SLACK), upward(candidate), close)
+        return cls(upward(query * SLACK), candidate, close)
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,9 +141,8 @@ class CorrectedScores(Scores):
     def _applied(self, scores: Float32, places: IntArray, start: int) -> Block:
         """Corrects the scores of some candidates, from query `start` on."""
         known = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
-        return self.correction.apply(
-            scores, known, np.arange(start, start + len(scores)) if self.bank is None else None
-        )
+        rows = np.arange(start, start + len(scores)) if self.bank is None else None
+        return self.correction.apply(scores, known, rows)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""

@@ -104,7 +104,8 @@ class GridScores(TorchScores):
     def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
         """Low-precision filtering of these scores, for lists of the best; ranks are counted in float32."""
         fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
-        asked = setting() == "always" and not elsewhere(workers) and isinstance(consume, (Best, BestShifted))
+        shifted = consume.shifted.more == 0 if isinstance(consume, BestShifted) else isinstance(consume, Best)
+        asked = setting() == "always" and not elsewhere(workers) and shifted
         return GPUFilter(self) if asked and fits and min(self.shape) > 0 else None
 
     def stream(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
@@ -98,6 +98,10 @@ class Products(Protocol):
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of these query vectors and the candidates at these places, from float32 tiles."""
 
+    @property
+    def few_rows(self) -> int:
+        """Number of query vectors for which `tiles` computes no more rows than there are."""
+
 
 def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
     """A filter for these scores if one applies and saves time; None to use float32.
@@ -178,7 +182,8 @@ class Shifted:
         own: Number of best scores of the row that determine the value of the row; 0 for no such value.
         apply: Maps (scores, places of their candidates, query of the first row) to shifted scores, in float32; may
             change its input in place.
-        more: How far rounding can move a transformed score beyond the rounding of the formula above.
+        more: How far rounding can move a transformed score beyond the rounding of the formula above; 0 if the formula
+            is all, so that every row can be transformed by itself.
     """
 
     scale: float
@@ -270,11 +275,21 @@ class Near:
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the float32 block."""
         found = self.candidates(choose.k)
-        if found is None:
-            return None
-        places, scores = self.tiles(found)
-        indices, kept = choose(self.start, scores)
-        return places[indices].astype(np.int32), kept
+        return None if found is None else self._chosen(choose, [found], lambda scores, places, start: scores)
+
+    def _chosen(
+        self, choose: Best, found: Sequence[Pairs], apply: Callable[[Float32, Int64, int], Block]
+    ) -> tuple[npt.NDArray[np.int32], Block]:
+        """The best of the columns that were found, a few rows at a time."""
+        step, parts = self.scores.few_rows, []
+        for low in range(0, len(self.bits), step):
+            high = min(low + step, len(self.bits))
+            places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
+            scores = apply(self.scores.tiles(self.rows[low:high], places), places, self.start + low)
+            indices, kept = choose(self.start + low, scores)
+            parts.append((places[indices].astype(np.int32), kept))
+        indices, kept = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return indices, kept
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -285,9 +300,7 @@ class Near:
         told = [each for each in found if each is not None]
         if len(told) < len(found):
             return None
-        places, scores = self.tiles(*told)
-        indices, kept = choose(self.start, shifted.apply(scores, places, self.start))
-        return places[indices].astype(np.int32), kept
+        return self._chosen(choose, told, shifted.apply)
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
         """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
