@@ -3,7 +3,7 @@
 5,000 images, 25,000 captions, 256 dimensions, random vectors with some signal, the real ground truth; COCO 5K, COCO 1K,
 CxC and ECCV Caption in both directions. The bare work is products and counting with numpy and nothing else; the package
 is handed full rankings. One thread for every library; limner may use all cores, and CPU-seconds count them all. "Low
-precision" is limner with `LIMNER_LOW_PRECISION=auto`, where the CPU has bfloat16 units. `--no-package` leaves out the
+precision" is limner with `LIMNER_LOW_PRECISION=auto`, where the CPU has the units. `--no-package` leaves out the
 package, which takes minutes.
 """
 
@@ -54,11 +54,12 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
 
 def beside_float32(found: dict[str, Cost], size: str) -> Iterator[Claim]:
-    """The same numbers from bfloat16 products, beside the float32 products of both directions and nothing else."""
-    from limner.scores.bfloat16 import has_units
+    """The same numbers from low-precision products, beside the float32 products of both directions and nothing else."""
+    from limner.scores.filtering import FORMATS
 
     ours, plain, product = found["low precision"], found["limner"], found["product"]
-    note = "" if has_units() else "no bfloat16 units here, so that limner does not use them"
+    units = any(form.has_units() for form in FORMATS)
+    note = "" if units else "no bfloat16 or int8 units here, so that limner does not use them"
     case = f"embeddings to all numbers, {size}, low precision"
     yield Claim(f"{case}, vs the bare float32 products, CPU s", ours.cpu, product.cpu, goal="<= 0.6", note=note)
     yield Claim(f"{case}, vs the float32 way, CPU s", ours.cpu, plain.cpu, goal="<= 1.05", note=note)
@@ -127,16 +128,18 @@ def limner(images: int, data: Path | None) -> Callable[[], Values]:
 
 
 def low_precision(images: int, data: Path | None) -> Callable[[], Values]:
-    """limner with bfloat16 products where the CPU has units for them; torch is imported before."""
+    """limner with bfloat16 or int8 products where the CPU has units for them; torch is imported before."""
     import torch  # noqa: F401  # a program that has vectors has it already
 
-    from limner.scores.bfloat16 import gain, has_units
+    from limner.scores.filtering import FORMATS
+    from limner.scores.formats import gain
 
     os.environ["LIMNER_LOW_PRECISION"] = "always"
     warm_up()
     os.environ["LIMNER_LOW_PRECISION"] = "auto"
-    if has_units():
-        gain(DIMENSIONS)
+    for form in FORMATS:
+        if form.has_units():
+            gain(form, DIMENSIONS)
     return limner(images, data)
 
 

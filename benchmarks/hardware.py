@@ -1,7 +1,8 @@
 """The machine that something was measured on: what a number depends on, and nothing that names the machine.
 
 The results of one script on several kinds of machine lie side by side, as `results/NAME.KIND.json`: the kind is the
-CPU family (`aarch64`, `x86_64`), or the GPU where one was measured (`nvidia-h200`).
+CPU family (`aarch64`, `x86_64`), or the GPU where one was measured (`nvidia-h200`). `x86_64` has bfloat16 units, like
+the machine of the first results; `x86_64-vnni` has int8 units only, `x86_64-float32` neither.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def machine(*, card: str | None = None) -> dict[str, Any]:
         card: The device of torch that is measured, such as "cuda"; None for the CPU.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = {
+    found = _units() | {
         "processor": _processor(),
         "family": platform.machine(),
         "cores": cores,
@@ -42,8 +43,11 @@ def kind(of: dict[str, Any]) -> str:
 
     >>> kind({"family": "x86_64"}), kind({"family": "x86_64", "card": "NVIDIA H200"})
     ('x86_64', 'nvidia-h200')
+    >>> kind({"family": "x86_64", "units": "vnni"}), kind({"family": "x86_64", "units": "bfloat16"})
+    ('x86_64-vnni', 'x86_64')
     """
-    return re.sub(r"\W+", "-", str(of.get("card") or of["family"]).lower())
+    units = "" if of.get("units", "bfloat16") == "bfloat16" else f"-{of['units']}"
+    return re.sub(r"\W+", "-", str(of.get("card") or of["family"] + units).lower())
 
 
 def told(of: dict[str, Any]) -> str:
@@ -104,6 +108,17 @@ def _card(device: str) -> dict[str, Any]:
     import torch
 
     return {"card": torch.cuda.get_device_name(device), "torch": torch.__version__.partition("+")[0]}
+
+
+def _units() -> dict[str, str]:
+    """The fastest units for products of an x86-64 CPU, as far as Linux lists them."""
+    listed = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not listed.exists():
+        return {}
+    flags = set(listed.read_text().split())
+    if flags & {"amx_bf16", "avx512_bf16"}:
+        return {"units": "bfloat16"}
+    return {"units": "vnni" if "avx512_vnni" in flags else "float32"}
 
 
 def _processor() -> str:

@@ -1,9 +1,13 @@
-"""Filter and verify: answers from bfloat16 products are those of the float32 way to the bit, and the bound is a bound.
+"""Filter and verify: answers from low-precision products equal those in float32 to the bit, and the bound is a bound.
 
-The low-precision way is forced (`LIMNER_LOW_PRECISION=always`), so that it is tested on processors that would not
-choose it. Vectors are drawn to hurt: clusters closer than bfloat16 can tell, copies, ties, holes, lengths that span the
-whole range of float32, numbers that have no normal form.
+The low-precision way is forced (`LIMNER_LOW_PRECISION=always`) with every format, so that it is tested on processors
+that would not choose it; products without units are emulated. Vectors are drawn to hurt: clusters closer than bfloat16
+or int8 can tell, copies, ties, holes, lengths that span the whole range of float32, numbers that have no normal form,
+one large number beside many small ones.
 """
+
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,10 +20,15 @@ from limner.evaluation.placements import Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
 from limner.scores import device_filtering, filtering
 from limner.scores.base import Best
-from limner.scores.bfloat16 import emulated_products, keeps_bound, products
+from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.filtering import Filter
+from limner.scores.formats import gain, keeps_bound, stored
+from limner.scores.int8 import EXACT, Int8
 
-KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway"]
+KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
+BFLOAT16, INT8 = Bfloat16(emulated_products), Int8(emulated=True)
+FORMATS = [BFLOAT16, INT8, *(form for form in filtering.FORMATS if form.has_units())]
+each_format = pytest.mark.parametrize("form", [BFLOAT16, INT8], ids=lambda form: form.name)
 
 
 def vectors(rng, kind, n, d):
@@ -41,9 +50,18 @@ def vectors(rng, kind, n, d):
         rows = rng.integers(-1, 2, (n, d)).astype(float)
     if kind == "halfway":  # just beside the middle between two bfloat16 numbers, where rounding takes the most
         rows = rng.choice([1, -1], (n, d)) * (1 + rng.integers(0, 128, (n, d)) / 128 + (1 / 256 + 1e-6))
+    if kind == "outlying":  # int8 keeps nothing but the largest number
+        rows[np.arange(n), rng.integers(0, d, n)] = 10.0 ** rng.integers(0, 6, n)
     rows = rows.astype(np.float32)
     rows[~rows.any(axis=1), 0] = rows[rows != 0].min(initial=1.0) if rows.any() else 1.0
     return rows
+
+
+def force(patch, form):
+    """Every pass goes through this format."""
+    patch.setenv(filtering.SETTING, "always")
+    patch.setattr(filtering, "FORMATS", ())
+    patch.setattr(filtering, "EMULATED", form)
 
 
 class Case:
@@ -62,13 +80,14 @@ class Case:
             Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity
         )
         self.k = data.draw(st.sampled_from([1, 2, 10, 60]))
+        self.form = data.draw(st.sampled_from(FORMATS))
 
     def both(self, ask):
         """The answer of the float32 way, and that of the filter."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(filtering.SETTING, "never")
             plain = ask(self.scores)
-            patch.setenv(filtering.SETTING, "always")
+            force(patch, self.form)
             return plain, ask(self.scores)
 
     def judgements(self):
@@ -101,12 +120,15 @@ def same_places(data):
 
 
 def same_corrections(data):
-    """CSLS and NNN, the k best of columns, and means of columns: lists of corrected scores."""
+    """CSLS and NNN, the k best of columns, means of columns, inverted softmax: lists of corrected scores."""
     case = Case(data)
     if case.scores.shape[0] < 2:
         return
-    name, k = data.draw(st.sampled_from(["csls", "nnn", "centred"])), data.draw(st.sampled_from([1, 3, 10]))
-    options = {} if name == "centred" else {"k": k}
+    name = data.draw(st.sampled_from(["csls", "nnn", "centred", "inverted_softmax"]))
+    k = data.draw(st.sampled_from([1, 3, 10]))
+    options = {"k": k} if name in ("csls", "nnn") else {}
+    if name == "inverted_softmax":
+        options["beta"] = data.draw(st.sampled_from([0.01, 1.0, 30.0, 300.0]))
     try:
         plain, filtered = case.both(lambda scores: scores.correct(name, **options).top(case.k))
     except LimnerError:
@@ -133,11 +155,26 @@ def same_edges(data):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
 
+@each_format
+def test_inverted_softmax_of_another_bank_is_the_same(form, monkeypatch):
+    rng = np.random.default_rng(2)
+    scores = Scores.from_embeddings(*(rng.standard_normal((count, 16)) for count in (300, 900)))
+    banks = Embeddings(range(50), rng.standard_normal((50, 16))), scores.correct("inverted_softmax").statistics
+    asked = [lambda: scores.correct("inverted_softmax", bank=banks[0]).top(5), lambda: scores.correct(banks[1]).top(5)]
+    monkeypatch.setenv(filtering.SETTING, "never")
+    plain = [ask() for ask in asked]
+    force(monkeypatch, form)
+    for one, ask in zip(plain, asked, strict=True):
+        other = ask()
+        assert np.array_equal(one.indices, other.indices)
+        assert np.array_equal(one.scores, other.scores)
+
+
 def bound_holds(data):
     """Searches for a score that lies outside its interval, on the grid and in double precision."""
-    scores = Case(data).scores
-    n = min(scores.shape[0], 256)
-    near = Filter(scores, products()).near(0, n)
+    case = Case(data)
+    scores, n = case.scores, min(case.scores.shape[0], 256)
+    near = Filter(scores, case.form).near(0, n)
     read = (near.bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
     reach = READ * np.abs(read) + query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1] + query[:, 2:]
@@ -156,18 +193,20 @@ test_edges_are_the_same, test_edges_are_the_same_long = standing(same_edges)
 test_no_score_is_outside_its_bound, test_no_score_is_outside_its_bound_long = standing(bound_holds, short=80)
 
 
-def test_the_filter_decides_and_keeps_few():
+@each_format
+def test_the_filter_decides_and_keeps_few(form):
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((300, 128)), rng.standard_normal((5000, 128)))
-    found = Filter(scores, emulated_products).near(0, 256).candidates(10)
+    found = Filter(scores, form).near(0, 256).candidates(10)
     assert found is not None
     assert 10 <= len(found[1]) / 256 < 11
 
 
-def test_the_filter_answers_for_an_assignment_and_leaves_closed_items_to_float32():
+@each_format
+def test_the_filter_answers_for_an_assignment_and_leaves_closed_items_to_float32(form):
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((256, 64)), rng.standard_normal((5000, 64)))
-    near, prices = Filter(scores, emulated_products).near(0, 256), rng.random(5000) / 10
+    near, prices = Filter(scores, form).near(0, 256), rng.random(5000) / 10
     none, floors = _Cells(np.zeros(0, np.int32), np.zeros(0, np.int32)), np.full(256, -np.inf)
     found = _Rows([Wanted(prices, floors)], 5, none).from_near(near)
     assert found is not None
@@ -176,7 +215,8 @@ def test_the_filter_answers_for_an_assignment_and_leaves_closed_items_to_float32
     assert _Rows([Wanted(prices, floors)], 5, none).from_near(near) is None
 
 
-def test_a_bound_that_is_too_small_gives_wrong_lists(monkeypatch):
+@each_format
+def test_a_bound_that_is_too_small_gives_wrong_lists(form, monkeypatch):
     """The comparisons above can fail: with a tenth of the bound, candidates are lost."""
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((256, 32)), rng.standard_normal((3000, 32)))
@@ -188,22 +228,23 @@ def test_a_bound_that_is_too_small_gives_wrong_lists(monkeypatch):
         found = whole(queries, candidates)
         return Bounds((found.query * 0.1).astype(np.float32), found.candidate, found.close)
 
-    monkeypatch.setenv(filtering.SETTING, "always")
+    force(monkeypatch, form)
     monkeypatch.setattr(filtering, "READ", 0.1 * READ)
     monkeypatch.setattr(Bounds, "of", staticmethod(tenth))
     assert not np.array_equal(plain.indices, scores.top(10).indices)
 
 
-def test_a_block_that_stays_open_goes_the_float32_way(monkeypatch):
-    """Candidates that bfloat16 cannot tell apart: nothing is ruled out, and the answer is the same."""
+@each_format
+def test_a_block_that_stays_open_goes_the_float32_way(form, monkeypatch):
+    """Candidates that the format cannot tell apart: nothing is ruled out, and the answer is the same."""
     rng = np.random.default_rng(0)
     close = rng.standard_normal(64) + 1e-6 * rng.standard_normal((30_000, 64))
     scores = Scores.from_embeddings(rng.standard_normal((700, 64)), close)
-    near = Filter(scores, emulated_products).near(0, 256)
+    near = Filter(scores, form).near(0, 256)
     assert near.candidates(10) is None
     monkeypatch.setenv(filtering.SETTING, "never")
     plain = scores.top(10)
-    monkeypatch.setenv(filtering.SETTING, "always")
+    force(monkeypatch, form)
     assert np.array_equal(plain.indices, scores.top(10).indices)
 
 
@@ -216,15 +257,39 @@ def test_single_pairs_are_those_of_blocks():
 
 def test_rounding_is_to_nearest_even_and_lengths_are_rounded_up():
     values = np.array([[1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-8), 2**-127, 0.0]], dtype=np.float32)
-    rounded = Rounded.of(values)
+    rounded = Rounded.bfloat16(values)
     assert rounded.values.tolist() == [[1.0, 1 + 2**-6, 1 + 2**-7, -1.0, 0.0, 0.0]]
     exact = np.linalg.norm(values.astype(np.float64) - rounded.values)
     assert exact <= rounded.residual[0] <= exact * (1 + 1e-6)
 
 
+def test_int8_rounds_to_the_nearest_multiple_and_lengths_are_rounded_up():
+    values = np.array([[254.0, 3.2, -5.1, 0.0], [1e-38, 0.0, -3e-39, 1e-45], [0.0, -127e10, 2.6e10, 1.0]])
+    rounded = Rounded.int8(values.astype(np.float32))
+    assert rounded.codes.tolist() == [[127, 2, -3, 0], [0, 0, 0, 0], [0, -127, 3, 0]]
+    assert rounded.scale.tolist() == [2.0, 0.0, 1e10]
+    exact = np.linalg.norm(
+        values.astype(np.float32) - rounded.codes * rounded.scale[:, None].astype(np.float64), axis=1
+    )
+    assert (exact <= rounded.residual).all()
+    assert (rounded.residual <= exact * (1 + 1e-6)).all()
+
+
+def test_int8_sums_are_exact_integers_also_beyond_the_precision_of_float32():
+    for d in (5, EXACT + 100):
+        rows = np.random.default_rng(d).integers(-127, 128, (20, d)).astype(np.float32)
+        rows[:, 0] = 127  # a scale of 1
+        sums = (rows.astype(np.int64) @ rows.astype(np.int64).T).astype(np.float32)
+        whole = (sums.view(np.uint32) + np.uint32(0x7FFF) + ((sums.view(np.uint32) >> 16) & 1)) >> 16
+        for form in {INT8, *(form for form in FORMATS if form.name == "int8")}:
+            out = np.empty((20, 20), np.uint16)
+            stored(form, rows).multiply(form.round(rows), out)
+            assert np.array_equal(out, whole)
+
+
 def test_bounds_are_rounded_up():
     rng = np.random.default_rng(5)
-    one, other = (Rounded.of(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
+    one, other = (Rounded.bfloat16(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
     bounds = Bounds.of(one, other)
     least = other.residual + accumulation(40) * other.length.astype(np.float64)
     assert (bounds.candidate[0] >= least).all()
@@ -238,8 +303,54 @@ def test_a_unit_that_adds_up_too_coarsely_is_found_out():
             total = ((total + np.outer(a[:, i], b[:, i])).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
         out[:] = total.view(np.uint32) >> np.uint32(16)
 
-    assert keeps_bound(emulated_products, 256)
-    assert not keeps_bound(coarse, 256)
+    assert keeps_bound(BFLOAT16, 256)
+    assert keeps_bound(INT8, 256)
+    assert not keeps_bound(Bfloat16(coarse), 256)
+
+
+class TestChoice:
+    """The fastest format is used if it saves time, whatever this processor has."""
+
+    @pytest.fixture
+    def scores(self, monkeypatch):
+        rng = np.random.default_rng(0)
+        monkeypatch.setenv(filtering.SETTING, "auto")
+        monkeypatch.setattr(filtering, "LEAST", 0)
+        monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 1e9)
+        monkeypatch.setattr(filtering, "FORMATS", (_Listed("bfloat16", True), _Listed("int8", False)))
+        return Scores.from_embeddings(rng.standard_normal((300, 8)), rng.standard_normal((2000, 8)))
+
+    @pytest.mark.parametrize(
+        ("shares", "verified", "chosen"),
+        [
+            ({"bfloat16": 0.3, "int8": 0.2}, 0.1, "int8"),
+            ({"bfloat16": 0.2, "int8": 0.3}, 0.1, "bfloat16"),
+            ({"bfloat16": 0.2, "int8": 0.3}, 0.5, None),
+            ({"bfloat16": np.inf, "int8": 0.7}, 0.0, None),
+        ],
+    )
+    def test_the_fastest_is_chosen(self, scores, shares, verified, chosen, monkeypatch):
+        monkeypatch.setattr(filtering, "gain", lambda form, d: shares[form.name])
+        found = filtering.filter_of(scores, verified)
+        assert (found and found.form.name) == chosen
+
+    def test_a_short_pass_does_not_import_torch(self, scores, monkeypatch):
+        monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)
+        monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={}))
+        monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.1, "int8": 0.3}[form.name])
+        assert filtering.filter_of(scores).form.name == "int8"
+
+    def test_the_gain_of_a_format_is_measured(self):
+        assert 0 < gain(INT8, 64) < np.inf
+
+
+@dataclass(frozen=True)
+class _Listed:
+    name: str
+    needs_torch: bool
+
+    def has_units(self):
+        return True
 
 
 def test_the_setting_is_checked(monkeypatch):
@@ -274,6 +385,7 @@ class TestCard:
         sides = vectors(rng, kind, 150, 24), vectors(rng, kind, 1500, 24)
         scores = Scores.from_embeddings(*sides, similarity=similarity, device=DEVICE)
         asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
+        asked.append(lambda: scores.correct("inverted_softmax").top(4))
         found = [ask() for ask in asked]
         monkeypatch.setattr(device_filtering.GridScores, "filter", lambda self, workers, consume: None)
         for ask, filtered in zip(asked, found, strict=True):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.kernels import best
+from limner.core.kernels import _any_reaching, best
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
+
+GROUP, PIECE = 64, 16  # columns that are ruled out together, first and then
+ALIKE = np.float32(1.25)  # factors of a group that differ less are taken as equal to the largest
+SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller becomes 0
 
 
 @_summing
@@ -36,6 +40,31 @@ def round_rows(vectors, words, bits, lengths, rounded, residuals):  # type: igno
 
 
 @_summing
+def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # type: ignore[no-untyped-def]
+    """Rounds vectors to int8 multiples of a scale each, and computes the same lengths as `round_rows`.
+
+    `words` are the bits of `vectors`; without the sign they are in the order of the numbers.
+    """
+    for r in range(vectors.shape[0]):
+        highest = np.zeros(1, np.int32)
+        for i in range(vectors.shape[1]):
+            highest[0] = max(highest[0], words[r, i] & np.int32(0x7FFFFFFF))
+        scale = np.float32(highest.view(np.float32)[0] / np.float32(127))
+        scale = scale if scale >= SMALLEST else np.float32(0)
+        inverse = np.float32(1) / scale if scale > 0 else np.float32(0)
+        for i in range(vectors.shape[1]):
+            code = np.rint(vectors[r, i] * inverse)
+            codes[r, i] = np.int8(min(max(code, np.float32(-127)), np.float32(127)))
+        before, after, between = 0.0, 0.0, 0.0
+        for i in range(vectors.shape[1]):
+            x, y = np.float64(vectors[r, i]), np.float64(scale) * np.float64(codes[r, i])
+            before += x * x
+            after += y * y
+            between += (x - y) * (x - y)
+        scales[r], lengths[r], rounded[r], residuals[r] = scale, before, after, between
+
+
+@_summing
 def _product(x, y):  # type: ignore[no-untyped-def]
     """The dot product in double precision: the products are exact, and the order of the sum does not matter."""
     total = 0.0
@@ -57,27 +86,110 @@ def _interval(near, words, values, query, candidate, eps, lower, upper):  # type
 
 
 @_jit
-def _shift(lower, upper, scale, shift, allowance):  # type: ignore[no-untyped-def]
+def _shift(lower, upper, scale, least, most, allowance):  # type: ignore[no-untyped-def]
     for i in range(lower.shape[0]):
-        lower[i] = (scale * lower[i] - shift[i]) - allowance
-        upper[i] = (scale * upper[i] - shift[i]) + allowance
+        lower[i] = (scale * lower[i] - most[i]) - allowance
+        upper[i] = (scale * upper[i] - least[i]) + allowance
 
 
 @_jit
-def _collect(upper, least, places):  # type: ignore[no-untyped-def]
-    """Collects the positions whose upper bound reaches `least`; returns their number, which may exceed the output."""
-    count = 0
-    for low in range(0, upper.shape[0], 64):
-        high = min(low + 64, upper.shape[0])
-        found = np.uint32(0)
-        for i in range(np.uint64(low), np.uint64(high)):
-            found = np.uint32(found | np.uint32(upper[i] >= least))
-        if found:
-            for i in range(low, high):
-                if upper[i] >= least:
-                    if count < places.shape[0]:
-                        places[count] = i
-                    count += 1
+def _upper(near, words, values, bound, keys, upper):  # type: ignore[no-untyped-def]
+    """Upper bounds of the keys of a group, from the same factors and the same shift for all."""
+    (eps, reach), (scale, shift, allowance) = bound, keys
+    for i in range(near.shape[0]):
+        words[i] = np.uint32(near[i]) << np.uint32(16)
+    for i in range(near.shape[0]):
+        upper[i] = (scale * (values[i] + (eps * abs(values[i]) + reach)) - shift) + allowance
+
+
+@_jit
+def _highest(near):  # type: ignore[no-untyped-def]
+    """The highest of bfloat16 numbers, from integers in the same order: below 0, all bits but the sign are inverted."""
+    top = np.int32(-(2**31))
+    for i in range(near.shape[0]):
+        word = np.int32(np.uint32(near[i]) << np.uint32(16))
+        top = max(top, np.int32(word ^ ((word >> np.int32(31)) & np.int32(0x7FFFFFFF))))
+    top = np.int32(top ^ ((top >> np.int32(31)) & np.int32(0x7FFFFFFF)))
+    return np.uint16(np.uint32(top) >> np.uint32(16))
+
+
+@_jit
+def _grouped(candidate, shift):  # type: ignore[no-untyped-def]
+    """The largest factors of every group of candidates, whether all are about as large, least and greatest shift."""
+    groups = -(-shift.shape[0] // GROUP)
+    factors, least, most = np.empty((2, groups), np.float32), np.empty(groups, np.float32), np.empty(groups, np.float32)
+    alike = np.empty(groups, np.bool_)
+    for g in range(groups):
+        low, high = g * GROUP, min((g + 1) * GROUP, shift.shape[0])
+        factors[0, g], factors[1, g] = candidate[0, low:high].max(), candidate[1, low:high].max()
+        lengths = candidate[0, low:high].min(), candidate[1, low:high].min()
+        alike[g] = factors[0, g] <= ALIKE * lengths[0] and factors[1, g] <= ALIKE * lengths[1]
+        least[g], most[g] = shift[low:high].min(), shift[low:high].max()
+    return factors, alike, least, most
+
+
+@_jit
+def _collect(near, query, candidate, eps, keys, groups, k, memory):  # type: ignore[no-untyped-def]
+    """Collects the columns of a row that may be among its k best by their bounds; returns their number.
+
+    The highest product of a group, with the largest factors of the group, gives bounds of the group: one of its
+    candidates reaches the lower one, and none exceeds the upper one. The k-th highest of the lower bounds of groups
+    rules out most groups, and most candidates of the others.
+
+    Args:
+        near: Products of the row.
+        query: Factors of the row.
+        candidate: Factors of the columns.
+        eps: See `Bounds`.
+        keys: scale, shift, and allowance of the row.
+        groups: See `_grouped`.
+        k: Number of results.
+        memory: Arrays to work with; columns, and lower and upper bounds, of as many as there are columns.
+    """
+    (scale, shift, allowance), (factors, alike, least, most) = keys, groups
+    tops, words, places, lower, upper = memory
+    low, high = np.empty((1, tops.shape[0]), np.float32), np.empty(tops.shape[0], np.float32)
+    values, count, floor = words.view(np.float32), 0, np.float32(-np.inf)
+    for g in range(tops.shape[0]):
+        tops[g] = _highest(near[g * GROUP : min((g + 1) * GROUP, near.shape[0])])
+    _interval(tops, words, values, query, factors, eps, low[0], high)
+    _shift(low[0], high, scale, least, most, allowance)
+    if tops.shape[0] >= k:
+        first, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
+        best(low, first, kept)
+        floor = kept[0, k - 1]
+    a, b, tiny, over = query[0], query[1], query[2], np.empty(GROUP, np.float32)
+    for g in range(tops.shape[0]):
+        if high[g] >= floor:
+            start, reach = g * GROUP, (a * factors[0, g] + b * factors[1, g]) + tiny
+            held = min(GROUP, near.shape[0] - start)
+            _upper(near[start : start + held], words, values, (eps, reach), (scale, least[g], allowance), over)
+            over[held:] = -np.inf
+            for piece in range(0, held, PIECE):
+                if not _any_reaching(over, piece, piece + PIECE, floor):
+                    continue
+                for i in range(piece, min(piece + PIECE, held)):
+                    if over[i] >= floor:
+                        places[count], lower[count], upper[count] = start + i, values[i], reach
+                        count += 1
+    for n in range(count):  # apart from the loop above: what is far away in memory is then read at the same time
+        value, c = lower[n], places[n]
+        reach = upper[n] if alike[c // GROUP] else (a * candidate[0, c] + b * candidate[1, c]) + tiny
+        own = eps * abs(value) + reach
+        lower[n] = (scale * (value - own) - shift[c]) - allowance
+        upper[n] = (scale * (value + own) - shift[c]) + allowance
+    return _reaching(lower[:count], upper, k, places)
+
+
+@_jit
+def _reaching(lower, upper, k, places):  # type: ignore[no-untyped-def]
+    """Keeps the places whose upper bound reaches the k-th highest lower bound; returns their number."""
+    indices, kept, count = np.zeros((1, k), np.int32), np.zeros((1, k), lower.dtype), 0
+    best(lower.reshape(1, lower.shape[0]), indices, kept)
+    for i in range(lower.shape[0]):
+        if upper[i] >= kept[0, k - 1]:
+            places[count] = places[i]
+            count += 1
     return count
 
 
@@ -101,36 +213,29 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
     queries, candidates = vectors
     query, candidate, close_query, close_candidate, eps = bounds
     scale, shift, wide_shift, allowance = keys
-    width, filled, spent = near.shape[1], 0, 0
-    words, places = np.empty(width, np.uint32), np.empty(min(width, room), np.int64)
-    values, plain = words.view(np.float32), scale == np.float32(1) and not allowance.any()
-    lower, upper = np.empty((1, width), np.float32), np.empty(width, np.float32)
-    indices, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
-    exact, widths = np.empty(places.shape[0]), np.empty(places.shape[0])
-    first, floor = np.zeros((1, k), np.int32), np.zeros((1, k), np.float64)
+    groups, filled, spent, width = _grouped(candidate, shift), 0, 0, near.shape[1]
+    places, lower, upper = np.empty(width, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
+    words = np.empty(max(GROUP, groups[1].shape[0]), np.uint32)
+    memory = np.empty(groups[1].shape[0], np.uint16), words, places, lower, upper
     indptr[0] = 0
     for r in range(near.shape[0]):
-        _interval(near[r], words, values, query[r], candidate, eps, lower[0], upper)
-        if not plain:
-            _shift(lower[0], upper, scale, shift, allowance[r])
-        best(lower, indices, kept)
-        count = _collect(upper, kept[0, k - 1], places)
+        count = _collect(near[r], query[r], candidate, eps, (scale, shift, allowance[r]), groups, k, memory)
         spent += count
-        if spent > room or count > places.shape[0]:
+        if spent > room:
+            return -1
+        least, most = np.empty(count), np.empty(count)
+        for n in range(count):
+            least[n], most[n] = wide_shift[places[n]], close_query[r] * close_candidate[places[n]] + query[r, 2]
+        for n in range(count):
+            exact = scale * _product(queries[r], candidates[places[n]]) - least[n]
+            reach = scale * most[n] + allowance[r]
+            least[n], most[n] = exact - reach, exact + reach
+        count = _reaching(least, most, k, places)
+        if filled + count > columns.shape[0]:
             return -1
         for n in range(count):
-            c = places[n]
-            product = _product(queries[r], candidates[c])
-            widths[n] = scale * (close_query[r] * close_candidate[c] + query[r, 2]) + allowance[r]
-            exact[n] = scale * product - wide_shift[c]
-        least = (exact[:count] - widths[:count]).reshape(1, count)
-        best(least, first, floor)
-        for n in range(count):
-            if exact[n] + widths[n] >= floor[0, k - 1]:
-                if filled >= columns.shape[0]:
-                    return -1
-                columns[filled] = places[n]
-                filled += 1
+            columns[filled + n] = places[n]
+        filled += count
         indptr[r + 1] = filled
     return filled
 

@@ -1,19 +1,22 @@
-r"""Vectors in bfloat16 with rigorous bounds; the loops that use them are in `limner.core.filter_kernels`.
+r"""Vectors in bfloat16 or int8 with rigorous bounds; the loops that use them are in `limner.core.filter_kernels`.
 
-A vector x is also stored as x', its values rounded to bfloat16 (numbers below 2^-126 become 0), together with the
-lengths |x|, |x'| and |x - x'|, computed in double precision and rounded up. For a query a and a candidate b, let s be
-the exact product, f the float32 score that limner reports and s' the low-precision product, read as bfloat16:
+A vector x is also stored as x', with fewer bits per number: rounded to bfloat16 (numbers below 2^-126 become 0), or to
+int8: whole multiples from -127 to 127 of a scale of its own, max |x_i| / 127 (a vector whose scale would be below
+2^-100 becomes 0). The lengths |x|, |x'| and |x - x'| are computed in double precision and rounded up. For a query a and
+a candidate b, let s be the exact product, f the float32 score that limner reports and s' the low-precision product,
+read as bfloat16:
 
     |f - s'| <= eps |s'| + E,    E = |a| (|b - b'| + g |b|) + (|a - a'| + g |a'|) |b'| + t
 
 Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sums in any order):
 
 - a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: the effect of rounding.
-- The low-precision unit adds up d products in float32 with an error of at most g |a'| |b'|, where
+- A bfloat16 unit adds up d products in float32 with an error of at most g |a'| |b'|, where
   g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units
-  truncate instead. `limner.scores.filtering` tests a unit before it is used.
+  truncate instead. `limner.scores.formats` tests a unit before it is used. Sums of int8 products are exact integers.
 - f itself is within d 2^-24 / (1 - d 2^-24) |a| |b| of s, which is less than g |a| |b|.
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
+  It also covers the three roundings of an int8 sum, when it becomes float32 and is multiplied by both scales.
 - t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that either unit flushes to 0.
 
 The bounds themselves are computed in float32. The factors are rounded up by 2^-16 and eps is larger than necessary,
@@ -26,7 +29,8 @@ read from the float32 tiles of `VectorScores`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -54,42 +58,68 @@ def accumulation(dimensions: int, unit: float = 2.0**-22) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """Vectors in bfloat16, and the lengths that bound the rounding error.
+    """Vectors in bfloat16 or int8, and the lengths that bound the rounding error.
 
     Args:
-        bits: bfloat16 numbers as their 16 bits, one row per vector.
+        codes: One row per vector: the 16 bits of bfloat16 numbers, or int8 numbers.
         length: At least |x| of every vector.
         rounded: At least |x'|, the length after rounding.
         residual: At least |x - x'|, the length of the difference.
+        scale: What the int8 numbers of every vector are multiplied by; empty for bfloat16.
 
-    >>> exact = Rounded.of(np.array([[1.0, 0.5, -2.0]], dtype=np.float32))
+    >>> exact = Rounded.bfloat16(np.array([[1.0, 0.5, -2.0]], dtype=np.float32))
     >>> float(exact.residual[0]) < 1e-44, np.array_equal(exact.values, [[1.0, 0.5, -2.0]])
     (True, True)
+    >>> Rounded.int8(np.array([[127.0, 63.7, -2.0]], dtype=np.float32)).values.tolist()
+    [[127.0, 64.0, -2.0]]
     """
 
-    bits: Bits
+    codes: npt.NDArray[np.uint16] | npt.NDArray[np.int8]
     length: Float32
     rounded: Float32
     residual: Float32
+    scale: Float32 = field(default_factory=lambda: np.zeros(0, np.float32))
 
     @classmethod
-    def of(cls, vectors: Float32) -> Rounded:
+    def bfloat16(cls, vectors: Float32) -> Rounded:
         """Rounds to nearest, ties to even; subnormal numbers (below 2^-126) become 0."""
         from limner.core.filter_kernels import round_rows
 
         given = np.ascontiguousarray(vectors, dtype=np.float32)
-        bits, squares = np.empty(given.shape, np.uint16), np.empty((3, len(given)))
-        round_rows(given, given.view(np.uint32), bits, *squares)
-        exact = 1 + (given.shape[1] + 4) * 2.0**-52  # the sums of squares are rounded too
-        return cls(bits, *(upward(np.sqrt(each * exact)) for each in squares))
+        codes, squares = np.empty(given.shape, np.uint16), np.empty((3, len(given)))
+        round_rows(given, given.view(np.uint32), codes, *squares)
+        return cls(codes, *_lengths(squares, given.shape[1]))
+
+    @classmethod
+    def int8(cls, vectors: Float32) -> Rounded:
+        """Rounds to the nearest multiple of the scale of each vector; a vector with a scale below 2^-100 becomes 0."""
+        from limner.core.filter_kernels import scale_rows
+
+        given = np.ascontiguousarray(vectors, dtype=np.float32)
+        codes, scale = np.empty(given.shape, np.int8), np.empty(len(given), np.float32)
+        squares = np.empty((3, len(given)))
+        scale_rows(given, given.view(np.int32), codes, scale, *squares)
+        return cls(codes, *_lengths(squares, given.shape[1]), scale)
 
     @property
     def values(self) -> Float32:
-        """The rounded vectors as float32."""
-        return (self.bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        """The rounded vectors as float32; of int8, rounded once more."""
+        if self.codes.dtype == np.int8:
+            return self.codes * self.scale[:, None]
+        return (self.codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
-    def __getitem__(self, rows: slice) -> Rounded:
-        return Rounded(self.bits[rows], self.length[rows], self.rounded[rows], self.residual[rows])
+    @cached_property
+    def factors(self) -> tuple[Float32, Float64]:
+        """The factors of candidates in `Bounds`, rounded up, and their lengths; computed once for all blocks."""
+        b = self.length.astype(np.float64)
+        residual = self.residual + accumulation(self.codes.shape[1]) * b
+        return upward(np.stack([residual, self.rounded.astype(np.float64)])), b
+
+
+def _lengths(squares: Float64, dimensions: int) -> tuple[Float32, Float32, Float32]:
+    exact = 1 + (dimensions + 4) * 2.0**-52  # the sums of squares are rounded too
+    before, after, between = (upward(np.sqrt(each * exact)) for each in squares)
+    return before, after, between
 
 
 def upward(values: Float64) -> Float32:
@@ -114,13 +144,12 @@ class Bounds:
     @classmethod
     def of(cls, queries: Rounded, candidates: Rounded) -> Bounds:
         """The factors, rounded up."""
-        d = queries.bits.shape[1]
-        g, a, b = accumulation(d), queries.length.astype(np.float64), candidates.length.astype(np.float64)
+        d = queries.codes.shape[1]
+        g, a, (candidate, b) = accumulation(d), queries.length.astype(np.float64), candidates.factors
         tiny = 2.0**-125 * (d + np.sqrt(d) * (a + b.max(initial=0.0)))
         query = np.stack([a, queries.residual + g * queries.rounded.astype(np.float64), tiny], axis=1)
-        candidate = np.stack([candidates.residual + g * b, candidates.rounded.astype(np.float64)])
         close = accumulation(d, 2.0**-24) * (1 + 2.0**-10) * a, b
-        return cls(upward(query * SLACK), upward(candidate), close)
+        return cls(upward(query * SLACK), candidate, close)
 
 
 @dataclass(frozen=True, eq=False)

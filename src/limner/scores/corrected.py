@@ -130,17 +130,19 @@ class CorrectedScores(Scores):
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None:
             shift = self.correction.shift(self.statistics.known)
-            if shift and not self.correction.limit(self.base).reach:
-                wanted: object = BestShifted(consume, Shifted(*shift, self._applied))
+            known = self.bank is None or self._in_bank is None
+            if shift and known and not self.correction.limit(self.base).reach:
+                wanted: object = BestShifted(consume, Shifted(*shift, self._applied, self.correction.rounding))
                 if near := by_filter(workers, wanted):
                     found: Iterator[Result] = near.stream(wanted, workers=workers, progress=progress)
                     return found
         return super().stream(consume, workers=workers, progress=progress)
 
-    def _applied(self, scores: Float32, places: IntArray) -> Block:
-        """Corrects the scores of some candidates."""
-        known = {name: values[places] for name, values in self.statistics.known.items()}
-        return self.correction.apply(scores, known, None)
+    def _applied(self, scores: Float32, places: IntArray, start: int) -> Block:
+        """Corrects the scores of some candidates, from query `start` on."""
+        known = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
+        rows = np.arange(start, start + len(scores)) if self.bank is None else None
+        return self.correction.apply(scores, known, rows)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""

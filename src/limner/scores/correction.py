@@ -84,10 +84,15 @@ class Correction(ABC):
         """The scale, the shifts and k of a correction of the form scale s - shift - a value of the row.
 
         s is a score, and the shift is a number per candidate. The k best scores of a row determine the value of the row
-        (0 for no such value). The best of such scores can also be found exactly from low-precision products. None for
-        other corrections.
+        (0 for no such value). The best of such scores can also be found exactly from low-precision products. So can
+        those of a correction that grows with scale s - shift, at least as fast. None for other corrections.
         """
         return None
+
+    @property
+    def rounding(self) -> float:
+        """How far rounding can move a corrected score beyond the rounding of scale s - shift; see `shift`."""
+        return 0.0
 
     @property
     def reach(self) -> float:

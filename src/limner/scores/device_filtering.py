@@ -22,7 +22,7 @@ from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
-from limner.scores.filtering import ROUNDED, SHARE, Attempts, BestShifted, Selective, Shifted, setting
+from limner.scores.filtering import SHARE, Attempts, BestShifted, Selective, Shifted, setting
 from limner.scores.running import Block, Progress, Result, counted
 
 ROWS, COLUMNS, TILES = 128, 512, 32
@@ -104,7 +104,8 @@ class GridScores(TorchScores):
     def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
         """Low-precision filtering of these scores, for lists of the best; ranks are counted in float32."""
         fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
-        asked = setting() == "always" and not elsewhere(workers) and isinstance(consume, (Best, BestShifted))
+        shifted = consume.shifted.more == 0 if isinstance(consume, BestShifted) else isinstance(consume, Best)
+        asked = setting() == "always" and not elsewhere(workers) and shifted
         return GPUFilter(self) if asked and fits and min(self.shape) > 0 else None
 
     def stream(
@@ -180,7 +181,7 @@ class RoundedTensor:
 
     @classmethod
     def of(cls, vectors: Tensor) -> RoundedTensor:
-        """Rounds like `Rounded.of`."""
+        """Rounds like `Rounded.bfloat16`."""
         torch, parts, lengths = _cuda.torch_module(), [], []
         for rows in vectors.split(8192):
             near = rows.bfloat16()
@@ -265,7 +266,7 @@ class GPUFilter:
 
     def rounding(self, shifted: Shifted) -> float:
         """How far rounding can move a shifted score."""
-        return float(ROUNDED * (shifted.scale * self.scores.bound + np.abs(shifted.shift).max()))
+        return shifted.rounding(self.scores.bound)
 
     def sent(self, values: object) -> Tensor:
         """Values on the device."""
@@ -351,7 +352,7 @@ class GPUNear:
         scores = self.scores.pairs(rows + self.start, columns)
         held, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
         host = _cuda.on_host(places)
-        indices, kept = choose(self.start, held if apply is None else apply(held, host))
+        indices, kept = choose(self.start, held if apply is None else apply(held, host, self.start))
         return np.take_along_axis(host, indices, axis=1).astype(np.int32), kept
 
     def candidates(self, k: int, shifted: Shifted | None = None) -> Pairs | None:

@@ -1,23 +1,22 @@
 """Exact results from low-precision products: filter with an error bound, verify with float32 tiles.
 
-A block of products is computed in bfloat16, several times faster than in float32 if the CPU has units for it.
+A block of products is computed in bfloat16 or int8, several times faster than in float32 if the CPU has units for it.
 The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed in double precision.
 Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
 Lists, counts and scores equal those in float32 bit for bit.
 
-`LIMNER_LOW_PRECISION` says when it is used: "never" (default), "auto" (if torch is installed, the CPU has bfloat16
-units and a short measurement finds them faster for these vectors), or "always": also on a CPU without such units, where
-the same products are computed in float32 and rounded, which is slower and meant for tests.
+`LIMNER_LOW_PRECISION` says when it is used: "never" (default), "auto" (if the CPU has bfloat16 units and torch is
+installed, or AVX-512 VNNI, and a short measurement finds them faster for these vectors), or "always": also on a CPU
+without such units, where the same products are computed in float32 and rounded, which is slower and meant for tests.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from threading import local
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,15 +28,9 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
-from limner.scores.bfloat16 import (
-    ProductOf,
-    gain,
-    has_units,
-    products,
-    seconds_of_float32,
-    torch_products,
-    torch_threads_kept,
-)
+from limner.scores.bfloat16 import Bfloat16, emulated_products
+from limner.scores.formats import STEP, Columns, Format, gain, seconds_of_float32, torch_threads_kept
+from limner.scores.int8 import Int8
 from limner.scores.running import Block, Progress, Result, counted, threads, usable_cores
 
 Int64 = npt.NDArray[np.int64]
@@ -47,6 +40,9 @@ Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
 NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
 
+FORMATS: tuple[Format, ...] = (Bfloat16(), Int8())
+EMULATED: Format = Bfloat16(emulated_products)
+"""What "always" uses on a CPU without units for any of the formats."""
 WORDS = ("auto", "always", "never")
 SETTING = "LIMNER_LOW_PRECISION"
 LEAST = 1 << 33
@@ -102,6 +98,10 @@ class Products(Protocol):
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of these query vectors and the candidates at these places, from float32 tiles."""
 
+    @property
+    def few_rows(self) -> int:
+        """Number of query vectors for which `tiles` computes no more rows than there are."""
+
 
 def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
     """A filter for these scores if one applies and saves time; None to use float32.
@@ -114,8 +114,9 @@ def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
     if word == "never" or not _fits(scores):
         return None
     if word == "always":
-        return Filter(scores, products())
-    return Filter(scores, torch_products) if _pays(scores, verified) else None
+        return Filter(scores, next((each for each in FORMATS if each.has_units()), EMULATED))
+    form = _fastest(scores, verified)
+    return None if form is None else Filter(scores, form)
 
 
 def _fits(scores: Products) -> bool:
@@ -124,13 +125,17 @@ def _fits(scores: Products) -> bool:
     return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
 
 
-def _pays(scores: Products, verified: float) -> bool:
-    (n, m), d = scores.shape, scores.query_vectors.dim
-    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or not has_units() or find_spec("torch") is None:
-        return False
-    if "torch" not in sys.modules and n * m * d * seconds_of_float32(_rounded_up(d)) / usable_cores() < IMPORT:
-        return False
-    return verified <= GAIN and gain(_rounded_up(d)) + verified <= GAIN
+def _fastest(scores: Products, verified: float) -> Format | None:
+    """The fastest format that takes less time than float32, with what has to be verified; None if there is none."""
+    (n, m), d = scores.shape, _rounded_up(scores.query_vectors.dim)
+    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or verified > GAIN:
+        return None
+    usable = [form for form in FORMATS if form.has_units()]
+    if usable and "torch" not in sys.modules and n * m * d * seconds_of_float32(d) / usable_cores() < IMPORT:
+        usable = [form for form in usable if not form.needs_torch]
+    shares = [(gain(form, d), form) for form in usable]
+    share, form = min(shares, key=lambda pair: pair[0], default=(np.inf, None))
+    return form if share + verified <= GAIN else None
 
 
 def _rounded_up(dimensions: int) -> int:
@@ -169,17 +174,27 @@ class Attempts:
 class Shifted:
     """How a row of scores s is transformed: scale s - shift(candidate) - a value of the row itself.
 
+    Or to something that grows with it at least as fast, so that the best of a row are the same.
+
     Args:
         scale: 1 or 2, or another power of two.
         shift: One number per candidate.
         own: Number of best scores of the row that determine the value of the row; 0 for no such value.
-        apply: Maps (scores, places of their candidates) to shifted scores, in float32; may change its input in place.
+        apply: Maps (scores, places of their candidates, query of the first row) to shifted scores, in float32; may
+            change its input in place.
+        more: How far rounding can move a transformed score beyond the rounding of the formula above; 0 if the formula
+            is all, so that every row can be transformed by itself.
     """
 
     scale: float
     shift: npt.NDArray[np.float64]
     own: int
-    apply: Callable[[Float32, Int64], Block]
+    apply: Callable[[Float32, Int64, int], Block]
+    more: float = 0.0
+
+    def rounding(self, bound: float) -> float:
+        """How far rounding can move a transformed score, if no score exceeds the bound."""
+        return float(ROUNDED * (self.scale * bound + np.abs(self.shift).max()) + self.more)
 
 
 @dataclass(frozen=True)
@@ -199,7 +214,7 @@ class BestShifted:
 
     def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
         """The same from a block of scores."""
-        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1])))
+        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1]), start))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,23 +275,32 @@ class Near:
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the float32 block."""
         found = self.candidates(choose.k)
-        if found is None:
-            return None
-        places, scores = self.tiles(found)
-        indices, kept = choose(self.start, scores)
-        return places[indices].astype(np.int32), kept
+        return None if found is None else self._chosen(choose, [found], lambda scores, places, start: scores)
+
+    def _chosen(
+        self, choose: Best, found: Sequence[Pairs], apply: Callable[[Float32, Int64, int], Block]
+    ) -> tuple[npt.NDArray[np.int32], Block]:
+        """The best of the columns that were found, a few rows at a time."""
+        step, parts = self.scores.few_rows, []
+        for low in range(0, len(self.bits), step):
+            high = min(low + step, len(self.bits))
+            places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
+            scores = apply(self.scores.tiles(self.rows[low:high], places), places, self.start + low)
+            indices, kept = choose(self.start + low, scores)
+            parts.append((places[indices].astype(np.int32), kept))
+        indices, kept = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return indices, kept
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
-        found = [self.candidates(choose.k, self.keys(shifted.scale, shifted.shift))]
+        allowance = np.full(len(self.bits), shifted.rounding(self.scores.bound))
+        found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
         if shifted.own:
             found.append(self.candidates(shifted.own))
         told = [each for each in found if each is not None]
         if len(told) < len(found):
             return None
-        places, scores = self.tiles(*told)
-        indices, kept = choose(self.start, shifted.apply(scores, places))
-        return places[indices].astype(np.int32), kept
+        return self._chosen(choose, told, shifted.apply)
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
         """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
@@ -294,11 +318,11 @@ class Filter:
 
     Args:
         scores: The scores to search.
-        multiply: The function that computes the low-precision products.
+        form: The format of the low-precision products.
     """
 
     scores: Products
-    multiply: ProductOf
+    form: Format
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
 
@@ -331,30 +355,36 @@ class Filter:
             return otherwise(start, stop) if found is None else found
 
         with torch_threads_kept(), threads(workers) as work_on:
-            self._round(work_on)
+            self.__dict__["_candidates"] = self._stored(work_on)
             yield from counted(work_on(work, range(0, n, TILE_ROWS)), TILE_ROWS, n, progress)
 
     def near(self, start: int, stop: int) -> Near:
         """Low-precision products of some rows."""
-        rows = Rounded.of(self.scores.query_vectors.matrix[start:stop])
+        rows = self.form.round(self.scores.query_vectors.matrix[start:stop])
         if not hasattr(self._own, "bits"):
             self._own.bits = np.empty(TILE_ROWS * self.scores.shape[1], dtype=np.uint16)
         bits = self._own.bits[: (stop - start) * self.scores.shape[1]].reshape(stop - start, -1)
-        self.multiply(rows.bits, self.rounded.bits, bits)
-        return Near(start, self.scores, bits, Bounds.of(rows, self.rounded))
+        columns, lengths = self._candidates
+        columns.multiply(rows, bits)
+        return Near(start, self.scores, bits, Bounds.of(rows, lengths))
 
     @cached_property
-    def rounded(self) -> Rounded:
-        """The candidates in bfloat16."""
-        return Rounded.of(self.scores.candidate_vectors.matrix)
+    def _candidates(self) -> tuple[Columns, Rounded]:
+        """The candidates in the layout of the format, and their lengths."""
+        return self._stored(map)
 
-    def _round(self, work_on: Callable[..., Iterator[object]]) -> None:
-        """Like `rounded`, on all threads."""
+    def _stored(self, work_on: Callable[..., Iterator[object]]) -> tuple[Columns, Rounded]:
         matrix = self.scores.candidate_vectors.matrix
-        parts = list(work_on(lambda low: Rounded.of(matrix[low : low + 4096]), range(0, len(matrix), 4096)))
-        names = [each.name for each in fields(Rounded)]
-        whole = Rounded(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-        self.__dict__["rounded"] = whole
+        columns = self.form.columns(*matrix.shape)
+
+        def work(start: int) -> list[Float32]:
+            part = self.form.round(matrix[start : start + STEP])
+            columns.put(start, part)
+            return [part.length, part.rounded, part.residual]
+
+        parts = list(work_on(work, range(0, len(matrix), STEP)))
+        lengths = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return columns, Rounded(np.empty((0, matrix.shape[1]), np.uint16), *lengths)
 
 
 class TooOpen(Exception):

@@ -28,14 +28,24 @@ def fill(block: Float32, rows: Float32, columns: Float32) -> None:
 
 def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
     """The same numbers for a few rows and columns, from the smallest tile that rounds like the whole one."""
-    height, width = _equal_tile(rows.shape[1])
     with one_thread_per_product():
-        for top in range(0, len(rows), height):
-            part = _padded(rows[top : top + height], height)
-            for low in range(0, len(columns), width):
-                tile = np.matmul(part, _padded(columns[low : low + width], width).T)
-                place = block[top : top + height, low : low + width]
-                place[:] = tile[: place.shape[0], : place.shape[1]]
+        fill_few(block, rows, columns)
+
+
+def few_rows(dimensions: int) -> int:
+    """Number of rows of the smallest tile that rounds like the whole one."""
+    return _equal_tile(dimensions)[0]
+
+
+def fill_few(block: Float32, rows: Float32, columns: Float32) -> None:
+    """Like `fill_small`, in a thread whose products already use one core."""
+    height, width = _equal_tile(rows.shape[1])
+    for top in range(0, len(rows), height):
+        part = _padded(rows[top : top + height], height)
+        for low in range(0, len(columns), width):
+            tile = np.matmul(part, _padded(columns[low : low + width], width).T)
+            place = block[top : top + height, low : low + width]
+            place[:] = tile[: place.shape[0], : place.shape[1]]
 
 
 @cache

@@ -14,7 +14,7 @@ from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, 
 from limner.scores.checks import refuse_overflow
 from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of
 from limner.scores.running import Block, Progress, Result, threads
-from limner.scores.tiles import fill, fill_small
+from limner.scores.tiles import few_rows, fill, fill_few, fill_small
 from limner.scores.wide import in_pieces
 
 
@@ -130,9 +130,19 @@ class VectorScores(Scores):
 
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, equal to those in blocks."""
+        columns = self.candidate_vectors.matrix[places]
+        if len(rows) <= self.few_rows:
+            block = np.empty((len(rows), len(places)), dtype=np.float32)
+            fill_few(block, rows, columns)
+            return block
         block = np.empty((TILE_ROWS, len(places)), dtype=np.float32)
-        fill(block, rows, self.candidate_vectors.matrix[places])
+        fill(block, rows, columns)
         return block[: len(rows)]
+
+    @property
+    def few_rows(self) -> int:
+        """Number of query vectors for which `tiles` computes no more rows than there are."""
+        return few_rows(self.query_vectors.dim)
 
     def pairs(self, rows: Int64, columns: Int64, *, workers: int | None = None) -> Float32:
         """Scores of single pairs (rows[n], columns[n]), equal to those in blocks."""

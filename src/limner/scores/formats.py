@@ -1,0 +1,140 @@
+"""Number formats of low-precision products: what one has to provide, how fast it is, and whether it keeps the bound."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+
+from limner.core.arrays import Float32
+from limner.core.lowprecision import READ, Bits, Rounded, accumulation
+from limner.scores.base import TILE_COLUMNS, TILE_ROWS
+from limner.scores.running import threads
+
+STEP = 6144
+"""Candidates are rounded this many at a time; a multiple of every layout's width."""
+
+
+class Columns(Protocol):
+    """Rounded candidates in the layout that the product reads."""
+
+    def put(self, start: int, part: Rounded) -> None:
+        """Stores the candidates from `start` on, which is a multiple of `STEP`."""
+
+    def multiply(self, rows: Rounded, out: Bits) -> None:
+        """Products of up to `TILE_ROWS` queries and all candidates, as the bits of bfloat16 numbers."""
+
+
+class Format(Hashable, Protocol):
+    """A number format with its product."""
+
+    @property
+    def name(self) -> str:
+        """The name of the format."""
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether its product is computed by torch."""
+
+    def has_units(self) -> bool:
+        """Whether the CPU has units for the product, and they can be used; False if unknown."""
+
+    def round(self, vectors: Float32) -> Rounded:
+        """The vectors in this format."""
+
+    def columns(self, count: int, dimensions: int) -> Columns:
+        """Memory for so many candidates."""
+
+
+@cache
+def gain(form: Format, dimensions: int) -> float:
+    """Time of a low-precision product relative to float32; inf if its sums violate the bound.
+
+    Measured once per process, format and number of dimensions, on one thread.
+    """
+    with torch_threads_kept(), threads(1) as work_on:
+        return float(next(iter(work_on(lambda d: _measured_gain(form, d), [dimensions]))))
+
+
+def _measured_gain(form: Format, dimensions: int) -> float:
+    if not keeps_bound(form, dimensions):
+        return float("inf")
+    rng = np.random.default_rng(0)
+    rows, columns = (
+        rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 4 * TILE_COLUMNS)
+    )
+    low, high = form.round(rows), stored(form, columns)
+    out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
+    work = [(lambda: high.multiply(low, out)), (lambda: _float32_products(rows, columns))]
+    taken = [[_seconds(each) for each in work] for _ in range(3)]
+    fast, plain = np.min(taken, axis=0)
+    return float(fast / plain)
+
+
+def stored(form: Format, vectors: Float32) -> Columns:
+    """These vectors as candidates."""
+    columns = form.columns(*vectors.shape)
+    for start in range(0, len(vectors), STEP):
+        columns.put(start, form.round(vectors[start : start + STEP]))
+    return columns
+
+
+@cache
+def seconds_of_float32(dimensions: int) -> float:
+    """Seconds per multiplication in float32, on one core."""
+    rows, columns = np.ones((TILE_ROWS, dimensions), np.float32), np.ones((TILE_COLUMNS, dimensions), np.float32)
+    with threads(1) as work_on:
+        taken = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
+    return float(min(taken)) / (TILE_ROWS * TILE_COLUMNS * dimensions)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """The time of one thread's work, without that of other programs on the same core."""
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start
+
+
+def _float32_products(rows: Float32, columns: Float32) -> None:
+    out = np.empty((TILE_ROWS, TILE_COLUMNS), dtype=np.float32)
+    for low in range(0, len(columns), TILE_COLUMNS):
+        np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=out)
+
+
+def keeps_bound(form: Format, dimensions: int) -> bool:
+    """Tests whether sums on this CPU respect the error bound, with random, cancelling, growing and shrinking terms."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((96, dimensions)).astype(np.float32)
+    rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))
+    rows[64:, 1::2] = -rows[64:, : dimensions - 1 : 2]
+    columns = np.concatenate([rows, rng.standard_normal((96, dimensions)).astype(np.float32) + 1])
+    columns[64:96, 1::2] = columns[64:96, : dimensions - 1 : 2] * np.float32(1 + 2**-7)
+    out = np.empty((len(rows), len(columns)), dtype=np.uint16)
+    stored(form, columns).multiply(form.round(rows), out)
+    read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    a, b = (form.round(each).values.astype(np.float64) for each in (rows, columns))
+    allowed = accumulation(dimensions) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(read) + 2.0**-120
+    return bool((np.abs(read - a @ b.T) <= allowed).all())
+
+
+@contextmanager
+def torch_threads_kept() -> Iterator[None]:
+    """Restores torch's number of threads afterwards, which limiting threads to one core would change."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 0
+    try:
+        yield
+    finally:
+        if torch:
+            torch.set_num_threads(before)
+
+
+def rounded_bits(numbers: Float32) -> Bits:
+    """The bits of the nearest bfloat16 numbers, ties to even."""
+    words = np.ascontiguousarray(numbers).view(np.uint32)
+    return ((words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)

@@ -1,0 +1,117 @@
+"""int8 products on the CPU: compiled for AVX-512 VNNI, else emulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from limner.core.arrays import Float32
+from limner.core.lowprecision import Bits, Rounded
+from limner.scores.formats import Columns, rounded_bits
+
+LINE = 64
+"""Bytes of a register, to which its memory is aligned."""
+EXACT = 2**24 // 127**2
+"""Sums of this many products are exact in float32."""
+LONGEST = 2**31 // (2 * 128**2)
+"""Sums of this many products fit into 32 bits."""
+
+
+@cache
+def _has_vnni() -> bool:
+    """Whether compiled code may use AVX-512 VNNI: the CPU has it, and numba compiles for this CPU."""
+    from llvmlite.binding import get_host_cpu_features
+    from numba import config
+
+    options: Any = config
+    try:
+        features = get_host_cpu_features()
+    except RuntimeError:
+        return False
+    other = options.CPU_NAME or options.CPU_FEATURES
+    return not other and all(features.get(name) for name in ("avx512vnni", "avx512bw", "avx512vl"))
+
+
+@dataclass(frozen=True)
+class Int8:
+    """The format int8: whole multiples of a scale, which every vector has of its own.
+
+    Args:
+        emulated: Whether to multiply in float32, as on a CPU without units.
+    """
+
+    emulated: bool = False
+    name: str = "int8"
+    needs_torch: bool = False
+
+    def has_units(self) -> bool:
+        """Whether the CPU has AVX-512 VNNI."""
+        return _has_vnni()
+
+    def round(self, vectors: Float32) -> Rounded:
+        """Vectors in int8."""
+        return Rounded.int8(vectors)
+
+    def columns(self, count: int, dimensions: int) -> Columns:
+        """Memory for so many candidates."""
+        if self.emulated or dimensions > LONGEST:
+            return _Emulated(np.empty((count, dimensions), np.int8), np.empty(count, np.float32))
+        return _Panels.of(count, dimensions)
+
+
+@dataclass(frozen=True, eq=False)
+class _Emulated:
+    """Candidates one after another, whose products are computed in floating point: the same numbers, more slowly."""
+
+    codes: npt.NDArray[np.int8]
+    scale: Float32
+
+    def put(self, start: int, part: Rounded) -> None:
+        """Stores candidates."""
+        self.codes[start : start + len(part.codes)] = part.codes
+        self.scale[start : start + len(part.codes)] = part.scale
+
+    def multiply(self, rows: Rounded, out: Bits) -> None:
+        """Products of all of them."""
+        kind = np.float32 if self.codes.shape[1] <= EXACT else np.float64
+        sums = np.matmul(rows.codes.astype(kind), self.codes.astype(kind).T).astype(np.float32)
+        out[:] = rounded_bits((sums * self.scale) * rows.scale[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class _Panels:
+    """Candidates in the layout of `limner.core.int8_kernels`."""
+
+    panels: npt.NDArray[np.uint8]
+    scale: Float32
+    loops: Any
+
+    @classmethod
+    def of(cls, count: int, dimensions: int) -> _Panels:
+        """Memory for so many candidates."""
+        from limner.core import int8_kernels as loops
+
+        number, steps = -(-count // loops.WIDTH), -(-dimensions // 4)
+        memory = np.full(number * steps * loops.WIDTH * 4 + LINE, 128, np.uint8)
+        panels = memory[-memory.ctypes.data % LINE :][: len(memory) - LINE].reshape(number, steps, loops.WIDTH, 4)
+        return cls(panels, np.zeros(number * loops.WIDTH, np.float32), loops)
+
+    def put(self, start: int, part: Rounded) -> None:
+        """Stores candidates."""
+        self.loops.lay_out_columns(part.codes, self.panels, start // self.loops.WIDTH)
+        self.scale[start : start + len(part.codes)] = part.scale
+
+    def multiply(self, rows: Rounded, out: Bits) -> None:
+        """Products of all of them."""
+        height = self.loops.HEIGHT
+        number = -(-len(rows.codes) // height)
+        groups, sums = np.zeros((number, self.panels.shape[1], height, 4), np.int8), np.zeros(number * height, np.int32)
+        scale = np.zeros(number * height, np.float32)
+        scale[: len(rows.codes)] = rows.scale
+        self.loops.lay_out_rows(rows.codes, groups, sums)
+        edge = np.empty((height, self.loops.WIDTH), np.uint16)
+        self.loops.multiply(groups, sums, scale, self.panels, self.scale, edge, out)
