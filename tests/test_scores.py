@@ -1,5 +1,8 @@
 """Scores: the same numbers whatever the block, thread or position; top-k against a full sort."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -124,3 +127,17 @@ def test_long_vectors_whose_products_fit_are_scored(device):
     scores = Scores.from_embeddings(queries, candidates, similarity="dot", device=device)
     expected = np.float32([[0.0, 1e30], [2e30, 2.0]])
     assert np.allclose(scores.matrix(), expected, rtol=1e-6)
+
+
+def test_the_limit_of_threads_holds_for_the_blas_of_scipy_too():
+    """It is a library of its own; the limit was that of the libraries loaded when it was first asked for."""
+    code = (
+        "from limner.scores.running import one_thread_per_product\n"
+        "with one_thread_per_product(): pass\n"
+        "import scipy.linalg\n"
+        "from threadpoolctl import threadpool_info\n"
+        "with one_thread_per_product():\n"
+        "    print({each['num_threads'] for each in threadpool_info() if each['user_api'] == 'blas'})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{1}"

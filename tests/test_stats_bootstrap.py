@@ -10,6 +10,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from limner import stats
+from limner.stats.inputs import median
 from limner.stats.resampling import drawn_counts
 
 
@@ -186,3 +187,12 @@ def test_constant_values_have_no_width() -> None:
         found = stats.bootstrap([0.25] * 8, method=method)
         assert (found.low, found.high) == (0.25, 0.25)
     assert str(stats.bootstrap([0.25] * 8)) == "0.25 [0.25, 0.25]"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 401])
+def test_the_quick_median_is_numpys(size):
+    rng = np.random.default_rng(size)
+    for values in (rng.standard_normal(size), rng.integers(1, 9, size), np.full(size, np.inf)):
+        assert median(values) == np.median(values)
+    assert math.isnan(median([*rng.standard_normal(size), math.nan]))
+    assert median([1.0, 2.0, math.inf, math.inf]) == math.inf

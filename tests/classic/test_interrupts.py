@@ -85,3 +85,15 @@ def test_progress_of_kcca_on_features_is_known_from_the_start():
     assert told[0][0] == 0 and len({of for _, of in told}) == 1
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert told[-1][0] == told[-1][1] and len(told) > 10
+
+
+def test_progress_of_kcca_moves_while_captions_are_read():
+    """Reading them comes first, and takes long for many captions: the count does not wait for the first image."""
+    told = []
+    world = limner.load("scenes", images=50)
+    limner.train(world, "kcca", points=20, progress=lambda done, of: told.append((done, of)))
+    texts = len(world.train.images) // 5
+    assert [done for done, _ in told[: len(world.train.images) + 1]] == [0, *(round(n / 5) for n in range(1, 31))]
+    assert texts == 6 and told[30][0] == texts
+    assert len({of for _, of in told}) == 1 and told[-1][0] == told[-1][1]
+    assert [done for done, _ in told] == sorted(done for done, _ in told)

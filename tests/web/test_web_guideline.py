@@ -8,7 +8,7 @@ import pytest
 
 import websites
 from limner.annotate.guideline import newest
-from limner.annotate.store.answers import answers
+from limner.annotate.store.answers import answers, history, undo
 from limner.annotate.store.people import add_annotator
 from websites import judged, settled, words
 
@@ -33,6 +33,17 @@ def test_an_admin_edits_the_guideline_and_answers_carry_its_version(asked):
         assert asked.post("/admin/guideline", data={**form, "examples": bad}).status_code in (400, 404)
     body = {"item": 1, "key": "k" * 12, "grade": 4, "guideline": "77"}
     assert asked.post("/api/answers", json=body).status_code == 400
+
+
+def test_a_withdrawal_carries_the_guideline_in_force(asked):
+    """The page names the newest version; from Python it is that of the withdrawn answer."""
+    store = asked.app.state.site.store
+    asked.post("/admin/guideline", data={"text": "Look twice.", "examples": ""})
+    first, second, *_ = judged(asked, "one", [4, 4, 1, 1, 2, 3], milliseconds=1500)["items"]
+    asked.post("/admin/guideline", data={"text": "Look three times.", "examples": ""})
+    assert asked.post("/api/answers/undo", json={"item": first["id"], "key": "withdrawn-1"}).status_code == 200
+    undo(store, add_annotator(store, "one", existing=True).id, second["id"], key="withdrawn-2")
+    assert [row["guideline"] for row in history(store)[-2:]] == ["2.2", "2.1"]
 
 
 def test_practice_uses_the_examples_first_and_says_what_the_guideline_says(asked):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -81,12 +82,13 @@ def counted(results: Iterable[Result], step: int, rows: int, progress: Progress 
 @contextmanager
 def one_thread_per_product() -> Iterator[None]:
     """Limits matrix products to one core: blocks already run in threads, and one thread always rounds the same way."""
-    with _matrix_libraries().limit(limits=1, user_api="blas"):
+    with _matrix_libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
-def _matrix_libraries() -> ThreadpoolController:
+def _matrix_libraries(with_scipy: bool) -> ThreadpoolController:
+    """The libraries loaded now; scipy brings a BLAS of its own, which is loaded with `scipy.linalg`."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Codes, Vector, codes, joint_codes, one_of, paired, share, vector, whole
+from limner.stats.inputs import Codes, Vector, codes, joint_codes, median, one_of, paired, share, vector, whole
 from limner.stats.resampling import Function, Means, Median, Stratum
 
 Statistic = Literal["mean", "median"] | Callable[[Vector], float]
@@ -200,7 +200,7 @@ def _function(statistic: Statistic) -> Callable[[Vector], float]:
     if callable(statistic):
         return statistic
     one_of(statistic, ("mean", "median"), "statistic")
-    return np.median if statistic == "median" else np.mean
+    return median if statistic == "median" else np.mean
 
 
 def _labels(labels: npt.ArrayLike | None, column: Vector, what: str) -> Codes | None:

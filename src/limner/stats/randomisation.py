@@ -91,9 +91,9 @@ def randomisation_of(
     samples, seed = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0)
     labels = np.arange(len(first)) if clusters is None else codes(clusters, len(first), "clusters")
     observed = statistic(first) - statistic(second)
-    rng, hits = np.random.default_rng(seed), 0
+    rng, hits, units = np.random.default_rng(seed), 0, int(labels.max()) + 1
     for _ in range(samples):
-        swap = rng.random(int(labels.max()) + 1)[labels] < 0.5
+        swap = rng.random(units)[labels] < 0.5
         drawn = statistic(np.where(swap, second, first)) - statistic(np.where(swap, first, second))
         hits += int(abs(drawn) >= abs(observed) - 1e-12)
     method = "Fisher randomisation" + ("" if clusters is None else ", by cluster")

@@ -18,6 +18,7 @@ from limner.web.effect import FORMS
 from limner.web.guideline import as_lines
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
+from limner.web.recording import record_collection
 from limner.web.site import ROLES, Ask, page
 from limner.web.team import accounts_of
 from limner.web.watching import Known, people_of
@@ -208,26 +209,20 @@ def make_tasks(ask: Ask) -> Response:
 
 def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most: int, replication: int) -> str:
     from limner.annotate.pool import fill, waiting
-    from limner.annotate.store.contents import add_collection, proposals
+    from limner.annotate.store.contents import proposals
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_tasks as cut
 
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     ready = {each: site.library.system(name, each, patience=None) for each in systems}
-    add_collection(store, loaded.held, spec=spec_of(ask, name), progress=job.told)
+    record_collection(ask, name, loaded, job)
     found = fill(store, {each: system.scores for each, system in ready.items()}, depth=depth)
     near = {(p.image, p.caption) for p in proposals(store)}
     pairs = waiting(store)
     drafts = cut(pairs[:most] if len(pairs) > most else pairs, loaded.held.judgements, near=near)
     made = add_tasks(store, drafts, replication=replication)
     return f"{found['merged']:,} pairs pooled, {len(made):,} tasks created; {max(0, len(pairs) - most):,} pairs wait"
-
-
-def spec_of(ask: Ask, name: str) -> str:
-    """The origin of a collection, as recorded in a store."""
-    given = ask.site.library.collections[name]
-    return given if isinstance(given, str) else name
 
 
 def own_scale(ask: Ask) -> Response:

@@ -200,11 +200,12 @@ def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: ob
 
 
 def _withdraw(ask: Ask, item: int, key: object) -> Saved:
+    from limner.annotate.guideline import newest
     from limner.annotate.store.answers import undo
 
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
     with fitting():
-        return undo(ask.site.store, me, item, key=checked)
+        return undo(ask.site.store, me, item, key=checked, guideline=newest(ask.site.store).version)
 
 
 def answer_key(value: object) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response, StreamingResponse
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.web.admin import begin, spec_of
+from limner.web.admin import begin
 from limner.web.failures import DIRECTIONS, failures_of
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection, whole
 from limner.web.library import Library
+from limner.web.recording import record_collection
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
@@ -94,14 +95,14 @@ def label_region(ask: Ask) -> Response:
 def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth: int, people: int) -> str:
     """Pools the first answers to these queries, and creates tasks for pairs without one."""
     from limner.annotate.pool import fill, merged, proposed, waiting
-    from limner.annotate.store.contents import add_collection, proposals
+    from limner.annotate.store.contents import proposals
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_tasks
 
     site, store = ask.site, ask.site.store
     loaded = site.library.loaded(name, patience=None)
     lists = _lists(site.library, name, system, chosen)
-    add_collection(store, loaded.held, spec=spec_of(ask, name), progress=job.told)
+    record_collection(ask, name, loaded, job)
     fill(store, {system: lists}, depth=depth)
     wanted = merged(proposed({system: lists}, depth=depth), depth=depth)
     pairs = [pair for pair in waiting(store) if pair in wanted]

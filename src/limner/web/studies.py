@@ -11,6 +11,7 @@ from starlette.responses import Response
 from limner.core.errors import LimnerError
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection, whole
+from limner.web.recording import record_collection
 from limner.web.site import Ask, page
 from limner.web.watching import SAMPLES
 
@@ -62,13 +63,11 @@ def _free_name(ask: Ask, kind: str) -> str:
 def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
     """Creates the study; returns the result as text."""
     from limner.annotate.preference import add_study
-    from limner.annotate.store.contents import add_collection
 
     library, name = ask.site.library, judged_collection(ask)
     loaded = library.loaded(name, patience=None)
     made = (_of_systems if how["kind"] == "systems" else _of_rankings)(ask, name, loaded, how)
-    given = library.collections[name]
-    add_collection(ask.site.store, loaded.held, spec=given if isinstance(given, str) else name, progress=job.told)
+    record_collection(ask, name, loaded, job)
     added = add_study(ask.site.store, made, name=how["name"], people=how["people"])
     return f"{added:,} comparisons made"
 

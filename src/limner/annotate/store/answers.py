@@ -112,10 +112,27 @@ def submit(
     return _append(store, annotator_id, item_id, key, values, minutes, scale)
 
 
-def undo(store: Store, annotator_id: int, item_id: int, *, key: str, minutes: float = MINUTES) -> Saved:
-    """Withdraws the answer to a pair by adding a revision without a grade; the task is open again."""
+def undo(
+    store: Store,
+    annotator_id: int,
+    item_id: int,
+    *,
+    key: str,
+    guideline: str | None = None,
+    minutes: float = MINUTES,
+) -> Saved:
+    """Withdraws the answer to a pair by adding a revision without a grade; the task is open again.
+
+    Args:
+        store: The store.
+        annotator_id: The annotator.
+        item_id: The pair, `Item.id`.
+        key: Key created by the client, as for `submit`.
+        guideline: Version of the guideline in force; that of the withdrawn answer by default.
+        minutes: Length of the renewed lease.
+    """
     _refuse_bad(key, None)
-    values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": GUIDELINE, "comment": None}
+    values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": guideline, "comment": None}
     return _append(store, annotator_id, item_id, key, values, minutes, None)
 
 
@@ -154,6 +171,8 @@ def _append(
             _refuse_unreasoned(state.task["reasons"], values, scale)
         last = state.latest.get((mine["id"], item_id))
         values |= {"assignment_id": mine["id"], "item_id": item_id, "revision": last["revision"] + 1 if last else 1}
+        if values["guideline"] is None:  # a withdrawal that names none
+            values["guideline"] = last["guideline"] if last else GUIDELINE
         made = inserted(connection, judgement, _KEY_USED, **values, client_key=key, added=now)
         finished = _settle(connection, state, mine, item_id, values, now, now + int(minutes * 60_000))
         return Saved(made, values["revision"], False, finished)

@@ -225,7 +225,8 @@ _LOCKED = _TASK.with_for_update()
 _HELD = sa.select(assignment, excluded().label("excluded")).where(assignment.c.task_id == _THIS)
 _GIVEN = (
     sa.select(
-        *(judgement.c[name] for name in ("id", "assignment_id", "item_id", "grade", "reasons", "comment", "revision"))
+        judgement.c.guideline,
+        *(judgement.c[name] for name in ("id", "assignment_id", "item_id", "grade", "reasons", "comment", "revision")),
     )
     .join_from(judgement, assignment)
     .where(assignment.c.task_id == _THIS)

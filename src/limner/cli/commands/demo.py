@@ -26,8 +26,11 @@ def demo(
       $ limner demo
       $ limner demo --images 500 --out /tmp/small --open
     """
+    import gc
+
     from limner.cli.story import story
 
+    gc.set_threshold(100_000, 50, 50)  # the scenes are many small objects that stay: looking through them frees nothing
     told = {}
     for number, chapter in enumerate(story(out, images=images, seed=seed, stage=progress), start=1):
         told[chapter.title] = chapter.data

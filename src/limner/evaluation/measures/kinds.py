@@ -19,6 +19,7 @@ from limner.core.errors import LimnerError
 from limner.core.registry import Registry
 from limner.evaluation.placements import Placements
 from limner.stats import Interval, Part, sum_interval
+from limner.stats.inputs import median
 
 MEASURES: Registry[MeasureKind] = Registry("measure", {})
 """All kinds of measures by name; `MEASURES.register("RBP")(kind)` adds one."""
@@ -29,7 +30,7 @@ Statistic = str | Callable[[FloatArray], float]
 UNKNOWN = "unknown"
 """Placeholder for the summary of a measure that was read from a file and is not defined in this process."""
 
-STATISTICS: Mapping[str, Callable[[FloatArray], np.floating]] = {"mean": np.mean, "median": np.median}
+STATISTICS: Mapping[str, Callable[[FloatArray], np.floating | float]] = {"mean": np.mean, "median": median}
 _CUTS = ("required", "optional", "none")
 _NAME = r"[A-Za-z][\w-]*(?:@R)?"
 

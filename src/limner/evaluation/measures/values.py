@@ -10,6 +10,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.evaluation.measures.kinds import Parameters
 from limner.evaluation.placements import NEVER, Placements
+from limner.stats.inputs import median
 
 
 def total(p: Placements, values: FloatArray) -> FloatArray:
@@ -214,4 +215,4 @@ def _discount(rank: FloatArray) -> FloatArray:
 
 def floored_median(ranks: FloatArray) -> float:
     """floor(median of 0-based ranks) + 1."""
-    return float(np.floor(np.median(ranks - 1)) + 1)
+    return float(np.floor(median(ranks - 1)) + 1)

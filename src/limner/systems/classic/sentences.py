@@ -89,13 +89,15 @@ class DocumentVocabulary:
     reader: Reader
 
     @classmethod
-    def fit(cls, documents: Documents, reader: Reader) -> DocumentVocabulary:
-        """Counts the words of training documents."""
+    def fit(cls, documents: Documents, reader: Reader, *, progress: Progress | None = None) -> DocumentVocabulary:
+        """Counts the words of training documents; `progress` is called with (documents read, documents in total)."""
         refuse_bad(documents)
         counts: dict[str, int] = {}
-        for captions in documents:
+        for done, captions in enumerate(documents, start=1):
             for word in dict.fromkeys(word for caption in captions for word in reader(caption)):
                 counts[word] = counts.get(word, 0) + 1
+            if progress is not None:
+                progress(done, len(documents))
         if not counts:
             raise LimnerError(f"the captions of {len(documents)} training images have no words: expected captions")
         return cls(tuple(counts), np.array(list(counts.values()), dtype=np.int64), len(documents), reader)

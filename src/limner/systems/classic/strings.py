@@ -71,9 +71,9 @@ class StringKernel:
         if not self.match > 0:
             raise LimnerError(f"match={self.match}: expected a number above 0; the ranking paper uses 0.5")
 
-    def fit(self, documents: Documents) -> FittedStringKernel:
+    def fit(self, documents: Documents, *, progress: Progress | None = None) -> FittedStringKernel:
         """Learns the vocabulary and its weights from training images' captions."""
-        return FittedStringKernel(self, DocumentVocabulary.fit(documents, self.reader))
+        return FittedStringKernel(self, DocumentVocabulary.fit(documents, self.reader, progress=progress))
 
 
 @dataclass(frozen=True, eq=False)

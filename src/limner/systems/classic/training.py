@@ -11,6 +11,7 @@ import numpy as np
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.progress import progress_for
 from limner.core.registry import built_in
 from limner.scores import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
@@ -277,10 +278,10 @@ def _learned(
 ) -> KccaModel:
     """Fits and computes the kernels, and solves for every setting, or only for the first one without a dev split."""
     stages = _stages(progress, collection, dev, features, grid)
-    if (start := stages["words"]) is not None:
+    if (start := stages["texts"]) is not None:
         start(0, 1)  # so that the amount of work is known from the first second on
     documents = documents_of(collection)
-    words = kernels[1].fit(documents)
+    words = kernels[1].fit(documents, **progress_for(kernels[1].fit, stages["texts"]))
     kernel = fit_images(kernels[0], collection, features, progress=stages["words"])
     held = image_features(kernel, collection.images, features, progress=stages["images"])
     rows = Rows(kernel(held), words(documents))
@@ -298,12 +299,13 @@ def _learned(
 def _stages(
     progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
-    """The cost of the stages, in images; a decomposed kernel or a solution counts as ten images."""
+    """The cost of the stages, in images: five documents count as one, a decomposed kernel or a solution as ten."""
     images = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}
     if features is not None:
         images = dict.fromkeys(images, 0)
     words = 0 if features is not None else min(2 * WORD_IMAGES, len(collection.images))
-    return Stages(progress, words=words, **images, solutions=10 * (1 + len(grid.powers) + len(grid)))
+    texts, solutions = -(-len(collection.images) // 5), 10 * (1 + len(grid.powers) + len(grid))
+    return Stages(progress, texts=texts, words=words, **images, solutions=solutions)
 
 
 def _alone(

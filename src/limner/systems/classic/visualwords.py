@@ -7,7 +7,7 @@ is exact in single precision, in any order of summation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -174,11 +174,10 @@ class VisualWords:
 
         counts = np.zeros((grid * grid, len(self.words[name])), np.uint16)
         if name == "colour":  # looked up in a table of all colours
-            steps = (image >> 2).astype(np.int64)
-            found = self._table[(steps[..., 0] * _COLOUR_STEPS + steps[..., 1]) * _COLOUR_STEPS + steps[..., 2]].ravel()
-            height, width = image.shape[:2]
-            rows, columns = np.divmod(np.arange(height * width, dtype=np.int64), width)
-            _pixels.count_words(found, rows, columns, height, width, grid, counts)
+            steps, (height, width) = (image >> 2).astype(np.int32), image.shape[:2]
+            places = (steps[..., 0] * _COLOUR_STEPS + steps[..., 1]) * _COLOUR_STEPS + steps[..., 2]
+            rows, columns = _every_pixel(height, width)
+            _pixels.count_words(self._table.take(places.ravel()), rows, columns, height, width, grid, counts)
         else:
             seen: Points = DESCRIPTORS[name](image)
             found = nearest_words(seen.values, self.words[name])
@@ -190,6 +189,13 @@ class VisualWords:
         """The word of every colour, quantised to 64 steps per channel; each step is represented by its centre."""
         steps = np.indices((_COLOUR_STEPS,) * 3).reshape(3, -1).T
         return nearest_words(lab((steps * 4 + 2).astype(np.uint8)), self.words["colour"])
+
+
+@lru_cache(maxsize=8)
+def _every_pixel(height: int, width: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Row and column of every pixel; collections have few sizes of images, and several threads only read them."""
+    rows, columns = np.divmod(np.arange(height * width, dtype=np.int64), width)
+    return rows, columns
 
 
 def _refuse_unknown(sizes: dict[str, int]) -> None:

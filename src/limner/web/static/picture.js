@@ -29,10 +29,22 @@ export class Picture {
     this.source = source;
     this.zoomed = false;
     this.frame.replaceChildren();
-    const image = await this.fetch(source).catch(() => null);
+    const image = await this.awaited(source, turn);
     if (turn !== this.turn) return null;
     if (image) this.place(image);
     return image !== null;
+  }
+
+  // The decoded image, or null; a server that has just started and still loads its collection (202) is asked again.
+  async awaited(source, turn) {
+    for (let ready = false; ; ) {
+      const image = await this.fetch(source).catch(() => null);
+      if (image || ready || turn !== this.turn) return image;
+      const reply = await fetch(source).catch(() => null);
+      if (!reply?.ok) return null;
+      if (reply.status === 202) await new Promise((done) => setTimeout(done, 1000));
+      else ready = true;
+    }
   }
 
   place(image) {
