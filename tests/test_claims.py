@@ -245,6 +245,11 @@ def test_every_saved_result_says_which_machine_and_which_commit():
         assert run["commit"] and run["date"]
 
 
+def test_no_saved_proof_is_from_code_that_was_not_committed():
+    for path in claims.ROOT.glob("proofs/results/*.json"):
+        assert not json.loads(path.read_text(encoding="utf-8"))["commit"].endswith("+"), path.name
+
+
 @pytest.mark.parametrize(("commit", "said"), [("0123456789+", "differ from commit 0123456789"), ("unknown", "history")])
 def test_nothing_is_saved_from_code_that_is_not_committed(project, monkeypatch, commit, said):
     monkeypatch.setattr("sys.argv", [str(project / "proofs" / "x.py"), "--save"])
