@@ -11,7 +11,8 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 
 `main` gives it `--quick`, `--data DIR` and `--save`, and prints the claims at the end. `--save` needs committed code
 and keeps the claims with date, machine and commit in `results/` beside the script, from which `pages.py` makes the
-pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`). With
+pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`), and so
+has work of another size: a script that sets `options.part` is saved in `NAME.PART.KIND.json`. With
 `--add` the claims join those of an earlier run of the same commit, so that the parts of a script can run one by one.
 """
 
@@ -353,10 +354,11 @@ def _joined(before: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def result_file(script: Path, options: argparse.Namespace, ending: str) -> Path:
-    """Where the results of a script on this kind of machine are kept; the folder is made if there is none."""
+    """Where the results of a script, or of a part, on this kind of machine are kept; makes the folder if need be."""
     folder = script.resolve().parent / "results"
     folder.mkdir(exist_ok=True)
-    return folder / f"{script.stem}.{hardware.kind(_machine(options))}{ending}"
+    part = getattr(options, "part", None)
+    return folder / f"{script.stem}.{f'{part}.' if part else ''}{hardware.kind(_machine(options))}{ending}"
 
 
 def _machine(options: argparse.Namespace) -> dict[str, Any]:

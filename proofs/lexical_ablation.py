@@ -9,7 +9,8 @@ R@10 of the original item and R-precision with the crowd's pairs, and the differ
 
 Needs `--data`. `--images N` is how many training images are used, drawn evenly (6,000 are all). `--gpu` decomposes on
 a GPU; `--opennlp FOLDER` adds the paper's own tagger (see `opennlp.py`); `--keep FOLDER` keeps kernels and scores and
-goes on from what is there, `--minutes N` begins no further variant after so many minutes.
+goes on from what is there, `--minutes N` begins no further variant after so many minutes. Results with fewer than 6,000
+images are saved in a file of their own.
 """
 
 from __future__ import annotations
@@ -113,17 +114,19 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         on_gpu()
     options.keep = options.keep and options.keep / "ablation"
     bench = Bench(read(options), options)
+    images = len(bench.data.train.images)
+    options.part = f"{images}-images" if images < 6000 else None
     source, clock = "words" if options.histograms else "cnn", Clock(options.minutes)
     rows: dict[str, Reports] = {}
     for name, kernel in kernels(options.data, bench.data.reader, by_opennlp(bench.data, options.opennlp)):
         if (not options.variants or name in (FULL, "Tri5", *options.variants)) and not clock.over(name):
             asked: Any = Given(name, kernel)
             rows[name] = bench.reports(System(name, "kcca", asked), source)
-    text = table(rows, len(bench.data.train.images), source)
+    text = table(rows, images, source)
     log(text)
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text(text + "\n", encoding="utf-8")
-    yield from claims(rows, len(bench.data.train.images))
+    yield from claims(rows, images)
 
 
 def by_opennlp(data: Data, folder: Path | None) -> Reader | None:

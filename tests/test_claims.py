@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +207,22 @@ def test_machines_of_several_kinds_stand_side_by_side(project, monkeypatch, caps
         assert f"commit 0123456789{told}" in page
 
 
+def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save"])
+    monkeypatch.setattr(hardware, "machine", lambda card=None: ARM)
+
+    def run(options, size):
+        options.part = size
+        yield Claim(f"loss, {size}", 1, goal="== 1")
+
+    for size in (None, "1000-images"):
+        claims.main(partial(run, size=size), "Losses.")
+    names = sorted(p.name for p in (project / "proofs" / "results").iterdir())
+    assert names == ["losses.1000-images.aarch64.json", "losses.aarch64.json"]
+    page = (project / "docs" / "proofs.md").read_text()
+    assert "| loss, None |" in page and "| loss, 1000-images |" in page and page.count("## ") == 1
+
+
 def test_a_machine_that_was_saved_as_one_line_is_read():
     lines = [hardware.told(each) for each in (ARM, CARD)]
     assert [hardware.read(line) for line in lines] == [ARM, CARD] == [hardware.read(each) for each in (ARM, CARD)]
@@ -222,9 +239,15 @@ def test_this_machine_is_told():
 def test_every_saved_result_says_which_machine_and_which_commit():
     for path in [*claims.ROOT.glob("benchmarks/results/*.json"), *claims.ROOT.glob("proofs/results/*.json")]:
         run = json.loads(path.read_text(encoding="utf-8"))
-        assert path.name == f"{Path(run['script']).stem}.{hardware.kind(run['machine'])}.json"
+        stem, *part, kind = path.name.removesuffix(".json").split(".")
+        assert (stem, kind) == (Path(run["script"]).stem, hardware.kind(run["machine"])) and len(part) <= 1
         assert {"processor", "family", "cores", "memory", "system", "python"} <= set(run["machine"])
         assert run["commit"] and run["date"]
+
+
+def test_no_saved_proof_is_from_code_that_was_not_committed():
+    for path in claims.ROOT.glob("proofs/results/*.json"):
+        assert not json.loads(path.read_text(encoding="utf-8"))["commit"].endswith("+"), path.name
 
 
 @pytest.mark.parametrize(("commit", "said"), [("0123456789+", "differ from commit 0123456789"), ("unknown", "history")])
