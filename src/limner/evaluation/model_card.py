@@ -9,7 +9,7 @@ import importlib
 import math
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from limner.core.errors import LimnerError, MissingExtra
 from limner.core.files import write_text
@@ -18,9 +18,6 @@ from limner.evaluation.board import BoardEntry
 from limner.evaluation.measures import Measure
 from limner.evaluation.report import Report
 from limner.evaluation.results import DIRECTIONS, Result
-
-if TYPE_CHECKING:
-    from huggingface_hub import EvalResult
 
 TASKS = {"i2t": "image-to-text-retrieval", "t2i": "text-to-image-retrieval", "both": "image-text-retrieval"}
 """Task types by direction; the hub joins results of the same task type and data set."""
@@ -78,16 +75,16 @@ def _card(hub: ModuleType, source: Path) -> Any:
         return hub.ModelCard(read_text(source, what="model card"))
 
 
-def _replaced(result: EvalResult, report: Report) -> bool:
+def _replaced(result: Any, report: Report) -> bool:
     return bool(result.source_name == "limner" and result.dataset_name == report.collection)
 
 
-def _result(hub: ModuleType, report: Report, result: Result) -> EvalResult:
+def _result(hub: ModuleType, report: Report, result: Result) -> Any:
     ends = result.interval
     told = {"queries": len(result.queries)} | (
         {} if ends is None else {"low": float(ends.low), "high": float(ends.high)}
     )
-    made: EvalResult = hub.EvalResult(
+    return hub.EvalResult(
         task_type=TASKS.get(result.direction, "retrieval"),
         task_name=DIRECTIONS.get(result.direction, result.direction),
         dataset_type=report.collection,
@@ -100,10 +97,9 @@ def _result(hub: ModuleType, report: Report, result: Result) -> EvalResult:
         source_name="limner",
         source_url="https://pypi.org/project/limner",
     )
-    return made
 
 
-def _entry(result: EvalResult, model: str) -> BoardEntry:
+def _entry(result: Any, model: str) -> BoardEntry:
     value = float(result.metric_value)
     measure = Measure.foreign(str(result.metric_type), {"summary": "mean", "percent": True})
     share = value / 100 if value > 1 and measure.kind.percent else value
