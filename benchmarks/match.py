@@ -89,12 +89,13 @@ def _warm_filter(d: int) -> None:
 
 
 def low_format(d: int) -> tuple[Any, float]:
-    """The format with the fastest product, and its share of the float32 product; emulated bfloat16 and 0 if none."""
-    from limner.scores.filtering import EMULATED, FORMATS
+    """The format that is used, and its share of the float32 product; emulated bfloat16 and 0 without units."""
+    from limner.scores.filtering import EMULATED, FORMATS, preferred
     from limner.scores.formats import gain
 
-    measured = [(gain(form, d), number) for number, form in enumerate(FORMATS) if form.has_units()]
-    return (FORMATS[min(measured)[1]], min(measured)[0]) if measured else (EMULATED, 0.0)
+    gains = {form: gain(form, d) for form in FORMATS if form.has_units()}
+    form = preferred(gains)
+    return (EMULATED, 0.0) if form is None else (form, gains[form])
 
 
 def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:

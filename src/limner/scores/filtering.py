@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
@@ -51,6 +51,8 @@ IMPORT = 5.0
 """A pass must take this many seconds before torch is imported for it; torch is used anyway if already imported."""
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
+LOOSER = 0.5
+"""A format with looser bounds leaves more to verify: its product may take at most this share of the other's time."""
 ROUNDED = 2.0**-18
 """How far rounding can move a shifted score, relative to its largest inputs.
 
@@ -126,16 +128,28 @@ def _fits(scores: Products) -> bool:
 
 
 def _fastest(scores: Products, verified: float) -> Format | None:
-    """The fastest format that takes less time than float32, with what has to be verified; None if there is none."""
+    """The format that takes least time, if less than float32 with what has to be verified; else None."""
     (n, m), d = scores.shape, _rounded_up(scores.query_vectors.dim)
     if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or verified > GAIN:
         return None
     usable = [form for form in FORMATS if form.has_units()]
     if usable and "torch" not in sys.modules and n * m * d * seconds_of_float32(d) / usable_cores() < IMPORT:
         usable = [form for form in usable if not form.needs_torch]
-    shares = [(gain(form, d), form) for form in usable]
-    share, form = min(shares, key=lambda pair: pair[0], default=(np.inf, None))
-    return form if share + verified <= GAIN else None
+    form = preferred({form: gain(form, d) for form in usable})
+    return form if form is not None and gain(form, d) + verified <= GAIN else None
+
+
+def preferred(gains: Mapping[Format, float]) -> Format | None:
+    """The format with the fastest product, unless one with tighter bounds is nearly as fast; None if there is none.
+
+    Args:
+        gains: The time of each format's product relative to float32, formats with tighter bounds first.
+    """
+    best: Format | None = None
+    for form, share in gains.items():
+        if best is None or share < LOOSER * gains[best]:
+            best = form
+    return best
 
 
 def _rounded_up(dimensions: int) -> int:
