@@ -51,8 +51,10 @@ IMPORT = 5.0
 """A pass must take this many seconds before torch is imported for it; torch is used anyway if already imported."""
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
-LOOSER = 0.5
+LOOSER = 0.8
 """A format with looser bounds leaves more to verify: its product may take at most this share of the other's time."""
+CALLS, COLUMN = 8e6, 6e3
+"""The calls that verify a few rows, and those for each of their candidates, take as long as so many multiplications."""
 ROUNDED = 2.0**-18
 """How far rounding can move a shifted score, relative to its largest inputs.
 
@@ -295,7 +297,7 @@ class Near:
         self, choose: Best, found: Sequence[Pairs], apply: Callable[[Float32, Int64, int], Block]
     ) -> tuple[npt.NDArray[np.int32], Block]:
         """The best of the columns that were found, a few rows at a time."""
-        step, parts = self.scores.few_rows, []
+        step, parts = self._step(sum(len(columns) for _, columns in found)), []
         for low in range(0, len(self.bits), step):
             high = min(low + step, len(self.bits))
             places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
@@ -304,6 +306,17 @@ class Near:
             parts.append((places[indices].astype(np.int32), kept))
         indices, kept = (np.concatenate(each) for each in zip(*parts, strict=True))
         return indices, kept
+
+    def _step(self, found: int) -> int:
+        """Rows that are verified together: all of the block, or few, whichever takes less time.
+
+        All rows together compute the columns of every row for all of them, on all cores. Few rows compute little, but
+        the interpreter's calls for every small tile run on one core at a time.
+        """
+        rows, few = len(self.bits), self.scores.few_rows
+        together = min(found, self.bits.shape[1]) * rows * self.scores.query_vectors.dim / usable_cores()
+        apart = CALLS * rows / few + COLUMN * found
+        return few if apart < together else max(rows, 1)
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
