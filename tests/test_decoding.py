@@ -367,7 +367,8 @@ def test_check_images_lists_what_is_damaged_and_says_nothing_else(tmp_path):
     (tmp_path / "captions.csv").write_text("image,caption\n" + listed)
     words = [sys.executable, "-m", "limner", "data", "describe", str(tmp_path / "captions.csv"), "--check-images"]
     done = subprocess.run(words, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    warned = [line for line in done.stderr.splitlines() if not re.search(r": \d+ s(,|$)", line)]  # progress, if slow
+    assert (done.returncode, warned) == (0, [])
     for name in ("cut.png", "empty.png", "text.png", "bomb.png"):
         line = next(line for line in done.stdout.splitlines() if f"'{name}'" in line)
         assert "does not open: " in line and "left out" in line
