@@ -90,8 +90,8 @@ def _warm_filter(d: int) -> None:
 
 def low_format(d: int) -> tuple[Any, float]:
     """The format that is used, and its share of the float32 product; emulated bfloat16 and 0 without units."""
-    from limner.scores.filtering import EMULATED, FORMATS, preferred
-    from limner.scores.formats import gain
+    from limner.scores.filtering import EMULATED, FORMATS
+    from limner.scores.formats import gain, preferred
 
     gains = {form: gain(form, d) for form in FORMATS if form.has_units()}
     form = preferred(gains)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
@@ -29,7 +29,7 @@ from limner.core.errors import LimnerError
 from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.formats import STEP, Columns, Format, gain, seconds_of_float32, torch_threads_kept
+from limner.scores.formats import STEP, Columns, Format, gain, preferred, seconds_of_float32, torch_threads_kept
 from limner.scores.int8 import Int8
 from limner.scores.running import Block, Progress, Result, counted, threads, usable_cores
 
@@ -51,8 +51,6 @@ IMPORT = 5.0
 """A pass must take this many seconds before torch is imported for it; torch is used anyway if already imported."""
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
-LOOSER = 0.8
-"""A format with looser bounds leaves more to verify: its product may take at most this share of the other's time."""
 CALLS, COLUMN = 8e6, 6e3
 """The calls that verify a few rows, and those for each of their candidates, take as long as so many multiplications."""
 ROUNDED = 2.0**-18
@@ -139,19 +137,6 @@ def _fastest(scores: Products, verified: float) -> Format | None:
         usable = [form for form in usable if not form.needs_torch]
     form = preferred({form: gain(form, d) for form in usable})
     return form if form is not None and gain(form, d) + verified <= GAIN else None
-
-
-def preferred(gains: Mapping[Format, float]) -> Format | None:
-    """The format with the fastest product, unless one with tighter bounds is nearly as fast; None if there is none.
-
-    Args:
-        gains: The time of each format's product relative to float32, formats with tighter bounds first.
-    """
-    best: Format | None = None
-    for form, share in gains.items():
-        if best is None or share < LOOSER * gains[best]:
-            best = form
-    return best
 
 
 def _rounded_up(dimensions: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Protocol
@@ -18,6 +18,8 @@ from limner.scores.running import threads
 
 STEP = 6144
 """Candidates are rounded this many at a time; a multiple of every layout's width."""
+LOOSER = 0.8
+"""A format with looser bounds leaves more to verify: its product may take at most this share of the other's time."""
 
 
 class Columns(Protocol):
@@ -49,6 +51,19 @@ class Format(Hashable, Protocol):
 
     def columns(self, count: int, dimensions: int) -> Columns:
         """Memory for so many candidates."""
+
+
+def preferred(gains: Mapping[Format, float]) -> Format | None:
+    """The format with the fastest product, unless one with tighter bounds is nearly as fast; None if there is none.
+
+    Args:
+        gains: The time of each format's product relative to float32, formats with tighter bounds first.
+    """
+    best: Format | None = None
+    for form, share in gains.items():
+        if best is None or share < LOOSER * gains[best]:
+            best = form
+    return best
 
 
 @cache
