@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.evaluation.page.failures import size_of
 from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
-from limner.web.served_images import size_of
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection

@@ -99,12 +99,3 @@ def encoded(image: Image) -> EncodedImage:
     copy.save(out, form, quality=84)
     data = out.getvalue()
     return EncodedImage(data, f"image/{form}", hashlib.sha256(data).hexdigest()[:24])
-
-
-def size_of(collection: Collection, image: str) -> tuple[float, float]:
-    """The width and height that an image's boxes refer to."""
-    row = collection.images.ids.index(image)
-    fields = collection.images.fields
-    if "width" in fields and "height" in fields:
-        return float(fields["width"][row]), float(fields["height"][row])
-    return collection.images.open(row).size

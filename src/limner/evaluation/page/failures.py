@@ -115,7 +115,7 @@ def _panel(image: str, boxes: Sequence[Marked], collection: Collection, gallery:
     item = gallery.candidate("t2i", image)
     if item.thumbnail is None:
         return ImagePanel(item, ())
-    width, height = _size(image, collection)
+    width, height = size_of(collection, image)
     across, down = item.thumbnail.width / width, item.thumbnail.height / height
     return ImagePanel(item, [_scaled(marked, across, down) for marked in boxes])
 
@@ -127,7 +127,7 @@ def _scaled(marked: Marked, across: float, down: float) -> tuple[str, str, str, 
     return x, y, w, h, marked
 
 
-def _size(image: str, collection: Collection) -> tuple[float, float]:
+def size_of(collection: Collection, image: str) -> tuple[float, float]:
     """Width and height of the image that the boxes refer to, in pixels."""
     row = collection.images.ids.index(image)
     fields = collection.images.fields
