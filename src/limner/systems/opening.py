@@ -294,7 +294,7 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
     if SCORERS.names(name):
         return FoundSystem(name, MODEL, _pair_scorer(name), trust)
     if ":" not in name:
-        known = [*SYSTEMS, *ENCODERS, *SCORERS]
+        known = sorted({*SYSTEMS, *ENCODERS, *SCORERS})
         raise UnknownName("system, saved model or file", name, known)
     kind, options = SYSTEMS.parsed(name)
     thing: object = SYSTEMS.find(kind, trusted=said or trust)
