@@ -99,12 +99,17 @@ def trained_runs(options: argparse.Namespace, folder: Path, shares: list[float],
 
     cases = [(label, share) for share in reversed(shares) for label in losses]
     first = all_trained([job(*case, 0, each) for case in cases for each in tries(options, case[1])], folder, **how)
-    best = {case: max(_of(first, case), key=lambda run: run.dev) for case in cases if _of(first, case)}
+    best = {case: max(_of(first, case), key=_dev_then_longer) for case in cases if _of(first, case)}
     seeds = range(1, 1 if options.quick else options.seeds)
     rest = all_trained(
         [job(*case, seed, run.job.options) for seed in seeds for case, run in best.items()], folder, **how
     )
     return {case: [run, *_of(rest, case)] for case, run in best.items()}
+
+
+def _dev_then_longer(run: Trained) -> tuple[float, int]:
+    """The longer of two runs with the same dev rsum shows that training went on without a better one."""
+    return run.dev, len(run.history)
 
 
 def _of(done: list[Trained], case: tuple[str, float]) -> list[Trained]:
