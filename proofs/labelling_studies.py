@@ -11,7 +11,7 @@ from labelling_worlds import Leveled, Target
 
 from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
-from limner.annotate.levels import BEFORE, LEAST
+from limner.annotate.levels import BEFORE, LEAST, least_labels
 from limner.annotate.predicted import Predicted
 from limner.stats import Drawn, Estimate, draw, sequential, stratified, sum_of_means
 
@@ -182,7 +182,7 @@ def _labels_for(job: Job) -> int:
     by_level = job.deeper is None
     if by_level:
         costs = job.targets[0].costs
-        low, high = int(np.ceil(costs.sum() * LEAST)), int(costs.sum() * job.targets[0].values.shape[1])
+        low, high = least_labels(costs), int(costs.sum() * job.targets[0].values.shape[1])
     else:
         low, high = 20, len(job.deeper)
     while high - low > max(low // 20, 5):
