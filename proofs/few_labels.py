@@ -28,7 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import labelling_worlds as worlds
-from labelling_studies import SEARCHED, Job, done
+from labelling_studies import SEARCHED, Job, done, simple_queries
 from labelling_worlds import World
 
 import limner
@@ -295,10 +295,11 @@ def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
     true = float(values(world.lists[name], world.truth, Measure.parse("R@1")).mean())
     for row in (r for r in rows if r["world"] == world.name and "needed" in r):
         half = float(row["kind"].split()[-1])
-        whole = half == WHOLE_HALF
-        spread = worlds.leveled(world)[0].spread if whole else np.sqrt(true * (1 - true))
-        free = (1.96 * spread) ** 2
-        simple = free / ((half / 100) ** 2 + free / many) * (pool if whole else 1)
+        whole, free = half == WHOLE_HALF, 1.96**2 * true * (1 - true)
+        if whole:
+            simple = simple_queries(worlds.leveled(world)[0].whole, half) * pool
+        else:
+            simple = free / ((half / 100) ** 2 + free / many)
         note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
         what = f"{world.name}: labels for {row['target'].split()[0]}, judge {row['judge']}"
         yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")

@@ -192,3 +192,23 @@ def _labels_for(job: Job) -> int:
         wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > wanted
         low, high = (middle, high) if wide else (low, middle)
     return high
+
+
+def simple_queries(values: np.ndarray, half: float) -> int:
+    """The least number of random queries, labelled with the whole pool, whose interval has this half-width in points.
+
+    The interval is the one of designs of levels, with one level: the normal interval of a dozen queries does not cover.
+    """
+
+    def wide(number: int) -> float:
+        found = []
+        for seed in range(SEARCHED):
+            drawn = np.random.default_rng(seed).choice(values, number, replace=False)
+            found.append(sum_of_means(drawn, np.zeros(number, dtype=int), [len(values)], bounds=(0.0, 1.0)))
+        return 100 * float(np.mean([e.high - e.low for e in found])) / 2
+
+    low, high = 2, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if wide(middle) > half else (low, middle)
+    return high
