@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.kernels import _any_reaching, best
+from limner.core.group_kernels import GROUP, LOWEST, highest, lowest_bit, number, place_in_order, reaching
+from limner.core.kernels import best
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 
-GROUP, PIECE = 64, 16  # columns that are ruled out together, first and then
-ALIKE = np.float32(1.25)  # factors of a group that differ less are taken as equal to the largest
 SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller becomes 0
 
 
@@ -66,11 +65,11 @@ def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # t
 
 @_summing
 def _product(x, y):  # type: ignore[no-untyped-def]
-    """The dot product in double precision: the products are exact, and the order of the sum does not matter."""
-    total = 0.0
+    """The dot product in float32; the bound holds for sums in any order."""
+    total = np.float32(0)
     for i in range(x.shape[0]):
-        total += np.float64(x[i]) * np.float64(y[i])
-    return total
+        total += x[i] * y[i]
+    return np.float64(total)
 
 
 @_jit
@@ -93,101 +92,128 @@ def _shift(lower, upper, scale, least, most, allowance):  # type: ignore[no-unty
 
 
 @_jit
-def _upper(near, words, values, bound, keys, upper):  # type: ignore[no-untyped-def]
-    """Upper bounds of the keys of a group, from the same factors and the same shift for all."""
-    (eps, reach), (scale, shift, allowance) = bound, keys
-    for i in range(near.shape[0]):
-        words[i] = np.uint32(near[i]) << np.uint32(16)
-    for i in range(near.shape[0]):
-        upper[i] = (scale * (values[i] + (eps * abs(values[i]) + reach)) - shift) + allowance
+def _group(row, tail, g):  # type: ignore[no-untyped-def]
+    """The address of a group of products; a last one that is not full is copied to `tail`, with the lowest numbers."""
+    low = g * GROUP
+    if low + GROUP <= row.shape[0]:
+        return row.ctypes.data + 2 * low
+    tail[:] = LOWEST
+    for i in range(row.shape[0] - low):
+        tail[i] = row[low + i]
+    return tail.ctypes.data
 
 
 @_jit
-def _highest(near):  # type: ignore[no-untyped-def]
-    """The highest of bfloat16 numbers, from integers in the same order: below 0, all bits but the sign are inverted."""
-    top = np.int32(-(2**31))
-    for i in range(near.shape[0]):
-        word = np.int32(np.uint32(near[i]) << np.uint32(16))
-        top = max(top, np.int32(word ^ ((word >> np.int32(31)) & np.int32(0x7FFFFFFF))))
-    top = np.int32(top ^ ((top >> np.int32(31)) & np.int32(0x7FFFFFFF)))
-    return np.uint16(np.uint32(top) >> np.uint32(16))
+def _tops(row, tail, tops):  # type: ignore[no-untyped-def]
+    """The highest product of every group."""
+    whole, address = row.shape[0] // GROUP, row.ctypes.data
+    for g in range(whole):
+        tops[g] = highest(address + 2 * GROUP * g)
+    if whole < tops.shape[0]:
+        tops[whole] = highest(_group(row, tail, whole))
+
+
+@_jit
+def _threshold(least, eps):  # type: ignore[no-untyped-def]
+    """The place of a number in the order of bfloat16 numbers; no x with x + eps |x| >= `least` is below it."""
+    edge = np.float32(least - 1.02 * eps * abs(least))
+    return place_in_order(np.nextafter(edge, np.float32(-np.inf)))  # also below -0.0, which is in order below 0.0
 
 
 @_jit
 def _grouped(candidate, shift):  # type: ignore[no-untyped-def]
-    """The largest factors of every group of candidates, whether all are about as large, least and greatest shift."""
+    """The largest factors of every group of candidates, and the least and the greatest shift."""
     groups = -(-shift.shape[0] // GROUP)
     factors, least, most = np.empty((2, groups), np.float32), np.empty(groups, np.float32), np.empty(groups, np.float32)
-    alike = np.empty(groups, np.bool_)
     for g in range(groups):
         low, high = g * GROUP, min((g + 1) * GROUP, shift.shape[0])
         factors[0, g], factors[1, g] = candidate[0, low:high].max(), candidate[1, low:high].max()
-        lengths = candidate[0, low:high].min(), candidate[1, low:high].min()
-        alike[g] = factors[0, g] <= ALIKE * lengths[0] and factors[1, g] <= ALIKE * lengths[1]
         least[g], most[g] = shift[low:high].min(), shift[low:high].max()
-    return factors, alike, least, most
+    return factors, least, most
 
 
 @_jit
-def _collect(near, query, candidate, eps, keys, groups, k, memory):  # type: ignore[no-untyped-def]
+def _floor(row, vectors, bound, keys, groups, first, tail):  # type: ignore[no-untyped-def]
+    """A key that k candidates of a row reach: the lowest of one candidate each from k groups, by its float32 product.
+
+    The group's candidate with the highest key by its low-precision product is taken. Any other would be as correct.
+    """
+    (query, candidates), (close_query, close_candidate, tiny) = vectors, bound
+    (scale, shift, wide_shift, allowance), floor = keys, np.inf
+    for j in range(first.shape[0]):
+        start, address, place, top = first[j] * GROUP, _group(row, tail, first[j]), 0, np.float32(-np.inf)
+        for i in range(min(GROUP, row.shape[0] - start)):
+            key = scale * number(address + 2 * i) - shift[start + i]
+            if key > top:
+                place, top = i, key
+        c = start + place
+        exact = scale * _product(query, candidates[c]) - wide_shift[c]
+        floor = min(floor, exact - (2 * scale * (close_query * close_candidate[c] + tiny) + allowance))
+    return np.nextafter(np.float32(floor), np.float32(-np.inf))
+
+
+@_jit
+def _collect(row, vectors, bounds, keys, groups, k, memory):  # type: ignore[no-untyped-def]
     """Collects the columns of a row that may be among its k best by their bounds; returns their number.
 
     The highest product of a group, with the largest factors of the group, gives bounds of the group: one of its
-    candidates reaches the lower one, and none exceeds the upper one. The k-th highest of the lower bounds of groups
-    rules out most groups, and most candidates of the others.
+    candidates reaches the lower one, and none exceeds the upper one. One candidate each of the k groups with the
+    highest lower bounds is computed in float32: the lowest of these rules out most groups, and most candidates of the
+    others.
 
     Args:
-        near: Products of the row.
-        query: Factors of the row.
-        candidate: Factors of the columns.
-        eps: See `Bounds`.
-        keys: scale, shift, and allowance of the row.
+        row: Products of the row.
+        vectors: The float32 vector of the row, and those of the columns.
+        bounds: Factors of the row, of the columns, both of the second bound; and eps.
+        keys: scale, shift (float32), shift (float64), and allowance of the row.
         groups: See `_grouped`.
         k: Number of results.
         memory: Arrays to work with; columns, and lower and upper bounds, of as many as there are columns.
     """
-    (scale, shift, allowance), (factors, alike, least, most) = keys, groups
-    tops, words, places, lower, upper = memory
+    (scale, shift, _, allowance), (factors, least, most) = keys, groups
+    query, candidate, close_query, close_candidate, eps = bounds
+    tops, words, tail, places, lower, upper = memory
     low, high = np.empty((1, tops.shape[0]), np.float32), np.empty(tops.shape[0], np.float32)
     values, count, floor = words.view(np.float32), 0, np.float32(-np.inf)
-    for g in range(tops.shape[0]):
-        tops[g] = _highest(near[g * GROUP : min((g + 1) * GROUP, near.shape[0])])
+    _tops(row, tail, tops)
     _interval(tops, words, values, query, factors, eps, low[0], high)
     _shift(low[0], high, scale, least, most, allowance)
+    a, b, tiny = query[0], query[1], query[2]
     if tops.shape[0] >= k:
         first, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
         best(low, first, kept)
-        floor = kept[0, k - 1]
-    a, b, tiny, over = query[0], query[1], query[2], np.empty(GROUP, np.float32)
+        floor = max(
+            kept[0, k - 1], _floor(row, vectors, (close_query, close_candidate, tiny), keys, groups, first[0], tail)
+        )
     for g in range(tops.shape[0]):
         if high[g] >= floor:
             start, reach = g * GROUP, (a * factors[0, g] + b * factors[1, g]) + tiny
-            held = min(GROUP, near.shape[0] - start)
-            _upper(near[start : start + held], words, values, (eps, reach), (scale, least[g], allowance), over)
-            over[held:] = -np.inf
-            for piece in range(0, held, PIECE):
-                if not _any_reaching(over, piece, piece + PIECE, floor):
-                    continue
-                for i in range(piece, min(piece + PIECE, held)):
-                    if over[i] >= floor:
-                        places[count], lower[count], upper[count] = start + i, values[i], reach
-                        count += 1
+            above = np.float64(floor) + np.float64(least[g]) - np.float64(allowance)
+            above -= 2.0**-22 * (abs(above) + abs(np.float64(least[g])))
+            address = _group(row, tail, g)
+            mask = reaching(address, _threshold(above / np.float64(scale) - np.float64(reach), np.float64(eps)))
+            while mask:
+                i = lowest_bit(mask)
+                mask &= mask - np.uint64(1)
+                places[count], lower[count] = start + i, number(address + 2 * i)
+                count += 1
     for n in range(count):  # apart from the loop above: what is far away in memory is then read at the same time
         value, c = lower[n], places[n]
-        reach = upper[n] if alike[c // GROUP] else (a * candidate[0, c] + b * candidate[1, c]) + tiny
-        own = eps * abs(value) + reach
+        own = eps * abs(value) + ((a * candidate[0, c] + b * candidate[1, c]) + tiny)
         lower[n] = (scale * (value - own) - shift[c]) - allowance
         upper[n] = (scale * (value + own) - shift[c]) + allowance
-    return _reaching(lower[:count], upper, k, places)
+    return _reaching(lower[:count], upper, floor, k, places)
 
 
 @_jit
-def _reaching(lower, upper, k, places):  # type: ignore[no-untyped-def]
-    """Keeps the places whose upper bound reaches the k-th highest lower bound; returns their number."""
+def _reaching(lower, upper, floor, k, places):  # type: ignore[no-untyped-def]
+    """Keeps the places whose upper bound reaches the floor, or the k-th highest lower bound; returns their number."""
     indices, kept, count = np.zeros((1, k), np.int32), np.zeros((1, k), lower.dtype), 0
-    best(lower.reshape(1, lower.shape[0]), indices, kept)
+    if lower.shape[0] >= k:
+        best(lower.reshape(1, lower.shape[0]), indices, kept)
+        floor = max(floor, kept[0, k - 1])
     for i in range(lower.shape[0]):
-        if upper[i] >= kept[0, k - 1]:
+        if upper[i] >= floor:
             places[count] = places[i]
             count += 1
     return count
@@ -203,7 +229,7 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         keys: See `Keys`: scale (float32), shift (float32), shift (float64), allowance (float32, rounded up).
         k: Number of results; at most the number of columns.
-        room: Products in double precision that may be computed in total.
+        room: Products in float32 that may be computed in total.
         columns: Output, the columns of all rows one after another, in ascending order.
         indptr: Output, the columns of row r are `indptr[r]:indptr[r + 1]`.
 
@@ -215,22 +241,29 @@ def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: igno
     scale, shift, wide_shift, allowance = keys
     groups, filled, spent, width = _grouped(candidate, shift), 0, 0, near.shape[1]
     places, lower, upper = np.empty(width, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
-    words = np.empty(max(GROUP, groups[1].shape[0]), np.uint32)
-    memory = np.empty(groups[1].shape[0], np.uint16), words, places, lower, upper
+    number_of_groups = groups[1].shape[0]
+    tops, words, tail = (
+        np.empty(number_of_groups, np.uint16),
+        np.empty(number_of_groups, np.uint32),
+        np.empty(GROUP, np.uint16),
+    )
     indptr[0] = 0
     for r in range(near.shape[0]):
-        count = _collect(near[r], query[r], candidate, eps, (scale, shift, allowance[r]), groups, k, memory)
+        own = query[r], candidate, close_query[r], close_candidate, eps
+        key = scale, shift, wide_shift, allowance[r]
+        memory = tops, words, tail, places, lower, upper
+        count = _collect(near[r], (queries[r], candidates), own, key, groups, k, memory)
         spent += count
         if spent > room:
             return -1
         least, most = np.empty(count), np.empty(count)
         for n in range(count):
-            least[n], most[n] = wide_shift[places[n]], close_query[r] * close_candidate[places[n]] + query[r, 2]
+            least[n], most[n] = wide_shift[places[n]], 2 * (close_query[r] * close_candidate[places[n]] + query[r, 2])
         for n in range(count):
             exact = scale * _product(queries[r], candidates[places[n]]) - least[n]
             reach = scale * most[n] + allowance[r]
             least[n], most[n] = exact - reach, exact + reach
-        count = _reaching(least, most, k, places)
+        count = _reaching(least, most, -np.inf, k, places)
         if filled + count > columns.shape[0]:
             return -1
         for n in range(count):

@@ -105,6 +105,23 @@ class Products(Protocol):
         """Number of query vectors for which `tiles` computes no more rows than there are."""
 
 
+def rows_at_once(scores: Products, rows: int, found: int) -> int:
+    """How many of these rows to verify together: all of them, or few, whichever takes less time.
+
+    All rows together compute the columns of every row for all of them, on all cores. Few rows compute little, but the
+    interpreter's calls for every small tile run on one core at a time.
+
+    Args:
+        scores: The scores.
+        rows: Number of rows, at most `TILE_ROWS`.
+        found: Number of pairs to verify.
+    """
+    few = scores.few_rows
+    together = min(found, scores.shape[1]) * rows * scores.query_vectors.dim / usable_cores()
+    apart = CALLS * rows / few + COLUMN * found
+    return few if apart < together else max(rows, 1)
+
+
 def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
     """A filter for these scores if one applies and saves time; None to use float32.
 
@@ -293,15 +310,8 @@ class Near:
         return indices, kept
 
     def _step(self, found: int) -> int:
-        """Rows that are verified together: all of the block, or few, whichever takes less time.
-
-        All rows together compute the columns of every row for all of them, on all cores. Few rows compute little, but
-        the interpreter's calls for every small tile run on one core at a time.
-        """
-        rows, few = len(self.bits), self.scores.few_rows
-        together = min(found, self.bits.shape[1]) * rows * self.scores.query_vectors.dim / usable_cores()
-        apart = CALLS * rows / few + COLUMN * found
-        return few if apart < together else max(rows, 1)
+        """Rows that are verified together."""
+        return rows_at_once(self.scores, len(self.bits), found)
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""

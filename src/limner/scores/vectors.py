@@ -12,7 +12,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
 from limner.scores.checks import refuse_overflow
-from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of
+from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of, rows_at_once
 from limner.scores.running import Block, Progress, Result, threads
 from limner.scores.tiles import few_rows, fill, fill_few, fill_small
 from limner.scores.wide import in_pieces
@@ -149,13 +149,14 @@ class VectorScores(Scores):
         scores = np.empty(len(rows), dtype=np.float32)
         distinct, row = np.unique(rows, return_inverse=True)
         order = np.argsort(row, kind="stable")
-        ends = np.searchsorted(row[order], np.arange(0, len(distinct) + TILE_ROWS, TILE_ROWS))
+        step = rows_at_once(self, TILE_ROWS, len(rows) * TILE_ROWS // max(len(distinct), 1))
+        ends = np.searchsorted(row[order], np.arange(0, len(distinct) + step, step))
 
         def work(number: int) -> None:
             mine = order[ends[number] : ends[number + 1]]
-            low = number * TILE_ROWS
+            low = number * step
             places, column = np.unique(columns[mine], return_inverse=True)
-            tiles = self.tiles(self.query_vectors.matrix[distinct[low : low + TILE_ROWS]], places)
+            tiles = self.tiles(self.query_vectors.matrix[distinct[low : low + step]], places)
             scores[mine] = tiles[row[mine] - low, column]
 
         with threads(workers) as work_on:
