@@ -1,7 +1,7 @@
-"""Operations on a group of 64 bfloat16 numbers in memory: the highest, those that reach a threshold, a single one.
+"""Operations on a group of 64 products, stored as bfloat16 numbers: the highest key, the keys that reach a threshold.
 
-They are written for vector registers of any length; loops of numba would work on one number at a time. bfloat16 numbers
-are compared as whole numbers of 16 bits in the same order: below 0, all bits but the sign are inverted.
+The key of a product x is scale (x + eps |x|) - shift, in float32. The operations are written for vector registers of
+any length; loops of numba would work on few numbers at a time.
 """
 
 from __future__ import annotations
@@ -15,77 +15,72 @@ from numba.extending import intrinsic
 
 _intrinsic: Any = intrinsic
 
-GROUP = 64
-HALF = GROUP // 2
-LOWEST = 0xFFFF
-"""The bits that are below all numbers in this order, -inf included."""
+GROUP, LANES = 64, 16
+LOWEST = 0xFF80
+"""The bits of -inf, which fills a group: it is not the highest, and reaches no threshold."""
 
 _BIT, _SHORT, _INT, _LONG, _FLOAT = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
-_SHORTS = ir.VectorType(_SHORT, HALF)
+_SHORTS, _INTS, _FLOATS = (ir.VectorType(kind, LANES) for kind in (_SHORT, _INT, _FLOAT))
+_ADDRESS, _NUMBER = types.uintp, types.float32
 
 
-def _all(number: int) -> Any:
-    return ir.Constant(_SHORTS, [number] * HALF)
+def _spread(builder: Any, number: Any) -> Any:
+    """A register with this number in every lane."""
+    none = ir.Constant(_FLOATS, ir.Undefined)
+    one = builder.insert_element(none, number, ir.Constant(_INT, 0))
+    return builder.shuffle_vector(one, none, ir.Constant(_INTS, [0] * LANES))
 
 
-def _in_order(builder: Any, bits: Any, fifteen: Any, below_sign: Any) -> Any:
-    """Whole numbers in the order of the bfloat16 numbers; the same operation leads back."""
-    return builder.xor(bits, builder.and_(builder.ashr(bits, fifteen), below_sign))
+def _load(builder: Any, address: Any, offset: int, kind: Any) -> Any:
+    place = builder.add(address, ir.Constant(_LONG, offset))
+    loaded = builder.load(builder.inttoptr(place, ir.PointerType(kind)))
+    loaded.align = 2
+    return loaded
 
 
-def _halves(builder: Any, address: Any) -> list[Any]:
-    """Both halves of a group, in order."""
-    found = []
-    for half in range(2):
-        place = builder.add(address, ir.Constant(_LONG, 2 * HALF * half))
-        loaded = builder.load(builder.inttoptr(place, ir.PointerType(_SHORTS)))
-        loaded.align = 2
-        found.append(_in_order(builder, loaded, _all(15), _all(0x7FFF)))
+def _call(builder: Any, name: str, kind: Any, given: list[Any], fast: tuple[str, ...] = ()) -> Any:
+    called = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+    return builder.call(called, given, fastmath=fast)
+
+
+def _keys(builder: Any, address: Any, shifts: Any, scale: Any, eps: Any) -> list[Any]:
+    """The keys of a group, a register at a time."""
+    scales, widths, found = _spread(builder, scale), _spread(builder, eps), []
+    for low in range(0, GROUP, LANES):
+        words = builder.zext(_load(builder, address, 2 * low, _SHORTS), _INTS)
+        numbers = builder.bitcast(builder.shl(words, ir.Constant(_INTS, [16] * LANES)), _FLOATS)
+        size = _call(builder, f"llvm.fabs.v{LANES}f32", ir.FunctionType(_FLOATS, [_FLOATS]), [numbers])
+        scaled = builder.fmul(scales, builder.fadd(numbers, builder.fmul(widths, size)))
+        found.append(builder.fsub(scaled, _load(builder, shifts, 4 * low, _FLOATS)))
     return found
 
 
 @_intrinsic
-def highest(context, address):  # type: ignore[no-untyped-def]
-    """The bits of the highest number of the group at this address."""
+def highest(context, address, shifts, scale, eps):  # type: ignore[no-untyped-def]
+    """The highest key of the group of products at one address with the shifts at another."""
 
     def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        one, other = _halves(builder, given[0])
-        both = builder.select(builder.icmp_signed(">", one, other), one, other)
-        kind = ir.FunctionType(_SHORT, [_SHORTS])
-        name = f"llvm.vector.reduce.smax.v{HALF}i16"
-        top = builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [both])  # type: ignore[no-untyped-call]
-        return _in_order(builder, top, ir.Constant(_SHORT, 15), ir.Constant(_SHORT, 0x7FFF))
+        top, *others = _keys(builder, *given)
+        for keys in others:
+            top = builder.select(builder.fcmp_ordered(">", keys, top), keys, top)
+        kind = ir.FunctionType(_FLOAT, [_FLOATS])
+        return _call(builder, f"llvm.vector.reduce.fmax.v{LANES}f32", kind, [top], ("nnan", "nsz"))
 
-    return types.uint16(types.uintp), generate
+    return types.float32(_ADDRESS, _ADDRESS, _NUMBER, _NUMBER), generate
 
 
 @_intrinsic
-def reaching(context, address, threshold):  # type: ignore[no-untyped-def]
-    """A bit for each number of the group at this address that is at least the threshold, which is a place in order."""
+def reaching(context, address, shifts, scale, eps, threshold):  # type: ignore[no-untyped-def]
+    """A bit for each key of the group that is at least the threshold."""
 
     def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        none = ir.Constant(_SHORTS, ir.Undefined)
-        first = builder.insert_element(none, given[1], ir.Constant(_INT, 0))
-        least = builder.shuffle_vector(first, none, ir.Constant(ir.VectorType(_INT, HALF), [0] * HALF))
-        low, high = (
-            builder.zext(builder.bitcast(builder.icmp_signed(">=", half, least), _INT), _LONG)
-            for half in _halves(builder, given[0])
-        )
-        return builder.or_(low, builder.shl(high, ir.Constant(_LONG, HALF)))
+        least, mask = _spread(builder, given[4]), ir.Constant(_LONG, 0)
+        for part, keys in enumerate(_keys(builder, *given[:4])):
+            bits = builder.bitcast(builder.fcmp_ordered(">=", keys, least), _SHORT)
+            mask = builder.or_(mask, builder.shl(builder.zext(bits, _LONG), ir.Constant(_LONG, LANES * part)))
+        return mask
 
-    return types.uint64(types.uintp, types.int16), generate
-
-
-@_intrinsic
-def place_in_order(context, number):  # type: ignore[no-untyped-def]
-    """The place of a float32 number in the order of bfloat16 numbers: that of the next one that is not above it."""
-
-    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        word = builder.bitcast(given[0], _INT)
-        ordered = _in_order(builder, word, ir.Constant(_INT, 31), ir.Constant(_INT, 0x7FFFFFFF))
-        return builder.trunc(builder.ashr(ordered, ir.Constant(_INT, 16)), _SHORT)
-
-    return types.int16(types.float32), generate
+    return types.uint64(_ADDRESS, _ADDRESS, _NUMBER, _NUMBER, _NUMBER), generate
 
 
 @_intrinsic
@@ -93,11 +88,10 @@ def number(context, address):  # type: ignore[no-untyped-def]
     """The bfloat16 number at this address, in float32."""
 
     def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        bits = builder.load(builder.inttoptr(given[0], ir.PointerType(_SHORT)))
-        bits.align = 2
-        return builder.bitcast(builder.shl(builder.zext(bits, _INT), ir.Constant(_INT, 16)), _FLOAT)
+        bits = builder.zext(_load(builder, given[0], 0, _SHORT), _INT)
+        return builder.bitcast(builder.shl(bits, ir.Constant(_INT, 16)), _FLOAT)
 
-    return types.float32(types.uintp), generate
+    return _NUMBER(_ADDRESS), generate
 
 
 @_intrinsic

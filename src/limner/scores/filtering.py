@@ -269,15 +269,18 @@ class Near:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
-        from limner.core.filter_kernels import select
+        from limner.core.filter_kernels import GROUP, select
 
         rows, width = self.bits.shape
         keys = keys or Keys.plain(rows, width)
         indptr, columns = np.zeros(rows + 1, np.int64), np.empty(self._room, np.int64)
-        shift = np.float32(keys.scale), keys.shift.astype(np.float32), keys.shift, upward(keys.allowance)
-        if not keys.allowance.any():
-            shift = *shift[:3], np.zeros(rows, np.float32)
-        count = select(*self._factors, shift, min(k, width), self._room, columns, indptr)
+        plain, spare = not keys.shift.any(), np.empty(GROUP, np.uint16)
+        shift = np.zeros(GROUP if plain else -(-width // GROUP) * GROUP, np.float32)
+        if not plain:
+            shift[:width] = keys.shift
+        allowance = upward(keys.allowance) if keys.allowance.any() else np.zeros(rows, np.float32)
+        told = np.float32(keys.scale), shift, keys.shift, allowance
+        count = select(*self._factors, told, min(k, width), self._room, spare, columns, indptr)
         return None if count < 0 else (indptr, columns[:count].copy())
 
     def keys(self, scale: float, shift: npt.NDArray[np.float64]) -> Keys:
@@ -326,11 +329,11 @@ class Near:
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
         """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
-        from limner.core.filter_kernels import count_near
+        from limner.core.filter_kernels import GROUP, count_near
 
         counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
-        columns = np.empty_like(whose)
-        count = count_near(*self._factors, indptr, positives, pools, self._room, counts, whose, columns)
+        columns, spare = np.empty_like(whose), np.empty(GROUP, np.uint16)
+        count = count_near(*self._factors, indptr, positives, pools, self._room, spare, counts, whose, columns)
         return None if count < 0 else (counts, whose[:count].copy(), columns[:count].copy())
 
 
