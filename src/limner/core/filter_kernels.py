@@ -86,6 +86,13 @@ def _group(row, tail, g):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _filled(width, g):  # type: ignore[no-untyped-def]
+    """A bit for each candidate of a group; fewer than 64 for the last group."""
+    held = min(GROUP, width - g * GROUP)
+    return np.uint64(2**64 - 1) >> np.uint64(GROUP - held)
+
+
+@_jit
 def _grouped(candidate):  # type: ignore[no-untyped-def]
     """The largest factors of every group of candidates."""
     groups = -(-candidate.shape[1] // GROUP)
@@ -159,6 +166,7 @@ def _collect(row, vectors, bounds, keys, factors, k, memory):  # type: ignore[no
         least -= np.float32(2.0**-20) * ((abs(floor) + allowance) + scale * reach)  # the rounding of this threshold
         address = row.ctypes.data + 2 * start if start + GROUP <= row.shape[0] else _group(row, tail, g)
         mask = reaching(address, key[1] + step * g, scale, eps, least if floor > -np.inf else floor)
+        mask &= _filled(row.shape[0], g)
         while mask:
             i = lowest_bit(mask)
             mask &= mask - np.uint64(1)
@@ -238,11 +246,13 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
 
 
 @_jit
-def _members(cut, groups):  # type: ignore[no-untyped-def]
+def _members(cut, width):  # type: ignore[no-untyped-def]
     """The candidates of every pool as bits, a number per group; one pool of all if there are none."""
-    pools, indptr, columns = cut
+    (pools, indptr, columns), groups = cut, -(-width // GROUP)
     if not pools.shape[0]:
-        return np.full((1, groups), np.uint64(2**64 - 1))
+        every = np.full((1, groups), np.uint64(2**64 - 1))
+        every[0, groups - 1] = _filled(width, groups - 1)
+        return every
     members = np.zeros((indptr.shape[0] - 1, groups), np.uint64)
     for pool in range(members.shape[0]):
         for n in range(indptr[pool], indptr[pool + 1]):
@@ -338,7 +348,7 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above
     """
     (queries, candidates), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
     factors, filled, spent, pools = _grouped(candidate), 0, 0, cut[0]
-    tops, members = np.empty(factors.shape[1], np.float32), _members(cut, factors.shape[1])
+    tops, members = np.empty(factors.shape[1], np.float32), _members(cut, near.shape[1])
     places, keys = np.empty(near.shape[1], np.int64), (np.float32(1), ZEROS.ctypes.data, 0, -eps)
     for r in range(near.shape[0]):
         if indptr[r] == indptr[r + 1]:

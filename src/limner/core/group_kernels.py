@@ -16,8 +16,8 @@ from numba.extending import intrinsic
 _intrinsic: Any = intrinsic
 
 GROUP, LANES = 64, 16
-LOWEST = 0xFF80
-"""The bits of -inf, which fills a group: it is not the highest, and reaches no threshold."""
+LOWEST = 0xFF7F
+"""The bits of the lowest finite number, which fills a group that is not full; -inf would become NaN."""
 
 _BIT, _SHORT, _INT, _LONG, _FLOAT = ir.IntType(1), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _SHORTS, _INTS, _FLOATS = (ir.VectorType(kind, LANES) for kind in (_SHORT, _INT, _FLOAT))
