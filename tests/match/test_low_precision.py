@@ -184,6 +184,8 @@ def bound_holds(data):
     assert (np.abs(grid - read) <= reach).all()
     close = near.bounds.close[0][:, None] * near.bounds.close[1] + query[:, 2:]
     assert (np.abs(grid - exact) <= close).all()
+    again = np.einsum("id,jd->ij", scores.query_vectors.matrix[:n], scores.candidate_vectors.matrix)  # another order
+    assert (np.abs(grid - again) <= 2 * close).all()
 
 
 test_lists_are_the_same, test_lists_are_the_same_long = standing(same_lists)
@@ -422,3 +424,35 @@ class TestCard:
         scores = Scores.from_embeddings(rng.standard_normal((64, 48)), rng.standard_normal((3000, 48)), device=DEVICE)
         rows, _ = scores.filter(None, Best(10)).near(0).candidates(10)
         assert 640 <= len(rows) < 700
+
+
+@each_format
+@pytest.mark.parametrize("width", [1, 2, 63, 64, 65, 129])
+def test_groups_of_candidates_that_are_not_full_are_complete(form, width, monkeypatch):
+    """Lists, ties and counts at the edge of a group, where products and what fills the group are negative."""
+    rng = np.random.default_rng(width)
+    columns = -np.abs(rng.integers(1, 4, (width, 8))).astype(np.float32)
+    rows = np.abs(rng.integers(1, 4, (5, 8))).astype(np.float32)
+    scores = Scores.from_embeddings(rows, columns, similarity="dot")
+    pairs = Judgements.from_pairs([(str(row), str(width - 1)) for row in range(5)])
+    asked = [lambda: scores.top(3).indices, lambda: place(scores, [Asked(pairs)])[0][0].above]
+    asked += [lambda: place(scores, [Asked(pairs)])[0][0].tied, lambda: scores.correct("csls", k=2).top(3).indices]
+    monkeypatch.setenv(filtering.SETTING, "never")
+    plain = [ask() for ask in asked]
+    force(monkeypatch, form)
+    assert all(np.array_equal(one, ask()) for one, ask in zip(plain, asked, strict=True))
+
+
+@each_format
+def test_counts_of_a_good_system_are_made_without_float32(form):
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((256, 128))
+    scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
+    found = Filter(scores, form).near(0, 256).above(np.arange(257) * 4, np.arange(1024))
+    assert found is not None
+    counted, whose, _ = found
+    assert len(whose) < 10
+    block = scores.block(0, 256)
+    own = block[np.arange(1024) // 4, np.arange(1024)]
+    above = (block[np.arange(1024) // 4] > own[:, None]).sum(axis=1)
+    assert (np.abs(counted - above) <= np.bincount(whose, minlength=1024)).all()

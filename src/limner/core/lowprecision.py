@@ -22,9 +22,9 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
 The bounds themselves are computed in float32. The factors are rounded up by 2^-16 and eps is larger than necessary,
 which more than covers the rounding of the bounds.
 
-Pairs that the first bound leaves undecided are computed in double precision and compared by the second bound,
-|f - s| <= d 2^-24 / (1 - d 2^-24) |a| |b| + t. Pairs that are still undecided, and every score that is returned, are
-read from the float32 tiles of `VectorScores`.
+Pairs that the first bound leaves undecided are computed in float32, summed in any order, and compared by twice the
+second bound, |f - s| <= d 2^-24 / (1 - d 2^-24) |a| |b| + t, which holds for this sum as for f. Pairs that are still
+undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
 """
 
 from __future__ import annotations

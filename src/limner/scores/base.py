@@ -39,6 +39,8 @@ from limner.scores.running import (
 from limner.scores.vector_sets import VectorSets
 
 TILE_ROWS, TILE_COLUMNS = 256, 1024
+VERIFIED = TILE_ROWS // 2
+"""Columns of a block that take as long as verifying one candidate for each of its rows, about."""
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
 """The largest number in single precision."""
@@ -379,8 +381,8 @@ class Best:
         return near.best(self)  # type: ignore[no-any-return]
 
     def verified(self, width: int) -> float:
-        """A tile of float32 scores reads the candidates that any of its rows needs."""
-        return min(1.0, TILE_ROWS * self.k / max(width, 1))
+        """Every row computes a few candidates again, in float32 and in tiles: as long as so many columns of a block."""
+        return min(1.0, VERIFIED * self.k / max(width, 1))
 
     def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
         """Joins the results of all blocks into one ranking."""

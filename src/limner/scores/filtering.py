@@ -1,7 +1,7 @@
 """Exact results from low-precision products: filter with an error bound, verify with float32 tiles.
 
 A block of products is computed in bfloat16 or int8, several times faster than in float32 if the CPU has units for it.
-The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed in double precision.
+The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed again in float32.
 Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
 Lists, counts and scores equal those in float32 bit for bit.
 
@@ -58,7 +58,9 @@ ROUNDED = 2.0**-18
 
 This covers a dozen roundings of 2^-24 each, of numbers up to four times as large."""
 SHARE = 64
-"""At most one candidate in this many is computed in double precision; a block with more is computed in float32."""
+"""At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
+LEAST_ROOM, LEAST_COUNTED = 256, 64
+"""But so many candidates of a row may be, for lists, and for counts."""
 
 
 def setting() -> str:
@@ -261,26 +263,25 @@ class Near:
         vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
         return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
-    @property
-    def _room(self) -> int:
-        """The maximum number of products in double precision: a small part of the work."""
+    def _room(self, least: int = LEAST_ROOM) -> int:
+        """The maximum number of products in float32: a small part of the work."""
         rows, width = self.bits.shape
-        return int(rows * max(width // SHARE, 256))
+        return int(rows * max(width // SHARE, least))
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
         from limner.core.filter_kernels import GROUP, select
 
-        rows, width = self.bits.shape
+        (rows, width), room = self.bits.shape, self._room()
         keys = keys or Keys.plain(rows, width)
-        indptr, columns = np.zeros(rows + 1, np.int64), np.empty(self._room, np.int64)
+        indptr, columns = np.zeros(rows + 1, np.int64), np.empty(room, np.int64)
         plain, spare = not keys.shift.any(), np.empty(GROUP, np.uint16)
         shift = np.zeros(GROUP if plain else -(-width // GROUP) * GROUP, np.float32)
         if not plain:
             shift[:width] = keys.shift
         allowance = upward(keys.allowance) if keys.allowance.any() else np.zeros(rows, np.float32)
         told = np.float32(keys.scale), shift, keys.shift, allowance
-        count = select(*self._factors, told, min(k, width), self._room, spare, columns, indptr)
+        count = select(*self._factors, told, min(k, width), room, spare, columns, indptr)
         return None if count < 0 else (indptr, columns[:count].copy())
 
     def keys(self, scale: float, shift: npt.NDArray[np.float64]) -> Keys:
@@ -331,9 +332,10 @@ class Near:
         """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
         from limner.core.filter_kernels import GROUP, count_near
 
-        counts, whose = np.zeros(len(positives), np.int64), np.empty(self._room, np.int64)
+        room = self._room(LEAST_COUNTED)
+        counts, whose = np.zeros(len(positives), np.int64), np.empty(room, np.int64)
         columns, spare = np.empty_like(whose), np.empty(GROUP, np.uint16)
-        count = count_near(*self._factors, indptr, positives, pools, self._room, spare, counts, whose, columns)
+        count = count_near(*self._factors, indptr, positives, pools, room, spare, counts, whose, columns)
         return None if count < 0 else (counts, whose[:count].copy(), columns[:count].copy())
 
 
