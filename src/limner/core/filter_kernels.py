@@ -226,7 +226,7 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
         memory = tops, low, tail, places, lower, upper
         count = _collect(near[r], (queries[r], candidates), own, key, factors, k, memory)
         spent += count
-        if spent > room:
+        if spent > room or count < k:
             return -1
         least, most = np.empty(count), np.empty(count)
         for n in range(count):

@@ -270,7 +270,8 @@ class Near:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
-        from limner.core.filter_kernels import GROUP, select
+        from limner.core.filter_kernels import select
+        from limner.core.group_kernels import GROUP
 
         (rows, width), room = self.bits.shape, self._room()
         keys = keys or Keys.plain(rows, width)
@@ -303,7 +304,8 @@ class Near:
         self, choose: Best, found: Sequence[Pairs], apply: Callable[[Float32, Int64, int], Block]
     ) -> tuple[npt.NDArray[np.int32], Block]:
         """The best of the columns that were found, a few rows at a time."""
-        step, parts = self._step(sum(len(columns) for _, columns in found)), []
+        pairs, parts = sum(len(columns) for _, columns in found), []
+        step = rows_at_once(self.scores, len(self.bits), pairs)
         for low in range(0, len(self.bits), step):
             high = min(low + step, len(self.bits))
             places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
@@ -312,10 +314,6 @@ class Near:
             parts.append((places[indices].astype(np.int32), kept))
         indices, kept = (np.concatenate(each) for each in zip(*parts, strict=True))
         return indices, kept
-
-    def _step(self, found: int) -> int:
-        """Rows that are verified together."""
-        return rows_at_once(self.scores, len(self.bits), found)
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -330,7 +328,8 @@ class Near:
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
         """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
-        from limner.core.filter_kernels import GROUP, count_near
+        from limner.core.filter_kernels import count_near
+        from limner.core.group_kernels import GROUP
 
         room = self._room(LEAST_COUNTED)
         counts, whose = np.zeros(len(positives), np.int64), np.empty(room, np.int64)
