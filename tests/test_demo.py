@@ -88,10 +88,10 @@ def test_everything_that_lasts_shows_progress(told):
     assert told[2] == [
         "composing 100 scenes",
         "drawing the images",
-        "training kcca",
-        "evaluating kcca",
         "training histograms",
         "evaluating histograms",
+        "training colours",
+        "evaluating colours",
         "comparing the two systems",
         "writing the report",
     ]

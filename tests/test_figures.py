@@ -59,6 +59,18 @@ def test_a_recall_curve_shows_the_numbers_of_the_report(reports):
         assert drawn[k] == pytest.approx(100 * reports[0].value(f"R@{k}", direction="i2t", view="pairs"))
 
 
+def test_a_curve_that_reaches_100_percent_is_drawn_whole_and_its_last_k_is_labelled():
+    """At the upper edge, half of the line was cut off; a curve up to k = 100 ended beyond the last label, 50."""
+    ids = [f"i{n}" for n in range(120)]
+    scores = limner.Scores.from_matrix(np.eye(120) + np.arange(120) / 1000, queries=ids, candidates=ids)
+    pairs = limner.Judgements.from_pairs([(one, one) for one in ids])
+    axes = limner.evaluate(scores, pairs).figure("recall").axes[0]
+    assert axes.lines[0].get_xdata()[-1] == 100
+    assert axes.get_xticks().tolist() == [1, 2, 5, 10, 25, 100]
+    assert max(axes.lines[0].get_ydata()) == axes.get_ylim()[1] == 100
+    assert not axes.lines[0].get_clip_on()
+
+
 def test_marks_of_measures_are_the_numbers_of_the_report(reports):
     axes = reports[0].figure("measures").axes[0]
     shown = next(line for line in axes.lines if line.get_label() == "complete").get_xdata()

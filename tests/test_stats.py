@@ -389,3 +389,10 @@ def test_randomisation_of_swaps_whole_clusters():
     by_query = stats.randomisation_of(np.median, a, b, samples=400).p_value
     by_cluster = stats.randomisation_of(np.median, a, b, clusters=np.repeat([0, 1, 2], 30), samples=400).p_value
     assert by_query < 0.05 < by_cluster  # three clusters can never be significant
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=30))
+def test_mean_ranks_are_those_of_scipy(values):
+    from limner.stats.inputs import mean_ranks
+
+    assert mean_ranks(np.array(values, float)).tolist() == scipy_stats.rankdata(values).tolist()

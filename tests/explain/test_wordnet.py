@@ -12,7 +12,7 @@ import pytest
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.wordnet import FAR, Similarities, WordNet
-from limner.language.wordnet.pack import lines, unpack
+from limner.language.wordnet.pack import lines, opened, unpack
 
 HERE = Path(__file__).parent
 NLTK = json.loads((HERE / "nltk_wordnet30.json").read_text())
@@ -124,3 +124,28 @@ def test_database_files_are_read(tmp_path):
 def test_an_irregular_form_is_led_back_even_where_it_is_listed_as_a_word(wordnet):
     """nltk gives "men" for "men", since WordNet has "men" (a work force) too; captions mean people."""
     assert wordnet.base("men") == "man"
+
+
+def test_what_is_parsed_on_request_is_what_is_parsed_at_once():
+    """Every synset, every word's senses and every irregular form of the shipped file."""
+    import lzma
+    from importlib.resources import files
+
+    packed = (files("limner.language.wordnet") / "wordnet30.xz").read_bytes()
+    lazy, whole = opened(packed), unpack(lzma.decompress(packed).decode())
+    assert [lazy.synsets[at] for at in range(len(lazy.synsets))] == whole.synsets
+    assert lazy.synsets[3:5] == whole.synsets[3:5]
+    assert dict(lazy.senses) == whole.senses
+    assert len(lazy.senses) == len(whole.senses)
+    assert lazy.exceptions == whole.exceptions
+    assert ("dog", "n") in lazy.senses and ("dog", "x") not in lazy.senses and "dog" not in lazy.senses
+
+
+def test_a_damaged_line_is_told_when_it_is_read():
+    import lzma
+
+    parts = opened(lzma.compress(b"ndog:1\t\t\nncat:x\t\t\n\n"))
+    assert parts.synsets[0].name == "dog.n.01"
+    for read in (lambda: parts.synsets[1], lambda: list(parts.synsets), lambda: parts.senses["cat", "n"]):
+        with pytest.raises(LimnerError, match="install limner again"):
+            read()

@@ -589,7 +589,8 @@ def _wordnet(folder: Path) -> Any:
 def _packed(folder: Path) -> Any:
     from limner.language.wordnet.pack import opened as unpacked
 
-    return len(unpacked((folder / "w.xz").read_bytes()).synsets)
+    parts = unpacked((folder / "w.xz").read_bytes())
+    return len(list(parts.synsets)) + len(dict(parts.senses)) + len(parts.synsets[0].lemmas)
 
 
 @seeds

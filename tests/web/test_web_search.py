@@ -176,6 +176,26 @@ def test_an_index_alone_offers_the_search_alone(indexed):
     assert indexed.get("/image?c=photos&id=' OR 1=1 --").status_code == 404
 
 
+def test_an_index_of_vectors_without_an_encoder_offers_its_images_to_start_from(tmp_path, model):
+    """The page said "use one of its images as the query", and showed none."""
+    world = websites.world()
+    limner.search.index(tmp_path / "photos.index", model.encode_images(world.images), world.images)
+    app = make_app([], systems=("histograms",), store=tmp_path / "answers.db", indexes=[str(tmp_path / "photos.index")])
+    site = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    start = re.compile(
+        r'href="/search\?([^"]*)"[^>]*><img src="(/image[^"]+)" alt="Image ([^":]+): find images like it"'
+    )
+    for place in ("/search", "/search?q=a red dog"):
+        shown = [[part.replace("&amp;", "&") for part in each] for each in start.findall(patient(site, place).text)]
+        assert len(shown) == len({key for *_, key in shown}) == 12
+    assert "names no encoder" in words(patient(site, "/search?q=a red dog"))
+    query, picture, key = shown[1]
+    assert site.get(picture).headers["content-type"].startswith("image/")
+    assert len(IMAGE.findall(patient(site, f"/search?{query}").text)) == 12
+    assert key in world.images.ids
+    assert "Systems" not in words(site.get("/")), "an index is searched with its own vectors"
+
+
 def test_an_index_is_refused_by_name_before_the_server_starts(tmp_path):
     with pytest.raises(limner.LimnerError, match="no index at"):
         make_app([], systems=(), store=tmp_path / "answers.db", indexes=[str(tmp_path / "nosuch")])

@@ -125,7 +125,7 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
 @_jit
 def _best_of_many(row, bound, kept, places):  # type: ignore[no-untyped-def]
     """The k best of a row for large k: inserts only values that reach a bound; returns the number of entries."""
-    k, held = kept.shape[0], 0
+    k, held = kept.shape[0], np.int64(0)
     for low in range(0, row.shape[0], 32):
         high = min(low + 32, row.shape[0])
         if held < k:
@@ -182,7 +182,14 @@ def _lower_bound(row, k, groups):  # type: ignore[no-untyped-def]
         for i in range(np.uint64(n)):
             value = row[np.uint64(low) + i]
             groups[i] = value if value > groups[i] else groups[i]
-    least, most = groups.min(), groups.max()
+    least, most = groups[0], groups[0]  # a loop: numba's min and max take a second to compile
+    for i in range(n):
+        if not groups[i] >= least:
+            least = groups[i]
+            if least != least:
+                return least
+        if groups[i] > most:
+            most = groups[i]
     for _ in range(BISECTIONS):
         middle = least / 2 + most / 2
         if not least < middle < most:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]
-Whole = npt.NDArray[np.int64]
+Whole = npt.NDArray[np.int32]
 
 SIDE = 160  # images are scaled to SIDE x SIDE pixels first
 GRID = 4  # cells along each side
@@ -44,15 +44,16 @@ def colours(pixels: Pixels) -> Float32:
     Colours are 12 hues in two saturations and three brightnesses, and 6 greys.
     """
     table = _colour_table()
-    steps = pixels.astype(np.intp) * _LEVELS // 256
-    code = table[(steps[..., 0] * _LEVELS + steps[..., 1]) * _LEVELS + steps[..., 2]]
+    steps = (pixels >> 3).astype(np.uint16)  # 256 values in _LEVELS steps
+    code = table.take((steps[..., 0] << 10) | (steps[..., 1] << 5) | steps[..., 2])
     return _histograms(code, int(table.max()) + 1, None)
 
 
 def shapes(pixels: Pixels) -> Float32:
     """The strength of edges in each of 12 directions, in each cell and in the whole image, at two scales."""
-    grey = pixels[..., 0].astype(np.int64) + pixels[..., 1] + pixels[..., 2]
-    coarse = grey.reshape(SIDE // 2, 2, SIDE // 2, 2).sum(axis=(1, 3))
+    grey = pixels[..., 0].astype(np.int32) + pixels[..., 1] + pixels[..., 2]  # 32 bits hold all squares below
+    rows = grey[::2] + grey[1::2]
+    coarse = rows[:, ::2] + rows[:, 1::2]
     return np.concatenate([_edges(grey), _edges(coarse)])
 
 
@@ -126,7 +127,7 @@ def _of_length_one(part: Float32) -> Float32:
 
 
 def _edges(grey: Whole) -> Float32:
-    down, right = _slopes(grey), _slopes(grey.T).T
+    down, right = _slopes(grey), np.ascontiguousarray(_slopes(grey.T).T)
     strength = np.rint(16 * np.sqrt(down**2 + right**2))
     return _histograms(_directions(down, right), DIRECTIONS, strength)
 
@@ -141,10 +142,12 @@ def _slopes(grey: Whole) -> Whole:
 
 def _directions(down: Whole, right: Whole) -> npt.NDArray[np.intp]:
     """Which of the 12 directions in a half circle a gradient has; opposite gradients are the same edge."""
-    back = np.where((down < 0) | ((down == 0) & (right < 0)), -1, 1)
-    down, right = down * back, right * back
-    legs = np.maximum(down + np.abs(right), 1)
-    turned = np.where(right < 0, 1 - right / legs, down / legs)
+    right = np.where((down < 0) | ((down == 0) & (right < 0)), -right, right)
+    down = np.abs(down)
+    left = right < 0
+    side = np.where(left, -right, down)  # right and up to left, or up
+    turned = side / np.maximum(down + np.abs(right), 1)
+    turned += left
     passed = np.zeros(turned.shape, np.uint8)
     for bound in _bounds():
         passed += turned >= bound

@@ -180,14 +180,17 @@ def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None
     for number, (name, report, ranks) in enumerate(lines):
         curve = recall_curve(report, ranks, limit)
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-        axes.plot(list(curve), [100 * r.value for r in curve.values()], dash, color=colour, label=name)
+        shares = [100 * r.value for r in curve.values()]
+        axes.plot(list(curve), shares, dash, color=colour, label=name, clip_on=False)  # whole at 100%, too
         band = [(k, r.interval) for k, r in curve.items()]
         held = [(k, 100 * i.low, 100 * i.high) for k, i in band if i is not None]
         if held:
             at, low, high = (list(each) for each in zip(*held, strict=True))
             axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_xscale("log")
-    _plain_ticks(axes.xaxis, [k for k in (1, 2, 5, 10, 20, 50) if k <= limit])
+    _plain_ticks(
+        axes.xaxis, [k for k in ((1, 2, 5, 10, 25, 100) if limit >= 100 else (1, 2, 5, 10, 20, 50)) if k <= limit]
+    )
     axes.set(xlabel="k", ylim=(0, 100), title=_direction(direction))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Vector, numbers, one_of, paired, refuse_non_finite
+from limner.stats.inputs import Vector, mean_ranks, numbers, one_of, paired, refuse_non_finite
 
 
 def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
@@ -25,9 +25,7 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     0.8
     """
     first, second = _varied(x, y)
-    from scipy.stats import rankdata
-
-    return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
+    return float(np.corrcoef(mean_ranks(first), mean_ranks(second))[0, 1])
 
 
 def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> float:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from limner.stats.inputs import binary, paired, vector
+from limner.stats.inputs import binary, mean_ranks, paired, vector
 
 
 def cohen_d(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -48,11 +48,9 @@ def rank_biserial(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     >>> rank_biserial([2, 4, 0], [1, 2, 3])
     0.0
     """
-    from scipy.stats import rankdata
-
     first, second = paired(a, b)
     difference = (first - second)[first != second]
-    ranks = rankdata(np.abs(difference))
+    ranks = mean_ranks(np.abs(difference))
     return float((ranks * np.sign(difference)).sum() / ranks.sum()) if len(ranks) else 0.0
 
 

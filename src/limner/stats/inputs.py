@@ -148,6 +148,17 @@ def one_of(value: str, known: tuple[str, ...], what: str) -> str:
     return value
 
 
+def mean_ranks(values: Vector) -> Vector:
+    """Ranks from 1, ties sharing their mean rank: `scipy.stats.rankdata`, without its second of imports.
+
+    >>> mean_ranks(np.array([3.0, 1.0, 3.0, 7.0])).tolist()
+    [2.5, 1.0, 2.5, 4.0]
+    """
+    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(times)
+    return np.asarray((last - (times - 1) / 2)[place], dtype=np.float64)
+
+
 def median(values: npt.ArrayLike) -> float:
     """The median of one list of numbers, as `np.median` gives it, at a quarter of its cost per call.
 

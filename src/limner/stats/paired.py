@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Vector, binary, codes, paired, vector
+from limner.stats.inputs import Vector, binary, codes, mean_ranks, paired, vector
 
 _EXACT_BELOW = 25  # with fewer discordant pairs than this, McNemar is exact
 _EXACT_UNITS = 50  # up to this many differing pairs (or clusters), Wilcoxon (or any test) is exact
@@ -126,13 +126,11 @@ def wilcoxon(a: npt.ArrayLike, b: npt.ArrayLike, *, clusters: npt.ArrayLike | No
     >>> wilcoxon([2, 4, 6, 8, 10], [1, 2, 3, 4, 5]).p_value
     0.0625
     """
-    from scipy.stats import rankdata
-
     first, second = paired(a, b)
     every = first - second
     difference = every[every != 0]
     n = len(difference)
-    ranks = rankdata(np.abs(difference))
+    ranks = mean_ranks(np.abs(difference))
     signed = np.zeros(len(every))
     signed[every != 0] = ranks * np.sign(difference)
     if (swapped := _by_cluster("Wilcoxon signed-rank", first, second, signed, clusters)) is not None:

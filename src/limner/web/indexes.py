@@ -67,6 +67,11 @@ class ServedIndex:
         first = self.index.store.take([0])[0]["id"]
         return self.vector(first)
 
+    def some(self, count: int) -> list[str]:
+        """Ids of a few items from the whole of the index, to start from."""
+        places = range(0, len(self.index), max(1, len(self.index) // count))
+        return [row["id"] for row in self.index.store.take(places[:count])]
+
     @property
     def kind(self) -> str:
         """The kind of its items: "image" or "text"."""

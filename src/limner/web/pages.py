@@ -23,7 +23,8 @@ def home(ask: Ask) -> Response:
     library = ask.site.library
     about = {path: words for path, _, _, words in PAGES}
     looks = ask.visitor.may("reviewer")
-    return page(ask, "home.html", about=about, collections=library.searchable, systems=library.names, looks=looks)
+    systems = library.names if library.collections else []  # an index is searched with its own model
+    return page(ask, "home.html", about=about, collections=library.searchable, systems=systems, looks=looks)
 
 
 def name(ask: Ask) -> Response:

@@ -18,6 +18,8 @@ MOST_SYSTEMS = 8
 """Maximum number of systems side by side."""
 PROMISES = ("50", "70", "80", "90", "95")
 """Target precisions to choose from, in percent."""
+STARTS = 12
+"""Number of images of an index that are shown before the first query."""
 
 
 def asked_in(ask: Ask, *, uploaded: bytes | None = None) -> SearchRequest:
@@ -55,6 +57,7 @@ def search_page(ask: Ask) -> Response:
         upload=upload, picture=shown, link=linker(asked), collections=library.searchable, systems=library.names,
         corrections=_corrections(ask, asked), is_index=asked.collection in library.indexes,
         splits=[] if job else _splits(ask, asked), samples=[] if job or columns else _samples(ask, asked),
+        starts=[] if job or columns else _starts(ask, asked),
         promises=PROMISES, choices={} if job else choices_of(library, asked),
         labelled=any(a.right is not None for column in columns for a in column.answers),
     )  # fmt: skip
@@ -102,6 +105,12 @@ def _samples(ask: Ask, asked: SearchRequest) -> list[str]:
         return []
     texts = library.loaded(asked.collection).held.texts
     return list(texts.values[:: max(1, len(texts) // 4)][:4])
+
+
+def _starts(ask: Ask, asked: SearchRequest) -> list[str]:
+    """Ids of a few images of an index to start with: one of vectors without an encoder has no other queries."""
+    served = ask.site.library.indexes.get(asked.collection)
+    return [] if served is None or served.kind != "image" else served.some(STARTS)
 
 
 def linker(asked: SearchRequest) -> Callable[..., str]:

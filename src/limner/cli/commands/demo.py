@@ -1,4 +1,4 @@
-"""limner demo: a one-minute tour."""
+"""limner demo: a short tour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limner.cli.options import Json, flag, word
 
 def demo(
     out: Annotated[Path, word("Output folder.", metavar="DIR")] = Path("limner-demo"),
-    images: Annotated[int, word("Number of images.", metavar="N", min=25)] = 2000,
+    images: Annotated[int, word("Number of images.", metavar="N", min=25)] = 1000,
     seed: Annotated[int, word("Which world.", metavar="N", min=0)] = 0,
     show: Annotated[bool, flag("--open", "Open the report in a browser.")] = False,
     as_json: Json = False,

@@ -10,7 +10,7 @@ import numpy as np
 from limner.datasets.scenes import creatures, things
 from limner.datasets.scenes.backdrops import backdrop
 from limner.datasets.scenes.pen import FINE, Pen
-from limner.datasets.scenes.raster import STEPS, Form, Pixels, Sheet, Sums
+from limner.datasets.scenes.raster import STEPS, Form, Numbers, Pixels, Sheet, Sums
 from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import KINDS
 
@@ -76,7 +76,17 @@ def _sticker(kind: str, colour: str, width: int, height: int, flip: bool, flying
     if flip:
         sums, clear = _sticker(kind, colour, width, height, False, flying)
         return np.ascontiguousarray(sums[:, ::-1]), np.ascontiguousarray(clear[:, ::-1])
+    sums = _pen(kind, colour, width, flying).coloured(_outlined(kind, width, height, flying))
+    return sums + np.uint16(_WHOLE // 2), np.repeat(_WHOLE - sums[..., 3:], 4, axis=2)
+
+
+@lru_cache(maxsize=512)
+def _outlined(kind: str, width: int, height: int, flying: bool) -> Numbers:
+    """The shapes of an object, the same for all colours: objects have ten colours and few sizes."""
+    return _pen(kind, "red", width, flying).outlined(width=width, height=height)
+
+
+def _pen(kind: str, colour: str, width: int, flying: bool) -> Pen:
     pen = Pen(KINDS[kind].grid, width=width, colour=colour, flying=flying)
     SHAPES[kind](pen)
-    sums = pen.cut(width=width, height=height)
-    return sums + np.uint16(_WHOLE // 2), np.repeat(_WHOLE - sums[..., 3:], 4, axis=2)
+    return pen

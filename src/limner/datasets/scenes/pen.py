@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from limner.datasets.scenes.raster import STEPS, Colour, Form, Sheet, Sums
+from limner.datasets.scenes.raster import STEPS, Colour, Form, Numbers, Sheet, Sums
 
 Point = tuple[float, float]
 Shape = tuple[Any, ...]
@@ -113,17 +113,24 @@ class Pen:
         self.dot(x, y, radius)
         self.dot(x + radius * 0.3, y - radius * 0.35, radius * 0.35, (255, 255, 255))
 
-    def cut(self, *, width: int, height: int) -> Sums:
-        """The drawing, stretched to a box of width x height image pixels, as sums over FINE x FINE pixels each."""
+    def outlined(self, *, width: int, height: int) -> Numbers:
+        """The drawing, stretched to a box of width x height image pixels: which shape each canvas pixel shows, from 1.
+
+        It does not depend on the colour of the object, so one result serves `coloured` of all pens of a kind.
+        """
         extents = zip(*(mark.extent() for mark in self._marks), strict=True)
         left, top, right, bottom = (limit(ends) for limit, ends in zip((min, min, max, max), extents, strict=True))
         sheet = Sheet(width, height, FINE)
         steps = FINE * STEPS
         frame = Frame(left, top, width * steps / (right - left), height * steps / (bottom - top))
-        for mark in self._marks:
+        for number, mark in enumerate(self._marks, start=1):
             for shape, numbers in frame.place(mark):
-                sheet.paint(Form.of(shape, numbers), mark.colour)
-        return sheet.sums()
+                sheet.number(Form.of(shape, numbers), number)
+        return sheet.numbers()
+
+    def coloured(self, outlined: Numbers) -> Sums:
+        """The drawing in the colours of this pen, as sums over FINE x FINE pixels each."""
+        return Sheet.of(outlined, [mark.colour for mark in self._marks], FINE).sums()
 
     def _mark(self, shape: Shape, colour: Colour) -> PenShape:
         name, *numbers = shape

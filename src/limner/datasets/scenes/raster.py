@@ -21,6 +21,7 @@ Sums = npt.NDArray[np.uint16]
 Pixels = npt.NDArray[np.uint8]
 """Rows by columns by red, green, blue and an unused byte: four channels are faster than three."""
 Packed = npt.NDArray[np.uint32]
+Numbers = npt.NDArray[np.uint16]
 
 STEPS = 16
 _HALF = STEPS // 2
@@ -77,13 +78,37 @@ class Sheet:
         self.fine = fine
         self._pixels = np.zeros((height * fine, width * fine), np.uint32)
 
+    @classmethod
+    def of(cls, numbers: Numbers, colours: Sequence[Colour], fine: int) -> Sheet:
+        """A canvas from the numbers of its pixels (see `numbers`): number n has the n-th colour, from 1.
+
+        >>> sheet = Sheet(2, 1, 1)
+        >>> sheet.number(Form.of("box", (STEPS, 0, 2 * STEPS, STEPS, 0)), 1)
+        >>> Sheet.of(sheet.numbers(), [(8, 0, 0)], 1).sums().tolist()
+        [[[0, 0, 0, 0], [8, 0, 0, 1]]]
+        """
+        sheet = cls(0, 0, fine)
+        sheet._pixels = np.array([0, *map(_packed, colours)], np.uint32).take(numbers)
+        return sheet
+
+    def number(self, form: Form, number: int) -> None:
+        """Fills a shape with a number instead of a colour, so that one drawing serves all colours."""
+        self._fill(form, number)
+
+    def numbers(self) -> Numbers:
+        """The number of every canvas pixel; 0 where nothing is drawn."""
+        return self._pixels.astype(np.uint16)
+
     def paint(self, form: Form, colour: Colour) -> None:
         """Paints a shape; parts outside the canvas are clipped."""
+        self._fill(form, _packed(colour))
+
+    def _fill(self, form: Form, value: int) -> None:
         (height, width), (rows, columns), left, top = self._pixels.shape, form.mask.shape, form.left, form.top
         x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + columns, width), min(top + rows, height)
         if x0 < x1 and y0 < y1:
             inside = form.mask[y0 - top : y1 - top, x0 - left : x1 - left]
-            np.copyto(self._pixels[y0:y1, x0:x1], _packed(colour), where=inside)
+            np.copyto(self._pixels[y0:y1, x0:x1], value, where=inside)
 
     def strew(self, form: Form, colour: Colour, places: Sequence[tuple[int, int]]) -> None:
         """Paints a small form many times, at the given pixel offsets."""

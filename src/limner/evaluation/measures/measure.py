@@ -132,9 +132,10 @@ class Measure:
         """One number from the values of many queries."""
         if not len(values):
             return float("nan")
-        if self.statistic == UNKNOWN:
+        statistic = self.statistic
+        if statistic == UNKNOWN:
             raise LimnerError(f"measure {self}: its summary over queries is unknown in this process")
-        return float(STATISTICS[self.statistic](values) if isinstance(self.statistic, str) else self.statistic(values))
+        return float(STATISTICS[statistic](values) if isinstance(statistic, str) else statistic(values))
 
     def show(self, value: float) -> str:
         """The number as tables show it."""

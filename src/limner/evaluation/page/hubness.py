@@ -94,9 +94,10 @@ def chance(counts: Sequence[int], hubs: Hubs, queries: int) -> list[float]:
 
     This is the distribution function of Binomial(queries, k / candidates).
     """
-    from scipy.stats import binom
+    from scipy.special import bdtr
 
-    return [float(p) for p in binom.cdf(counts, queries, min(1.0, hubs.k / len(hubs.counts)))]
+    share = min(1.0, hubs.k / len(hubs.counts))
+    return [float(bdtr(min(count, queries), queries, share)) for count in counts]
 
 
 def _histogram(direction: str, hubs: Hubs, queries: int) -> Markup:

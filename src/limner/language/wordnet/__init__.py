@@ -55,17 +55,21 @@ class WordNet:
         senses: Mapping[tuple[str, str], tuple[int, ...]],
         exceptions: Mapping[tuple[str, str], tuple[str, ...]],
     ) -> None:
-        """Indexes the names."""
-        self._synsets = tuple(synsets)
-        self._senses = dict(senses)
-        self._exceptions = dict(exceptions)
-        self._at = {synset.name: number for number, synset in enumerate(self._synsets)}
+        """Keeps the parts, which nobody may change."""
+        self._synsets = synsets
+        self._senses = senses
+        self._exceptions = exceptions
         self._ancestors = lru_cache(maxsize=None)(self._find_ancestors)
+
+    @cached_property
+    def _at(self) -> dict[str, int]:
+        """The position of every name."""
+        return {synset.name: number for number, synset in enumerate(self._synsets)}
 
     @staticmethod
     @cache
     def load() -> WordNet:
-        """The WordNet 3.0 shipped with limner, read once per process (about a second)."""
+        """The WordNet 3.0 shipped with limner, read once per process (a few tenths of a second)."""
         from limner.language.wordnet.pack import opened
 
         return WordNet(*opened((files("limner.language.wordnet") / "wordnet30.xz").read_bytes()))

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import lzma
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import overload
 
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
@@ -23,6 +24,7 @@ from limner.language.wordnet.synset import Parts, Synset
 
 PARTS = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
 HYPERNYMS = ("@", "@i")
+_FILE, _MEND = "wordnet30.xz", "install limner again"
 Raw = tuple[str, list[str], list[tuple[str, str]], list[tuple[int, str, str, int]]]
 
 
@@ -114,38 +116,100 @@ def _counts(folder: Path) -> dict[tuple[str, str, int], int]:
 
 
 def opened(packed: bytes) -> Parts:
-    """The graph of a packed file."""
-    with damage_told("wordnet30.xz", what="packed WordNet", mend="install limner again"):
-        return unpack(lzma.decompress(packed).decode())
+    """The graph of a packed file. Its synsets are parsed when they are asked for: most programs need a few hundred."""
+    with damage_told(_FILE, what="packed WordNet", mend=_MEND):
+        return _parts(lzma.decompress(packed).decode())
 
 
 def unpack(text: str) -> Parts:
-    """The graph of a packed text."""
+    """The graph of a packed text, parsed completely."""
+    found = _parts(text)
+    return Parts(list(found.synsets), dict(found.senses), found.exceptions)
+
+
+def _parts(text: str) -> Parts:
     head, _, tail = text.partition("\n\n")
-    synsets: list[Synset] = []
-    senses: dict[tuple[str, str], dict[int, int]] = {}
-    for number, line in enumerate(head.split("\n")):
-        words, above, against = line[1:].split("\t")
-        said = [word.split(":") for word in words.split(" ")]
-        pos = _part(line[0])
-        for word, sense, *_ in said:
-            senses.setdefault((word.lower(), pos), {})[int(sense)] = number
-        antonyms = tuple((int(a), b) for a, _, b in (pair.partition("=") for pair in against.split()))
-        synsets.append(
-            Synset(
-                f"{said[0][0].lower()}.{line[0]}.{int(said[0][1]):02d}",
-                tuple(word for word, *_ in said),
-                tuple(int(more[1]) if len(more) > 1 else 0 for _, *more in said),
-                tuple(map(int, above.split())),
-                antonyms,
-            )
-        )
-    ordered = {key: tuple(each[sense] for sense in sorted(each)) for key, each in senses.items()}
+    packed = head.split("\n")
     irregular = {}
     for line in tail.splitlines():
         form, *bases = line[1:].split(" ")
         irregular[form, line[0]] = tuple(bases)
-    return Parts(synsets, ordered, irregular)
+    return Parts(PackedSynsets(packed), PackedSenses(packed), irregular)
+
+
+class PackedSynsets(Sequence[Synset]):
+    """The synsets of packed lines, each parsed when it is first asked for."""
+
+    def __init__(self, packed: Sequence[str]) -> None:
+        self._lines = packed
+        self._known: dict[int, Synset] = {}
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, at: int) -> Synset: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Synset]: ...
+
+    def __getitem__(self, at: int | slice) -> Synset | Sequence[Synset]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        if at not in self._known:
+            with damage_told(_FILE, what="packed WordNet", mend=_MEND):
+                self._known[at] = _synset(self._lines[at])
+        return self._known[at]
+
+    def __iter__(self) -> Iterator[Synset]:
+        with damage_told(_FILE, what="packed WordNet", mend=_MEND):
+            yield from [_synset(line) for line in self._lines]
+
+
+def _synset(line: str) -> Synset:
+    words, above, against = line[1:].split("\t")
+    said = [word.split(":") for word in words.split(" ")]
+    return Synset(
+        f"{said[0][0].lower()}.{line[0]}.{int(said[0][1]):02d}",
+        tuple([word for word, *_ in said]),
+        tuple([int(more[1]) if len(more) > 1 else 0 for _, *more in said]),
+        tuple(map(int, above.split())),
+        tuple([(int(a), b) for a, _, b in (pair.partition("=") for pair in against.split())]),
+    )
+
+
+class PackedSenses(Mapping[tuple[str, str], tuple[int, ...]]):
+    """Positions of the synsets of every (lower-case word, part of speech), the most common one first.
+
+    Only the words are indexed at once; the senses of a word are put in order when they are asked for.
+    """
+
+    def __init__(self, packed: Sequence[str]) -> None:
+        self._lines = packed
+        self._index: dict[str, dict[str, list[int]]] = {pos: {} for pos in PARTS}
+        for number, line in enumerate(packed):
+            index = self._index[_part(line[:1])]
+            for word in line[1:].partition("\t")[0].lower().split(" "):
+                index.setdefault(word.partition(":")[0], []).append(number)
+
+    def __getitem__(self, key: tuple[str, str]) -> tuple[int, ...]:
+        word, pos = key
+        found: dict[int, int] = {}
+        for number in self._index[pos][word]:
+            with damage_told(_FILE, what="packed WordNet", mend=_MEND):
+                for said, sense, *_ in (each.split(":") for each in self._lines[number][1:].split("\t")[0].split(" ")):
+                    if said.lower() == word:
+                        found[int(sense)] = number
+        return tuple(found[sense] for sense in sorted(found))
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, tuple) and key[0] in self._index.get(key[1], ())
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((word, pos) for pos, index in self._index.items() for word in index)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._index.values()))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +35,6 @@ class Synset:
 class Parts(NamedTuple):
     """The arguments of `WordNet`."""
 
-    synsets: list[Synset]
-    senses: dict[tuple[str, str], tuple[int, ...]]
-    exceptions: dict[tuple[str, str], tuple[str, ...]]
+    synsets: Sequence[Synset]
+    senses: Mapping[tuple[str, str], tuple[int, ...]]
+    exceptions: Mapping[tuple[str, str], tuple[str, ...]]

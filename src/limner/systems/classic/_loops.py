@@ -102,4 +102,5 @@ def places_of_columns(products, lengths, indptr, columns, out):  # type: ignore[
             value = row[q] / length
             above[q] += value > best[q]
             equal[q] += value == best[q]
-    out[:] = above + (equal + 1) / 2
+    for q in range(np.uint64(width)):  # a loop: an expression of arrays takes seconds to compile
+        out[q] = above[q] + (equal[q] + 1) / 2
