@@ -30,7 +30,6 @@ from claims import Claim, log, main, result_file
 from limner.core.collection import Collection
 from limner.datasets.flickr import load_flickr8k
 from limner.language.tagging import tag
-from limner.language.wordnet import WordNet
 from limner.language.words import Reader, lemma, lemma_lexicon, tokens
 from limner.systems.classic.alignment import LEAST
 
@@ -64,31 +63,6 @@ def by_limner(caption: str) -> Words:
 def by_opennlp(found: opennlp.Tagged) -> Words:
     """The words as OpenNLP tags them."""
     return [(word.lower(), opennlp.PLAIN.get(kind[:2], "x")) for word, kind in found]
-
-
-def corrected(found: opennlp.Tagged, lemmas: str | None) -> opennlp.Tagged:
-    """OpenNLP's tags, but a verb where the published lemma of a word is that of a verb and of no noun.
-
-    >>> corrected([("Dog", "NN"), ("jumping", "NN")], "Dog jump")
-    [('Dog', 'NN'), ('jumping', 'VBG')]
-    """
-    bases = (lemmas or "").lower().split()
-    if len(bases) != len(found):
-        return found
-    return [
-        (word, "VBG" if is_verb(word.lower(), base) else kind) for (word, kind), base in zip(found, bases, strict=True)
-    ]
-
-
-def is_verb(word: str, base: str) -> bool:
-    """Whether an inflected form can have this lemma only as a verb: jumping as jump, sits as sit; but not arms as arm.
-
-    >>> is_verb("jumping", "jump"), is_verb("sits", "sit"), is_verb("arms", "arm"), is_verb("building", "building")
-    (True, True, False, False)
-    """
-    wordnet = WordNet.load()
-    inflected = base != word and wordnet.base(word, "v") == base
-    return inflected and (word.endswith(("ing", "ed")) or wordnet.base(word, "n") is None)
 
 
 def verbs(words: Words, lemma_of: Lemma, counted: str) -> set[str]:
@@ -211,8 +185,9 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         yield from verb_claims(table, tagger)
         reader = Reader(lexicon=lexicon)
         if tagger in penn:
-            opennlp.learn(list(penn[tagger]), penn[tagger].values())
-            reader = Reader(lexicon=lexicon, tagger=opennlp.NAME)
+            name = opennlp.CORRECTED if tagger == LEMMATISED else opennlp.NAME
+            opennlp.learn(list(penn[tagger]), penn[tagger].values(), name)
+            reader = Reader(lexicon=lexicon, tagger=name)
         yield from word_claims(list(whole.train.texts.values), reader, tagger)
 
 
@@ -226,7 +201,7 @@ def by_penn_tags(
 ) -> dict[str, dict[str, opennlp.Tagged]]:
     """OpenNLP's tags by caption, and the same corrected by the published lemmas."""
     found = dict(zip(captions, opennlp.tagged(captions, folder), strict=True))
-    return {"OpenNLP": found, LEMMATISED: {each: corrected(tags, lemmas[each]) for each, tags in found.items()}}
+    return {"OpenNLP": found, LEMMATISED: {each: opennlp.corrected(tags, lemmas[each]) for each, tags in found.items()}}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -49,7 +49,7 @@ def test_a_verb_of_either_tagger_counts(proof):
     assert proof.verbs(helped, LEMMAS.get, "helping verbs left out") == {"have", "sit"}, "the two do not touch"
 
 
-@pytest.mark.parametrize("proof", ["captions"], indirect=True)
+@pytest.mark.parametrize("proof", ["opennlp"], indirect=True)
 def test_published_lemmas_correct_a_tag_where_only_a_verb_has_them(proof):
     found = [("Dog", "NN"), ("jumping", "NN"), ("with", "IN"), ("arms", "NNS"), ("striped", "JJ")]
     assert proof.corrected(found, "dog jump with arm striped")[1] == ("jumping", "VBG")
