@@ -28,18 +28,18 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import labelling_worlds as worlds
-from labelling_studies import SEARCHED, Job, done
+from labelling_studies import SEARCHED, Job, done, simple_queries
 from labelling_worlds import World
 
 import limner
 from claims import Claim, log, main, result_file
 from limner.annotate.frames import values
-from limner.annotate.levels import LEAST
+from limner.annotate.levels import least_labels
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure, parse
 
 BUDGETS = (100, 300, 1000)
-TIMES = (1, 3, 10)
+TIMES = (1, 2, 5)
 """Budgets of the measures that need all matches: so many times the least."""
 MEASURES = ("R@1", "P@5", "R@5", "MRR@5")
 PAIRED = ("R@1", "P@5")
@@ -82,7 +82,7 @@ def _kinds(job: Job, measure: str) -> Iterator[Job]:
 def _level_jobs(world: World, studies: int) -> Iterator[Job]:
     """Measures that need all matches; a judge takes no part."""
     found = tuple(worlds.leveled(world))
-    least = int(np.ceil(found[0].costs.sum() * LEAST))
+    least = least_labels(found[0].costs)
     for times in TIMES:
         yield Job("levels", world.name, "none", times * least, studies, found)
     yield Job(f"labels for {WHOLE_HALF}", world.name, "none", 0, SEARCHED, found[:1])
@@ -103,8 +103,8 @@ def _late_jobs(world: World, studies: int) -> Iterator[Job]:
     late = next(t for t in found if t.name == f"R@1 {second}")
     yield Job("late", world.name, "none", 300, studies, (late,), None, made.deeper, min(300, len(made.units) - 1))
     alone = [t for t in worlds.leveled(world, (first,)) if t.name.endswith(second)]
-    least = int(np.ceil(alone[0].costs.sum() * LEAST))
-    yield Job("levels", f"{world.name} late", "none", 3 * least, studies, tuple(alone))
+    least = least_labels(alone[0].costs)
+    yield Job("levels", f"{world.name} late", "none", 2 * least, studies, tuple(alone))
 
 
 def _flickr_jobs(data: Path, studies: int) -> Iterator[Job]:
@@ -295,10 +295,11 @@ def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
     true = float(values(world.lists[name], world.truth, Measure.parse("R@1")).mean())
     for row in (r for r in rows if r["world"] == world.name and "needed" in r):
         half = float(row["kind"].split()[-1])
-        whole = half == WHOLE_HALF
-        spread = worlds.leveled(world)[0].spread if whole else np.sqrt(true * (1 - true))
-        free = (1.96 * spread) ** 2
-        simple = free / ((half / 100) ** 2 + free / many) * (pool if whole else 1)
+        whole, free = half == WHOLE_HALF, 1.96**2 * true * (1 - true)
+        if whole:
+            simple = simple_queries(worlds.leveled(world)[0].whole, half) * pool
+        else:
+            simple = free / ((half / 100) ** 2 + free / many)
         note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
         what = f"{world.name}: labels for {row['target'].split()[0]}, judge {row['judge']}"
         yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")

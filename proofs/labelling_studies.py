@@ -11,7 +11,7 @@ from labelling_worlds import Leveled, Target
 
 from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
-from limner.annotate.levels import BEFORE, LEAST
+from limner.annotate.levels import BEFORE, LEAST, least_labels
 from limner.annotate.predicted import Predicted
 from limner.stats import Drawn, Estimate, draw, sequential, stratified, sum_of_means
 
@@ -182,7 +182,7 @@ def _labels_for(job: Job) -> int:
     by_level = job.deeper is None
     if by_level:
         costs = job.targets[0].costs
-        low, high = int(np.ceil(costs.sum() * LEAST)), int(costs.sum() * job.targets[0].values.shape[1])
+        low, high = least_labels(costs), int(costs.sum() * job.targets[0].values.shape[1])
     else:
         low, high = 20, len(job.deeper)
     while high - low > max(low // 20, 5):
@@ -191,4 +191,24 @@ def _labels_for(job: Job) -> int:
         part = replace(job, kind=kind, labels=middle, studies=SEARCHED, drawn=middle)
         wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > wanted
         low, high = (middle, high) if wide else (low, middle)
+    return high
+
+
+def simple_queries(values: np.ndarray, half: float) -> int:
+    """The least number of random queries, labelled with the whole pool, whose interval has this half-width in points.
+
+    The interval is the one of designs of levels, with one level: the normal interval of a dozen queries does not cover.
+    """
+
+    def wide(number: int) -> float:
+        found = []
+        for seed in range(SEARCHED):
+            drawn = np.random.default_rng(seed).choice(values, number, replace=False)
+            found.append(sum_of_means(drawn, np.zeros(number, dtype=int), [len(values)], bounds=(0.0, 1.0)))
+        return 100 * float(np.mean([e.high - e.low for e in found])) / 2
+
+    low, high = 2, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if wide(middle) > half else (low, middle)
     return high

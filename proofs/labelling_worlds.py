@@ -235,14 +235,14 @@ class Leveled:
         given: By the given positives.
         values: (levels, queries).
         costs: Labels of a query at each level.
-        spread: Standard deviation of the true values of the queries.
+        whole: The true value of every query.
     """
 
     name: str
     given: float
     values: np.ndarray
     costs: np.ndarray
-    spread: float
+    whole: np.ndarray
 
     @property
     def true(self) -> float:
@@ -264,8 +264,8 @@ def leveled(world: World, planned: tuple[str, ...] | None = None) -> list[Levele
         steps = {n: np.array([measure(at) for at in each]) for n, each in placed.items()}
         one, other = steps.values()
         for name, each in {**steps, "difference": one - other}.items():
-            moved, spread = np.diff(each, axis=0), float(each[-1].std())
-            found.append(Leveled(f"{measure} {name}", float(each[0].mean()), moved, costs, spread))
+            moved = np.diff(each, axis=0)
+            found.append(Leveled(f"{measure} {name}", float(each[0].mean()), moved, costs, each[-1]))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -106,7 +107,7 @@ class Stub(BaseHTTPRequestHandler):
         self.server.seen.append((body, self.headers.get("Authorization")))
         how = self.server.replies.pop(0) if self.server.replies else "good"
         if how == "late":
-            self.server.waiting.wait(2)
+            self.server.waiting.wait(60)
         if how in ("late", "closed"):
             self.close_connection = True
             return
@@ -145,7 +146,7 @@ def server():
 def judge(server, collection, monkeypatch):
     monkeypatch.setenv("LIMNER_JUDGE_KEY", KEY)
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    return EndpointJudge(url, "model-x", collection, timeout=0.3, sleep=lambda _: None)
+    return EndpointJudge(url, "model-x", collection, timeout=60, sleep=lambda _: None)
 
 
 def test_what_is_sent_is_an_image_a_quoted_caption_and_the_key_in_the_head(server, judge):
@@ -161,13 +162,19 @@ def test_what_is_sent_is_an_image_a_quoted_caption_and_the_key_in_the_head(serve
 
 @pytest.mark.parametrize(
     "bad",
-    ["late", "closed", 429, 500, 503, "broken", "yes", '{"match": 2}', '{"match": true}', '{"match": "1"}', "[]",
+    ["closed", 429, 500, 503, "broken", "yes", '{"match": 2}', '{"match": true}', '{"match": "1"}', "[]",
      '{"other": 1}', '{"match": NaN}', "{" * 5000],
 )  # fmt: skip
 def test_a_bad_answer_is_asked_again(server, judge, bad):
     server.replies = [bad]
     assert judge.ask(("a", "a0")) == 0.25
     assert judge.spent.requests == 2 and judge.spent.failed == 0
+
+
+def test_a_late_answer_is_asked_for_again(server, judge):
+    server.replies = ["late"]
+    assert replace(judge, timeout=1.0).ask(("a", "a0")) == 0.25
+    assert len(server.seen) >= 2  # on a busy machine the second may be late too
 
 
 @pytest.mark.parametrize("bad", [429, "broken", "closed", '{"match": -1}'])

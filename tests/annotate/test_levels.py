@@ -153,9 +153,9 @@ def test_with_everything_labelled_the_estimate_is_the_truth(world, store, direct
 
 def test_a_part_gives_an_interval_and_a_further_plan_a_narrower_one(world, store):
     made, systems, truth = world
-    (found,) = plan(store, made, systems, measures="mAP@R RP", direction="i2t", budget=500)
+    (found,) = plan(store, made, systems, measures="mAP@R RP", direction="i2t", budget=1214)
     assert found.unit == "level" and found.drawn >= 3 * levels.LEAST and found.strata == (N, N, N)
-    assert found.labels <= 500 and "queries down to a level" in str(found)
+    assert found.labels <= 1214 and "queries down to a level" in str(found)
     label(store, truth)
     before = limner.evaluate(systems["good"], made, labels=store)
     assert all(e.estimate.low <= true_value(systems["good"], truth, str(e.measure)) <= e.estimate.high
@@ -171,11 +171,11 @@ def test_a_part_gives_an_interval_and_a_further_plan_a_narrower_one(world, store
 def test_what_the_design_cannot_give_is_refused_with_a_reason(world, store):
     made, systems, truth = world
     with pytest.raises(LimnerError, match="too few for measures that need all matches"):
-        plan(store, made, systems, measures="mAP@R", direction="i2t", budget=50)
+        plan(store, made, systems, measures="mAP@R", direction="i2t", budget=1213)
     for measure in ("MedR", "rsum", "nDCG@5(linear)", "Judged@5"):
         with pytest.raises(LimnerError, match="cannot be estimated from few labels"):
             plan(store, made, systems, measures=measure)
-    plan(store, made, systems, measures="mAP@R", direction="i2t", budget=500)
+    plan(store, made, systems, measures="mAP@R", direction="i2t", budget=1214)
     with pytest.raises(LimnerError, match="at least 2 per level"):
         limner.evaluate(systems["good"], made, labels=store)
     label(store, truth)
@@ -183,6 +183,14 @@ def test_what_the_design_cannot_give_is_refused_with_a_reason(world, store):
         limner.evaluate(systems["good"], made, labels=store, mode="anytime")
     with pytest.raises(LimnerError, match="truncated ranking"):
         limner.evaluate(systems["good"].top(2), made, labels=store)
+
+
+def test_a_plan_without_a_budget_has_at_least_the_smallest_design(world, store):
+    made, systems, _ = world
+    (found,) = plan(store, made, systems, measures="mAP@R", direction="i2t", half_width=40)
+    counts = np.bincount([designs(store)[0].units[n].stratum for n in designs(store)[0].drawn])
+    assert found.drawn == counts.sum() >= 27 + 17 + 15  # smallest(costs) is 27.6, 17.3 and 15.6
+    assert (counts >= levels.LEAST).all()
 
 
 def test_intervals_cover(world):

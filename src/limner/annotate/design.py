@@ -169,7 +169,8 @@ class _Study:
         spread: Standard deviation of the values in each stratum, as far as known.
         alone: The same without a judge; None if there is no judge.
         costs: Number of labels per unit of each stratum.
-        pilot: Minimum number of units from each stratum.
+        pilot: Units drawn from every stratum first.
+        least: Minimum number of units from each stratum.
         answered: Whether any unit was labelled.
     """
 
@@ -181,6 +182,7 @@ class _Study:
     alone: FloatArray | None
     costs: FloatArray
     pilot: int
+    least: FloatArray
     answered: bool
 
     @property
@@ -222,7 +224,8 @@ def _study(
     spread = spread_of(codes, size, labelled, believed)
     alone = None if judge is None else np.full(len(size), 0.5)
     costs = np.bincount(codes, weights=[len(u.candidates) for u in made.units]) / size
-    return _Study(made, collection.judgements, known, domains, spread, alone, costs, PILOT, bool(labelled))
+    least = np.full(len(size), float(PILOT))
+    return _Study(made, collection.judgements, known, domains, spread, alone, costs, PILOT, least, bool(labelled))
 
 
 def _designed(store: Store, direction: str, settings: Mapping[str, object]) -> Design | None:
@@ -274,7 +277,8 @@ def _of_levels(
     many = len(known.queries)
     upper = [[u.candidates for u in made.units[start : start + many]] for start in range(0, (strata - 1) * many, many)]
     costs = levels.costs(upper, known)
-    return _Study(made, collection.judgements, known, domains, spread, None, costs, levels.LEAST, bool(labelled))
+    pilot, least = levels.LEAST, levels.smallest(costs)
+    return _Study(made, collection.judgements, known, domains, spread, None, costs, pilot, least, bool(labelled))
 
 
 def _towards(system: Lists, direction: str) -> Scores | Ranking:
@@ -323,8 +327,10 @@ def _extended(
     wanted = _wanted(study, study.spread, half_width / 100)
     number = max(min(int(np.ceil(wanted.sum())), len(codes)) - len(before), 0)
     paid = number if budget is None else min(number, int(budget / study.costs.mean()))
-    by_size = made.unit != LEVEL
-    shares = shares_of(wanted, size, paid, answered=study.answered) if by_size else wanted / wanted.sum()
+    if made.unit == LEVEL:
+        shares = _missing(wanted, np.bincount(codes[before], minlength=len(size)) if before else study.pilot)
+    else:
+        shares = shares_of(wanted, size, paid, answered=study.answered)
     seed_now = seed + len(made.shares)
     found = draw(codes, number, shares=shares, pilot=0 if before else study.pilot, before=before, seed=seed_now)
     kept = _within(study, found, budget)
@@ -343,6 +349,12 @@ def _extended(
     return Planned(
         made.id, made.direction, made.unit, made.queries, len(codes), strata, len(drawn), asked, hours, expected, alone
     )
+
+
+def _missing(wanted: FloatArray, held: IntArray | int) -> FloatArray:
+    """The share of each level in what is missing; in what is wanted if nothing is."""
+    rest = np.maximum(wanted - held, 0)
+    return np.asarray(rest / rest.sum() if rest.any() else wanted / wanted.sum())
 
 
 def _without_judge(study: _Study, counts: IntArray, expected: Mapping[str, float]) -> int | None:
@@ -376,7 +388,7 @@ def _wanted(study: _Study, spread: FloatArray, half: float) -> FloatArray:
         if own.sum():
             part = enough(own, spread, own * spread / root, (half / (Z * share)) ** 2)
             most = np.maximum(most, np.divide(part * size, own, out=np.zeros_like(part), where=own > 0))
-    return np.minimum(np.maximum(most, study.pilot), size)
+    return np.minimum(np.maximum(most, study.least), size)
 
 
 def ask(store: Store, made: Design, given: Judgements, units: Sequence[int], replication: int, seed: int) -> int:

@@ -32,8 +32,11 @@ HEAD = 10
 """Ranks of each list in the first level, or the deepest cut-off if that is larger."""
 NEXT = 5
 """The second level has this many times more ranks."""
-LEAST = 6
-"""Minimum number of labelled queries per level."""
+LEAST = 12
+"""Queries drawn at every level first."""
+FLOOR = 1.5
+"""The smallest design costs this many times as much as `LEAST` queries at every level. With fewer labels the first
+levels have so few queries that intervals cover too much or too little (proofs/few_labels.py)."""
 BEFORE = (0.25, 0.15, 0.1)
 """Expected standard deviations of the changes before any labels."""
 
@@ -106,14 +109,32 @@ def costs(made: Sequence[Sequence[tuple[str, ...]]], known: Judgements) -> Float
     return np.array([*(float(np.mean([len(c) for c in each])) for each in made), pool])
 
 
+def smallest(each: FloatArray) -> FloatArray:
+    """The number of queries at each level of the smallest design: `LEAST`, and the rest of its cost by need.
+
+    Args:
+        each: Number of labels per query of each level.
+
+    >>> smallest(np.array([20.0, 100.0, 1000.0])).round().tolist()
+    [77.0, 29.0, 16.0]
+    """
+    need = np.array(BEFORE) / np.sqrt(np.maximum(each, 1))
+    return np.asarray(LEAST + (FLOOR - 1) * LEAST * each.sum() / (need @ each) * need)
+
+
+def least_labels(each: FloatArray) -> int:
+    """The cost of the smallest design."""
+    return int(np.ceil(FLOOR * LEAST * each.sum()))
+
+
 def refuse_small(budget: int | None, each: FloatArray, direction: str) -> None:
-    """Refuses a budget below the minimum number of queries per level."""
-    least = int(np.ceil(each.sum() * LEAST))
+    """Refuses a budget below the cost of the smallest design."""
+    least = least_labels(each)
     if budget is not None and budget < least:
         raise LimnerError(
             f"{direction}: {budget:,} labels are too few for measures that need all matches of a query: expected "
-            f"{least:,} or more ({LEAST} queries at each level, the last with all {int(each[-1]):,} candidates), or "
-            "only R@k, S@k, MRR@k and P@k, which need far fewer"
+            f"{least:,} or more ({LEAST} queries at each level, the last with all {int(each[-1]):,} candidates, and "
+            "more at the cheap levels), or only R@k, S@k, MRR@k and P@k, which need far fewer"
         )
 
 

@@ -22,8 +22,12 @@ from limner.stats.inputs import Codes, Vector, columns, share, vector
 Mode = Literal["fixed", "anytime"]
 PRIOR = 1.0
 """The number of answers that the pooled variance counts for in each stratum's variance."""
-KURTOSIS = 7.0
-"""Kurtosis of values in `sum_of_means`: with rare large changes, a small sample varies too little."""
+KURTOSIS = 4.0
+"""Kurtosis of values in `sum_of_means` before any is known: that of rare large changes, which a small sample lacks."""
+KURTOSIS_ANSWERS = 20
+"""The number of answers that it counts for beside the kurtosis of the sample."""
+PRIOR_ANSWERS = 0.25
+"""The number of answers that a prior standard deviation counts for in `sum_of_means`."""
 TUNED = 20
 """Answers needed for each tuned factor."""
 
@@ -195,8 +199,8 @@ def sum_of_means(
     """The sum of the means of several populations, each sampled independently at random without replacement.
 
     The variance is `sum_h (1 - n_h / N_h) s_h^2 / n_h`. The interval uses Student's t with the degrees of freedom of
-    Satterthwaite (1946), assuming long tails: a variance estimate from n values of kurtosis `KURTOSIS` is as uncertain
-    as one from `2 / (KURTOSIS - 1)` times as many normal values.
+    Satterthwaite (1946), allowing for long tails: a variance estimate from n values of kurtosis k is as uncertain as
+    one from `2 / (k - 1)` times as many normal values. The sample's kurtosis is shrunk towards `KURTOSIS`.
     A sample that lacks the few extreme values has a biased mean and too small a variance, so that intervals miss on one
     side. The interval is therefore longer on the side of the tail, by the shift of Johnson (1978): `skewness (1 + 2
     z^2) / 6` standard errors, at most z, where the skewness is that of the sum.
@@ -205,8 +209,8 @@ def sum_of_means(
         values: One for each sampled unit.
         parts: The population of each, numbered from 0.
         sizes: Units in each population.
-        prior: A standard deviation for each population that counts as one more answer, so that a few equal answers do
-            not give certainty.
+        prior: A standard deviation for each population that counts as a quarter of an answer, so that a few equal
+            answers do not give certainty.
         bounds: Bounds of the sum.
         level: Coverage of the interval.
 
@@ -226,9 +230,9 @@ def sum_of_means(
     mean = np.bincount(h, weights=y) / n
     square = np.bincount(h, weights=(y - mean[h]) ** 2)
     before = np.broadcast_to(np.asarray(prior, dtype=np.float64), size.shape) ** 2
-    part = (1 - n / size) * (square + before) / (n - 1 + (before > 0)) / n
+    part = (1 - n / size) * (square + PRIOR_ANSWERS * before) / (n - 1 + PRIOR_ANSWERS * (before > 0)) / n
     variance, value = float(part.sum()), float(mean.sum())
-    own = np.maximum((n - 1) * 2 / (KURTOSIS - 1), np.minimum(n - 1, 3.0))
+    own = np.maximum((n - 1) * 2 / (_kurtosis(y - mean[h], h, n) - 1), np.minimum(n - 1, 3.0))
     freedom = variance**2 / float((part**2 / own).sum()) if variance > 0 else 1.0
     error, upper = float(np.sqrt(variance)), (1 + share(level, "level")) / 2
     half = float(stdtrit(max(freedom, 1.0), upper)) * error
@@ -236,6 +240,13 @@ def sum_of_means(
     ends = value, value - half + min(tail, 0.0), value + half + max(tail, 0.0)
     value, low, high = (float(np.clip(end, *bounds)) for end in ends)
     return Estimate(value, low, high, level, variance, len(y), int(size.sum()), float("nan"))
+
+
+def _kurtosis(apart: Vector, h: Codes, n: Vector) -> Vector:
+    """The kurtosis of each population: of the sample and `KURTOSIS`, weighted by the answers of each; at least 3."""
+    square, fourth = (np.bincount(h, weights=apart**power).astype(np.float64) for power in (2, 4))
+    own = np.divide(n * fourth, square**2, out=np.full_like(square, KURTOSIS), where=square**2 > 0)
+    return np.maximum((n * own + KURTOSIS_ANSWERS * KURTOSIS) / (n + KURTOSIS_ANSWERS), 3.0)
 
 
 def _tail(apart: Vector, h: Codes, n: Vector, size: Vector, error: float, z: float) -> float:
