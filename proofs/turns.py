@@ -12,6 +12,7 @@ are given as many answers as a pool of the systems' first 1, 2, 3 or 5 places ta
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,9 +41,9 @@ TURNS = (2, 4, 8)
 DEPTHS = (1, 2, 3, 5)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Oracle:
-    """People who know the truth but err; a pair asked again gets the same answer.
+    """People who know the truth but err; a pair gets the same answer whenever it is asked, and after whatever others.
 
     Args:
         truth: All matches.
@@ -56,17 +57,15 @@ class Oracle:
     people: int = PEOPLE
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        self._draw = np.random.default_rng(self.seed)
-        self._said: dict[Key, bool] = {}
-
     def __call__(self, pairs: Sequence[Key]) -> dict[Key, bool]:
         """Yes or no for each pair."""
-        for pair in pairs:
-            if pair not in self._said:
-                wrong = (self._draw.random(self.people) < self.noise).sum() * 2 > self.people
-                self._said[pair] = (pair in self.truth) != bool(wrong)
-        return {pair: self._said[pair] for pair in pairs}
+        return {pair: (pair in self.truth) != self._wrong(pair) for pair in pairs}
+
+    def _wrong(self, pair: Key) -> bool:
+        """Whether the majority errs; a hash of the pair stands for the draws, so that the order of pairs has no say."""
+        draws = hashlib.blake2b("\n".join((str(self.seed), *pair)).encode(), digest_size=8 * self.people).digest()
+        errs = (int.from_bytes(draws[at : at + 8], "big") < self.noise * 2**64 for at in range(0, len(draws), 8))
+        return sum(errs) * 2 > self.people
 
 
 def systems(whole: Collection, held: Collection) -> dict[str, Scores]:

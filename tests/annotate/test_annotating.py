@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from limner.annotate.tasks import make_caption_tasks, make_tasks
 from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.ids import Ids
 from limner.datasets.extended import read_eccv
 from limner.explain.failures import Failure
 from limner.explain.labels import CLASSES
@@ -444,6 +446,23 @@ def test_what_is_chosen_is_new_and_in_order(world, systems, strategy):
     assert choose(found, known, 30, strategy=strategy, floor=1.1) == []
     with pytest.raises(LimnerError, match="start with 'limner annotate pool'"):
         choose(found, {}, 3, strategy=strategy)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_last_digits_of_a_score_decide_nothing(world, systems, strategy):
+    """Pairs with the same scores are asked in their order, whatever the CPU makes of the last digits."""
+    found = candidates(systems, depth=10)
+    many = len(found.pairs) // 2 * 2
+    none = (Ids([]), np.zeros((0, 0)))
+    twins = replace(
+        found, pairs=found.pairs[:many], said=np.repeat(found.said[:many:2], 2, axis=0), profiles=(none,) * 2
+    )
+    ulps = np.random.default_rng(3).integers(-2, 3, twins.said.shape)
+    nudged = replace(twins, said=twins.said * (1 + ulps * 2.0**-52))
+    known = {p: (world.extra["complete"].grade(*p) or 0) > 0 for p in twins.pairs[:80]}
+    one, other = (choose(each, known, 60, strategy=strategy, floor=0.0) for each in (twins, nudged))
+    assert one == other
+    assert np.abs(probabilities(twins, known) - probabilities(nudged, known)).max() <= 2.0**-30
 
 
 # --- the command ------------------------------------------------------------------------------------------------

@@ -50,6 +50,14 @@ def test_a_verb_of_either_tagger_counts(proof):
 
 
 @pytest.mark.parametrize("proof", ["opennlp"], indirect=True)
+def test_published_lemmas_correct_a_tag_where_only_a_verb_has_them(proof):
+    found = [("Dog", "NN"), ("jumping", "NN"), ("with", "IN"), ("arms", "NNS"), ("striped", "JJ")]
+    assert proof.corrected(found, "dog jump with arm striped")[1] == ("jumping", "VBG")
+    assert [kind for _, kind in proof.corrected(found, "dog jump with arm striped")] == ["NN", "VBG", "IN", "NNS", "JJ"]
+    assert proof.corrected(found, "dog jump") == proof.corrected(found, None) == found, "lines of another length"
+
+
+@pytest.mark.parametrize("proof", ["opennlp"], indirect=True)
 def test_tags_of_opennlp_stand_at_the_words_of_limner(proof):
     pairs = [("Dogs", "NNS"), ("dogs", "VBZ"), ("a", "DT"), ("snow-board", "JJ"), (".", ".")]
     assert proof.aligned(["dogs", "dogs", "a", "snowboard"], pairs) == ["n", "v", "x", "n"]

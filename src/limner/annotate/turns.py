@@ -37,6 +37,8 @@ DEPTH = 50
 """Ranks of every list that may be asked in a later round."""
 FLOOR = 0.05
 """Pairs with a smaller probability of a match are not asked."""
+_STEPS = 2.0**30
+"""Steps between 0 and 1 on which probabilities are compared."""
 Ask = Callable[[Sequence[Key]], Mapping[Key, bool]]
 
 
@@ -180,9 +182,14 @@ def _fit(features: FloatArray, known: Mapping[int, bool]) -> FloatArray:
     if len(set(values)) < 2:
         share = (sum(values) + 1) / (len(values) + 2)
         return np.full(len(features), share)
-    model = LogisticRegression(max_iter=1000).fit(features[rows], values)
-    found: FloatArray = model.predict_proba(features)[:, 1]
-    return found
+    # Newton's method to the end: the optimum does not depend on the CPU, a stop on the way to it does.
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=100).fit(features[rows], values)
+    return _on_grid(model.predict_proba(features)[:, 1])
+
+
+def _on_grid(values: FloatArray) -> FloatArray:
+    """Rounds off the last digits, which differ between CPUs and would decide between equal pairs."""
+    return np.rint(values * _STEPS) / _STEPS
 
 
 def choose(
@@ -210,7 +217,7 @@ def choose(
     open_rows = [r for r, pair in enumerate(found.pairs) if pair not in known and chance[r] >= floor]
     orders = {"sure": -chance, "unsure": np.abs(chance - 0.5)}
     if strategy == "disagree":
-        orders["disagree"] = -own_probabilities(found, known).std(axis=1)
+        orders["disagree"] = -_on_grid(own_probabilities(found, known).std(axis=1))
     names = ("sure", "unsure") if strategy == "mixed" else (strategy,)
     ranked = [sorted(open_rows, key=lambda r, values=orders[name]: (values[r], r)) for name in names]  # type: ignore[misc]
     mixed = dict.fromkeys(r for r in chain.from_iterable(zip_longest(*ranked)) if r is not None)
