@@ -90,8 +90,8 @@ def growth(rows: Mapping[str, Reports], title: str, sizes: Mapping[str, int]) ->
             note = f"{each.mean():+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]; "
             note += f"{doublings:.1f} doublings, to the size of the British National Corpus, would be "
             note += f"{each.mean() * doublings:+.1f} [{ends}]"
-            what = f"{measure}, {said}: gained by each doubling of {title}, lower end of the 95% interval, points"
-            yield Claim(what, interval.low, goal="> 0", note=note)
+            what = f"{measure}, {said}: gained by each doubling of {title}"
+            yield Claim(f"{what}, lower end of the 95% interval, points", interval.low, goal="> 0", note=note)
 
 
 def slopes(values: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
