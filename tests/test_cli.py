@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -549,6 +550,20 @@ def test_only_the_command_that_runs_is_imported():
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout.splitlines()[-1] == "['limner.cli.commands.data']", done.stderr
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_a_progress_bar_never_cuts_its_counts(width):
+    from rich.console import Console
+    from rich.progress import Progress
+
+    terminal = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
+    with Progress(*console._columns(width), console=terminal, disable=True) as bar:
+        rate = ", ".join(console.pace(100_000, 200_000, 50.0, "images"))
+        bar.add_task("encoding the images of a data set with a long name", total=200_000, completed=100_000, pace=rate)
+        terminal.print(bar.get_renderable())
+    (line,) = [each for each in terminal.file.getvalue().splitlines() if each.strip()]
+    assert "100000/200000" in line and rate in line and "encod" in line and len(line) <= width
 
 
 def test_progress_is_shown_on_a_terminal_and_on_stderr_only(monkeypatch, capsys):

@@ -22,7 +22,8 @@ from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, Task, TaskID
+    from rich.text import Text
 
     from limner.scores import Progress
 
@@ -124,7 +125,6 @@ def progress(what: str, unit: str = "") -> Iterator[Progress]:
         unit: The unit that is counted, for the rate.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
@@ -132,16 +132,31 @@ def progress(what: str, unit: str = "") -> Iterator[Progress]:
         with Lines(what, unit) as lines:
             yield lines
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+    with Bar(*_columns(console.width), console=console, transient=True) as bar:
+        yield _Told(bar, bar.add_task(shown(what), total=None, pace=""), shown(what), unit)
+
+
+def _columns(width: int) -> tuple[ProgressColumn, ...]:
+    """The columns of a progress bar. On a narrow terminal the bar and the description are shorter, never the counts."""
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
+
+    class Description(TextColumn):
+        """Cut where there is no room: the only column that the table may narrow."""
+
+        def render(self, task: Task) -> Text:
+            text = super().render(task)
+            text.no_wrap, text.overflow = True, "ellipsis"
+            return text
+
+    return (
+        SpinnerColumn(table_column=Column(no_wrap=True)),
+        Description("{task.description}", markup=False, table_column=Column(min_width=8)),
+        BarColumn(bar_width=24 if width > 120 else 8, table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[pace]}", markup=False),
     )
-    with Bar(*columns, console=console, transient=True) as bar:
-        yield _Told(bar, bar.add_task(shown(what), total=None, pace=""), shown(what), unit)
 
 
 def pace(done: int, total: int, seconds: float, unit: str = "") -> list[str]:
