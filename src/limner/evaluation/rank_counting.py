@@ -72,7 +72,7 @@ def count_ranks(
 
 
 COUNTED = 0.15
-"""Counting from low-precision products, as a share of the float32 product: 0.07 where it was measured, more where many
+"""Estimated cost of counting from low-precision products, as a share of the float32 product. It is higher where many
 candidates are near a positive; a block with too many of them is counted in float32."""
 
 
