@@ -393,6 +393,6 @@ def test_randomisation_of_swaps_whole_clusters():
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=30))
 def test_mean_ranks_are_those_of_scipy(values):
-    from limner.stats.inputs import mean_ranks
+    from limner.stats.order import mean_ranks
 
     assert mean_ranks(np.array(values, float)).tolist() == scipy_stats.rankdata(values).tolist()

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from limner import stats
-from limner.stats.inputs import median
+from limner.stats.order import median
 from limner.stats.resampling import drawn_counts
 
 

@@ -18,6 +18,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.published import Table
 from limner.evaluation.report import Report
 from limner.stats import kendall_tau_b
+from limner.stats.order import mean_ranks
 
 _STEP, _ROW, _EDGE = 150, 22, 190  # pixels of the chart: between measures, between ranks, and for names on both sides
 _COLOURS = ("#1b6ca8", "#c44536", "#2e7d4f", "#8a5a00", "#6a4c93", "#00798c", "#9c2c77", "#4f5d2f")
@@ -42,10 +43,8 @@ class SystemRanks:
     @cached_property
     def ranks(self) -> FloatArray:
         """The ranks, (systems, columns): 1 for the best; ties share their mean rank."""
-        from scipy.stats import rankdata
-
         signed = -self.values * np.array(self.better)
-        return np.column_stack([rankdata(column) for column in signed.T])
+        return np.column_stack([mean_ranks(column) for column in signed.T])
 
     @cached_property
     def tau(self) -> FloatArray:

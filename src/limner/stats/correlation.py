@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Vector, mean_ranks, numbers, one_of, paired, refuse_non_finite
+from limner.stats.inputs import Vector, numbers, one_of, paired, refuse_non_finite
+from limner.stats.order import mean_ranks
 
 
 def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from limner.stats.inputs import binary, mean_ranks, paired, vector
+from limner.stats.inputs import binary, paired, vector
+from limner.stats.order import mean_ranks
 
 
 def cohen_d(a: npt.ArrayLike, b: npt.ArrayLike) -> float:

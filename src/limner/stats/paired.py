@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.stats.inputs import Vector, binary, codes, mean_ranks, paired, vector
+from limner.stats.inputs import Vector, binary, codes, paired, vector
+from limner.stats.order import mean_ranks
 
 _EXACT_BELOW = 25  # with fewer discordant pairs than this, McNemar is exact
 _EXACT_UNITS = 50  # up to this many differing pairs (or clusters), Wilcoxon (or any test) is exact

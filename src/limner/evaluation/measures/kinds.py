@@ -19,7 +19,7 @@ from limner.core.errors import LimnerError
 from limner.core.registry import Registry
 from limner.evaluation.placements import Placements
 from limner.stats import Interval, Part, sum_interval
-from limner.stats.inputs import median
+from limner.stats.order import median
 
 MEASURES: Registry[MeasureKind] = Registry("measure", {})
 """All kinds of measures by name; `MEASURES.register("RBP")(kind)` adds one."""
