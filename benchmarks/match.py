@@ -24,6 +24,8 @@ from claims import Claim, Cost, Task, interleaved, log, main
 PARTS = ("top", "csls", "low", "wikipedia")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BLOCK = 2048
+WARM = 2048
+"""Queries of the pass before the one that is measured: enough for the same choices, so that it loads the same loops."""
 
 
 def vectors(n: int, d: int, seed: int) -> np.ndarray:
@@ -62,11 +64,12 @@ def _resident() -> float:
 def ours(n: int, m: int, d: int, k: int, name: str | None) -> Callable[[], Any]:
     scores = scores_of(n, m, d)
 
-    def work() -> Any:
-        found = (scores.correct(name) if name else scores).top(k)
+    def best(of: Any) -> Any:
+        found = (of.correct(name) if name else of).top(k)
         return found.indices, found.scores
 
-    return extra(work)
+    best(scores.restrict(queries=scores.queries[:WARM]))
+    return extra(lambda: best(scores))
 
 
 def by_setting(n: int, m: int, d: int, k: int, name: str | None, setting: str) -> Callable[[], Any]:
@@ -110,16 +113,13 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
     )
     pairs = Judgements.from_pairs([(str(n // 5), str(n)) for n in range(5 * images)])
     scores = Scores.from_embeddings(pictures, captions)
-    few = scores.restrict(queries=scores.queries[:300], candidates=scores.candidates[:1500])
-    known = Judgements.from_pairs([(str(n // 5), str(n)) for n in range(1500)])
-    for some, judged in ((few, known), (few.T, known.T)):  # compiles the loops
-        place(some, [Asked(judged)])
 
-    def work() -> Any:
-        placed = [place(s, [Asked(j)])[0][0] for s, j in ((scores, pairs), (scores.T, pairs.T))]
+    def both(of: Any, judged: Any) -> Any:
+        placed = [place(s, [Asked(j)])[0][0] for s, j in ((of, judged), (of.T, judged.T))]
         return [p.above for p in placed], [p.tied for p in placed]
 
-    return extra(work)
+    both(scores, pairs)  # loads the loops
+    return extra(lambda: both(scores, pairs))
 
 
 def low_product(n: int, m: int, d: int) -> Callable[[], Any]:

@@ -6,6 +6,7 @@ or int8 can tell, copies, ties, holes, lengths that span the whole range of floa
 one large number beside many small ones.
 """
 
+import importlib
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.evaluation.placements import Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import device_filtering, filtering
+from limner.scores import device_filtering, filtering, running
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.filtering import Filter
@@ -359,9 +360,22 @@ class TestChoice:
 
     def test_a_short_pass_does_not_import_torch(self, scores, monkeypatch):
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)
-        monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={}))
+        monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={filtering.LOOPS: None}))
         monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.1, "int8": 0.3}[form.name])
         assert filtering.filter_of(scores).form.name == "int8"
+
+    @pytest.mark.parametrize(
+        ("seconds", "loaded", "used"), [(0.1, False, False), (3.0, False, True), (0.1, True, True)]
+    )
+    def test_a_short_pass_does_not_load_the_loops(self, scores, seconds, loaded, used, monkeypatch):
+        work = 300 * 2000 * 64 / running.usable_cores()
+        monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: seconds / work)
+        monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={filtering.LOOPS: None} if loaded else {}))
+        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.2)
+        assert (filtering.filter_of(scores) is not None) == used
+
+    def test_the_name_of_the_loops_is_that_of_a_module(self):
+        assert importlib.import_module(filtering.LOOPS).__name__ == filtering.LOOPS
 
     def test_the_gain_of_a_format_is_measured(self):
         assert 0 < gain(INT8, 64) < np.inf

@@ -85,7 +85,7 @@ class Rounded:
         """Rounds to nearest, ties to even; subnormal numbers (below 2^-126) become 0."""
         from limner.core.filter_kernels import round_rows
 
-        given = np.ascontiguousarray(vectors, dtype=np.float32)
+        given = _frozen(vectors)
         codes, squares = np.empty(given.shape, np.uint16), np.empty((3, len(given)))
         round_rows(given, given.view(np.uint32), codes, *squares)
         return cls(codes, *_lengths(squares, given.shape[1]))
@@ -95,7 +95,7 @@ class Rounded:
         """Rounds to the nearest multiple of the scale of each vector; a vector with a scale below 2^-100 becomes 0."""
         from limner.core.filter_kernels import scale_rows
 
-        given = np.ascontiguousarray(vectors, dtype=np.float32)
+        given = _frozen(vectors)
         codes, scale = np.empty(given.shape, np.int8), np.empty(len(given), np.float32)
         squares = np.empty((3, len(given)))
         scale_rows(given, given.view(np.int32), codes, scale, *squares)
@@ -114,6 +114,13 @@ class Rounded:
         b = self.length.astype(np.float64)
         residual = self.residual + accumulation(self.codes.shape[1]) * b
         return upward(np.stack([residual, self.rounded.astype(np.float64)])), b
+
+
+def _frozen(vectors: Float32) -> Float32:
+    """The vectors in one block, never writable: numba would compile a loop a second time for writable arrays."""
+    given = np.ascontiguousarray(vectors, dtype=np.float32).view()
+    given.flags.writeable = False
+    return given
 
 
 def _lengths(squares: Float64, dimensions: int) -> tuple[Float32, Float32, Float32]:

@@ -47,8 +47,11 @@ WORDS = ("auto", "always", "never")
 SETTING = "LIMNER_LOW_PRECISION"
 LEAST = 1 << 33
 """A pass with fewer multiplications is too short to benefit."""
-IMPORT = 5.0
-"""A pass must take this many seconds before torch is imported for it; torch is used anyway if already imported."""
+LOADING, IMPORT = 2.0, 5.0
+"""A pass must take so many seconds before the loops of the filter are loaded for it, and before torch is imported.
+
+What an earlier pass or the program has loaded is used anyway."""
+LOOPS = "limner.core.filter_kernels"
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 CALLS, COLUMN = 8e6, 6e3
@@ -152,8 +155,12 @@ def _fastest(scores: Products, verified: float) -> Format | None:
     if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or verified > GAIN:
         return None
     usable = [form for form in FORMATS if form.has_units()]
-    if usable and "torch" not in sys.modules and n * m * d * seconds_of_float32(d) / usable_cores() < IMPORT:
-        usable = [form for form in usable if not form.needs_torch]
+    if usable and (missing := [each for each in (LOOPS, "torch") if each not in sys.modules]):
+        seconds = n * m * d * seconds_of_float32(d) / usable_cores()
+        if LOOPS in missing and seconds < LOADING:
+            return None
+        if "torch" in missing and seconds < IMPORT:
+            usable = [form for form in usable if not form.needs_torch]
     form = preferred({form: gain(form, d) for form in usable})
     return form if form is not None and gain(form, d) + verified <= GAIN else None
 
