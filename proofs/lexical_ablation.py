@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import opennlp
 import ranking_bench
-from ranking_bench import TASKS, Bench, Clock, Data, Reports, on_gpu, timed, values
+from ranking_bench import TASKS, Bench, Clock, Data, Reports, definitions, on_gpu, timed, values
 
 from claims import Claim, log, main, result_file
 from limner.language.words import Reader
@@ -90,16 +90,6 @@ def corpora(folder: Path, glosses: Path | None) -> dict[str, tuple[str, ...]]:
     for name, lines in found.items():
         log(f"{name}: {len(lines):,} sentences, {sum(len(line.split()) for line in lines):,} words")
     return found
-
-
-def definitions(folder: Path) -> tuple[str, ...]:
-    """Definitions and examples of WordNet, one sentence each: what follows the bar in its data files."""
-    found = []
-    for name in ("noun", "verb", "adj", "adv"):
-        for line in (folder / f"data.{name}").read_text(encoding="utf-8").splitlines():
-            if " | " in line and not line.startswith("  "):
-                found += [part.strip(' "') for part in line.partition(" | ")[2].split(";")]
-    return tuple(part for part in found if part)
 
 
 def kernels(

@@ -79,6 +79,16 @@ class Data:
         return Ids([*self.train.images.ids, *self.dev.images.ids, *self.test.images.ids])
 
 
+def definitions(folder: Path) -> tuple[str, ...]:
+    """Definitions and examples of WordNet, one sentence each: what follows the bar in its data files."""
+    found = []
+    for name in ("noun", "verb", "adj", "adv"):
+        for line in (folder / f"data.{name}").read_text(encoding="utf-8").splitlines():
+            if " | " in line and not line.startswith("  "):
+                found += [part.strip(' "') for part in line.partition(" | ")[2].split(";")]
+    return tuple(part for part in found if part)
+
+
 Reports = tuple[Report, Report]
 Side = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Similarities with the training items: of the training, the dev and the test items."""
@@ -244,7 +254,7 @@ class Bench:
     def corpus(self) -> Any:
         """The outside corpus."""
         if self.options.corpus is not None:
-            return self.options.corpus
+            return definitions(self.options.corpus) if self.options.corpus.is_dir() else self.options.corpus
         file = self.options.data / "coco" / "captions_val2017.json"
         if not file.is_file():
             return None
@@ -404,7 +414,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Options of every proof with these kernels."""
     numbers: dict[str, Any] = {"type": float, "nargs": "+"}
     parser.add_argument("--kernel", choices=("linear", "rbf", "chi2"), default="rbf", help="of CNN features")
-    parser.add_argument("--corpus", type=Path, help="outside corpus, one sentence in each line")
+    parser.add_argument("--corpus", type=Path, help="outside corpus: a file, or a folder of WordNet's data files")
     parser.add_argument("--histograms", type=Path, help="file for the visual words: read where it is, else written")
     parser.add_argument("--kappas", **numbers, default=KAPPAS)
     parser.add_argument("--diagonals", **numbers, default=DIAGONALS)

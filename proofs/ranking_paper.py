@@ -13,7 +13,8 @@ people's judgements. Marks say how sure the difference to Tri5Sem is (* p <= 0.1
     python proofs/ranking_paper.py --data DIR --features both --smaller small.safetensors
 
 The paper's outside corpus, the British National Corpus, cannot be passed on; `--corpus FILE` takes any text with one
-sentence in each line, and COCO's captions stand in for it if nothing is given. `--histograms FILE` keeps what takes
+sentence in each line, `--corpus FOLDER` the definitions in WordNet's data files; COCO's captions stand in for it if
+nothing is given. `--histograms FILE` keeps what takes
 longest, the visual words of all photographs, and `--smaller FILE` those of photographs of half the size, with which
 Tri5Sem is measured once more. Kernels are decomposed exactly, with `--gpu` on a GPU; with `--rank` that of
 the texts is cut to its leading eigenvectors, and that of the images solved with exactly, which takes far less time.
@@ -263,7 +264,11 @@ def settings(options: argparse.Namespace) -> str:
     tried = {"kappa": options.kappas, "d": options.diagonals, "p": options.powers}
     shown = "; ".join(f"{name} {', '.join(f'{each:g}' for each in values)}" for name, values in tried.items())
     kernel = "exact" if options.rank is None else f"cut to their {options.rank:,} leading eigenvectors"
-    return f"Settings that dev chose from: {shown}. The text kernels are {kernel}."
+    corpus = options.corpus and ("WordNet's definitions" if options.corpus.is_dir() else options.corpus.stem)
+    return (
+        f"Settings that dev chose from: {shown}. The text kernels are {kernel}. The outside corpus is "
+        f"{corpus or 'captions of COCO'}."
+    )
 
 
 def sources(name: str, options: argparse.Namespace) -> list[str]:
