@@ -88,6 +88,18 @@ def sure_client(folder: Path) -> TestClient:
     return TestClient(app, base_url="http://localhost", follow_redirects=False)
 
 
+def until(page, words: str, arg: object, *, seconds: float = 60) -> None:
+    """Waits until a function in a page returns true.
+
+    Not `wait_for_function`: after its first try it evaluates a string within the page, which the pages' content
+    security policy refuses.
+    """
+    end = time.monotonic() + seconds
+    while not page.evaluate(words, arg):
+        assert time.monotonic() < end, f"{seconds} s have passed: {words}"
+        page.wait_for_timeout(50)
+
+
 def patient(asked: TestClient, address: str, **more):
     """The page once it is made."""
     for _ in range(600):

@@ -23,7 +23,7 @@ import websites
 from limner.annotate.results import studies
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
-from websites import SIZES
+from websites import SIZES, until
 
 GOAL = 7.5
 
@@ -132,7 +132,7 @@ def width(page):
 def counted(page, least):
     """Waits until an open page counts so many labels, by itself."""
     words = "(least) => Number(document.querySelector('#study-t2i-body p')?.textContent.match(/^[0-9]+/)[0]) >= least"
-    page.wait_for_function(words, arg=least, timeout=60_000)
+    until(page, words, least)
 
 
 def sound(page, name):

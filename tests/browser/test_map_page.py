@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import websites
-from websites import SIZES, warm, watched
+from websites import SIZES, until, warm, watched
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_zooming_in_enlarges_thumbnails_and_empty_space_says_so(page):
     page.focus(".plot")
     for _ in range(4):
         page.keyboard.press("+")
-    page.wait_for_function(f"Number(document.querySelector('.plot').dataset.side) > {1.5 * small}")
+    until(page, "(least) => Number(document.querySelector('.plot').dataset.side) > least", 1.5 * small)
     for _ in range(60):
         page.keyboard.press("ArrowLeft")
     page.wait_for_selector("[data-said]:has-text('Nothing here: zoom out, or show all.')")

@@ -10,7 +10,7 @@ import pytest
 
 import websites
 from limner.annotate.store.answers import answers, history
-from websites import running
+from websites import running, until
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
@@ -276,8 +276,8 @@ def test_keys_choose_go_back_skip_zoom_and_help(opened):
     assert page.is_checked("input[value=not-in-image]")
     page.keyboard.press("z")
     assert page.get_attribute("#zoom", "aria-pressed") == "true"
-    page.wait_for_function("(url) => document.querySelector('#picture').getAttribute('src') === url",
-                           arg=task[0]["picture"].replace("view", "full"))  # fmt: skip
+    full = task[0]["picture"].replace("view", "full")
+    until(page, "(url) => document.querySelector('#picture').getAttribute('src') === url", full)
     page.keyboard.press("?")
     assert page.is_visible("#help")
 
