@@ -231,7 +231,8 @@ def test_rows_verified_together_or_few_at_a_time_are_the_same(calls, monkeypatch
     found = scores.top(10)
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.scores, expected.scores)
-    assert sorted(steps) == ([44, 256] if calls else [scores.few_rows] * 2)
+    probed = [filtering.PROBED] * 2
+    assert sorted(steps) == ([*probed, 44, 256] if calls else [scores.few_rows] * 4)
 
 
 @each_format
@@ -269,6 +270,18 @@ def test_a_block_that_stays_open_goes_the_float32_way(form, monkeypatch):
     plain = scores.top(10)
     force(monkeypatch, form)
     assert np.array_equal(plain.indices, scores.top(10).indices)
+
+
+def test_no_block_is_filtered_in_vain_where_the_first_rows_stay_open():
+    rng, asked = np.random.default_rng(0), []
+    scores = Scores.from_embeddings(rng.standard_normal((8 * 256, 8)), rng.standard_normal((100, 8)))
+
+    def ask(near):
+        asked.append((near.start, len(near.bits)))
+
+    found = list(Filter(scores, INT8).answers(ask, lambda start, stop: (start, stop), workers=8))
+    assert found == [(start, start + 256) for start in range(0, 2048, 256)]
+    assert sorted(asked) == [(0, filtering.PROBED), (1024, filtering.PROBED)]
 
 
 def test_single_pairs_are_those_of_blocks():

@@ -88,12 +88,13 @@ class _Count:
 
     def from_near(self, near: Near) -> tuple[list[_Open], object] | None:
         """The same from low-precision products, except for pairs that only float32 scores can compare."""
-        found = [counter.from_near(near) for counter in self.counters]
+        found = []
+        for counter in self.counters:
+            if (counted := counter.from_near(near)) is None:
+                return None
+            found.append(counted)
         kept = self.best and near.best(self.best)
-        if self.best and kept is None:
-            return None
-        told = [each for each in found if each is not None]
-        return (told, kept) if len(told) == len(found) else None
+        return None if self.best and kept is None else (found, kept)
 
     def verified(self, width: int) -> float:
         """Counts above the positives of every pool, and the best."""

@@ -60,6 +60,8 @@ ROUNDED = 2.0**-18
 """How far rounding can move a shifted score, relative to its largest inputs.
 
 This covers a dozen roundings of 2^-24 each, of numbers up to four times as large."""
+PROBED = 8
+"""Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 SHARE = 64
 """At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
 LEAST_ROOM, LEAST_COUNTED = 256, 64
@@ -192,9 +194,9 @@ class Attempts:
         """Whether the next block is filtered."""
         return self.failed < 2 or 2 * self.failed <= self.tried
 
-    def took(self, worked: bool) -> None:
-        """Records whether filtering a block gave a result."""
-        self.tried, self.failed = self.tried + 1, self.failed + (not worked)
+    def took(self, *worked: bool) -> None:
+        """Records whether filtering each of these rows or blocks gave a result."""
+        self.tried, self.failed = self.tried + len(worked), self.failed + worked.count(False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,6 +382,9 @@ class Filter:
         """The results of every block, in row order; `otherwise(start, stop)` replaces a result of None."""
         n = self.scores.shape[0]
 
+        def worked(start: int) -> bool:
+            return ask(self.near(start, min(start + PROBED, n))) is not None
+
         def work(start: int) -> Result:
             stop = min(start + TILE_ROWS, n)
             found = ask(self.near(start, stop)) if self._attempts.go_on else None
@@ -389,6 +394,7 @@ class Filter:
 
         with torch_threads_kept(), threads(workers) as work_on:
             self.__dict__["_candidates"] = self._stored(work_on)
+            self._attempts.took(*work_on(worked, (0, n // 2)))
             yield from counted(work_on(work, range(0, n, TILE_ROWS)), TILE_ROWS, n, progress)
 
     def near(self, start: int, stop: int) -> Near:
