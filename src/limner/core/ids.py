@@ -91,7 +91,7 @@ class Ids(Sequence[str]):
 
     def find(self, values: Iterable[object]) -> IntArray:
         """Positions of many ids, -1 for unknown ids (for internal joins; `positions` raises an error instead)."""
-        if isinstance(values, Ids) and values.array is self.array:
+        if isinstance(values, Ids) and values == self:
             return np.arange(len(self))
         get = self._lookup.get
         return np.fromiter((get(v if type(v) is str else str(v), -1) for v in values), dtype=np.int64)
