@@ -17,8 +17,8 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
-from limner.scores.filtering import BestShifted, Shifted
 from limner.scores.running import Block, Progress, Result
+from limner.scores.shifted import BestShifted, Shifted
 from limner.scores.statistics import Statistics
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics

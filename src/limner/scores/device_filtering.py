@@ -22,8 +22,9 @@ from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
-from limner.scores.filtering import SHARE, Attempts, BestShifted, Selective, Shifted, setting
+from limner.scores.filtering import SHARE, Attempts, Selective, setting
 from limner.scores.running import Block, Progress, Result, counted
+from limner.scores.shifted import BestShifted, Shifted
 
 ROWS, COLUMNS, TILES = 128, 512, 32
 """The shape of every float32 product: a tile, and the number of tiles that are computed together."""

@@ -32,6 +32,7 @@ from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.formats import STEP, Columns, Format, gain, preferred, seconds_of_float32, torch_threads_kept
 from limner.scores.int8 import Int8
 from limner.scores.running import Block, Progress, Result, counted, threads, usable_cores
+from limner.scores.shifted import ROUNDED, Shifted
 
 Int64 = npt.NDArray[np.int64]
 Pairs = tuple[Int64, Int64]
@@ -56,10 +57,6 @@ GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 CALLS, COLUMN = 8e6, 6e3
 """The calls that verify a few rows, and those for each of their candidates, take as long as so many multiplications."""
-ROUNDED = 2.0**-18
-"""How far rounding can move a shifted score, relative to its largest inputs.
-
-This covers a dozen roundings of 2^-24 each, of numbers up to four times as large."""
 PROBED = 8
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 SHARE = 64
@@ -197,53 +194,6 @@ class Attempts:
     def took(self, *worked: bool) -> None:
         """Records whether filtering each of these rows or blocks gave a result."""
         self.tried, self.failed = self.tried + len(worked), self.failed + worked.count(False)
-
-
-@dataclass(frozen=True, eq=False)
-class Shifted:
-    """How a row of scores s is transformed: scale s - shift(candidate) - a value of the row itself.
-
-    Or to something that grows with it at least as fast, so that the best of a row are the same.
-
-    Args:
-        scale: 1 or 2, or another power of two.
-        shift: One number per candidate.
-        own: Number of best scores of the row that determine the value of the row; 0 for no such value.
-        apply: Maps (scores, places of their candidates, query of the first row) to shifted scores, in float32; may
-            change its input in place.
-        more: How far rounding can move a transformed score beyond the rounding of the formula above; 0 if the formula
-            is all, so that every row can be transformed by itself.
-    """
-
-    scale: float
-    shift: npt.NDArray[np.float64]
-    own: int
-    apply: Callable[[Float32, Int64, int], Block]
-    more: float = 0.0
-
-    def rounding(self, bound: float) -> float:
-        """How far rounding can move a transformed score, if no score exceeds the bound."""
-        return float(ROUNDED * (self.scale * bound + np.abs(self.shift).max()) + self.more)
-
-
-@dataclass(frozen=True)
-class BestShifted:
-    """Finds the best of shifted scores from low-precision products."""
-
-    best: Best
-    shifted: Shifted
-
-    def from_near(self, near: Near) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """The k best of every row."""
-        return near.best_shifted(self.best, self.shifted)
-
-    def verified(self, width: int) -> float:
-        """A tile reads the best of all its rows, and those that determine the values of the rows."""
-        return self.best.verified(width) + Best(self.shifted.own).verified(width)
-
-    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
-        """The same from a block of scores."""
-        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1]), start))
 
 
 @dataclass(frozen=True, eq=False)
