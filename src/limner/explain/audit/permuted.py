@@ -25,7 +25,7 @@ from limner.explain.audit.labels import LEAST, Fit
 
 MOST = 5_000
 """With more images, only so many are compared: those whose own captions fit worst."""
-ROUNDS = 4
+ROUNDS = 12
 SCALINGS = 60
 OTHERS = 20
 """Captions of so many other images are compared with the own ones in the regression."""
@@ -71,6 +71,8 @@ def permuted(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[
         rows = np.sort(rows[np.argsort(found.own[rows], kind="stable")[:MOST]])
     made, ids = places(found.local(rows)), collection.images.ids
     bad, clear = made.stays < STAYS, made.fits >= FITS
+    if bad.sum() < 2:  # nobody exchanges captions alone
+        return [], set(), set()
     findings = [
         Finding("permuted-labels", (ids[rows[at]],), f"its captions fit {ids[rows[made.best[at]]]}")
         for at in np.flatnonzero(bad & clear)
