@@ -1,7 +1,7 @@
 """Labels that belong to other items, found by a system's scores; and measures on which random answers score well.
 
-For every image: how much higher do its own captions score than those of other images, in standard deviations of each
-caption's scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
+For every image: how much higher do its own captions score than those of other images, in standard deviations of all
+scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
 An image has wrong labels if its own captions score no better than those of a random image, where the scores of its
 nearest captions and of their nearest images are taken off (CSLS; Conneau et al. 2018): the captions of an unusual image
 score low with every image. The better the system, the more is found. Labels that were exchanged are found first, by
@@ -40,7 +40,7 @@ class Fit:
     """How well images fit captions.
 
     Args:
-        table: (images, images): mean standardised score of each row image with the captions of each column image.
+        table: (images, images): mean centred score of each row image with the captions of each column image.
         own: The diagonal: each image with its own captions; NaN without captions.
     """
 
@@ -64,14 +64,14 @@ class Fit:
 
 
 def fit(collection: Collection, scores: FloatArray) -> Fit:
-    """Standardises scores by caption and averages them over the captions of each image.
+    """Centres scores by caption and image, and averages them over the captions of each image, in standard deviations.
 
     Args:
         collection: Images, texts and pairs.
         scores: Images by texts.
     """
-    spread = scores.std(axis=0)
-    standard = (scores - scores.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    centred = scores - scores.mean(axis=0)
+    standard = centred / (centred.std() or 1.0)  # not caption by caption: vague captions vary less, and say less
     standard = standard - standard.mean(axis=1, keepdims=True)  # some images score high with all captions
     n = len(collection.images)
     sums, many = np.zeros((n, n)), np.zeros(n)
