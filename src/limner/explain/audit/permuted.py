@@ -27,6 +27,8 @@ MOST = 5_000
 """With more images, only so many are compared: those whose own captions fit worst."""
 ROUNDS = 12
 SCALINGS = 60
+CHANGE = 1e-3
+"""Both end when no probability changes by more."""
 OTHERS = 20
 """Captions of so many other images are compared with the own ones in the regression."""
 BOUND = 15.0
@@ -98,7 +100,9 @@ def places(table: FloatArray) -> Places:
         found = _log_odds(table, stays)
         odds = np.exp(np.clip(found, -BOUND, BOUND) - price * (1 - np.eye(many)))
         by_image, by_label = _scaled(odds)
-        stays = np.minimum(by_image * np.diag(odds) * by_label, 1.0)
+        before, stays = stays, np.minimum(by_image * np.diag(odds) * by_label, 1.0)
+        if np.abs(stays - before).max() < CHANGE:
+            break
     moved = odds * by_image[:, None]
     np.fill_diagonal(moved, 0)
     best = moved.argmax(axis=0)
@@ -107,9 +111,12 @@ def places(table: FloatArray) -> Places:
 
 def _scaled(odds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Factors of rows and columns that make all sums 1."""
-    by_label = np.ones(len(odds))
+    by_image, by_label = np.zeros(len(odds)), np.ones(len(odds))
     for _ in range(SCALINGS):
-        by_image = 1 / (odds @ by_label)
+        sums = odds @ by_label
+        if np.abs(by_image * sums - 1).max() < CHANGE:
+            break
+        by_image = 1 / sums
         by_label = 1 / (by_image @ odds)
     return by_image, by_label
 
