@@ -250,7 +250,7 @@ def still_true(clean: limner.Collection, made: limner.Collection, bad: set[int])
         return set()
     truth, own = clean.extra["complete"], columns_of(made)
     images, texts = made.images.ids, made.texts.ids
-    return {row for row in bad if all(truth.grade(images[row], texts[c]) > 0 for c in own[row])}
+    return {row for row in bad if all((truth.grade(images[row], texts[c]) or 0) > 0 for c in own[row])}
 
 
 def called(bad: limner.Collection, scores: np.ndarray) -> dict[str, set[int]]:
