@@ -41,7 +41,7 @@ def audit(
 ) -> None:
     """Look for duplicates, leakage between splits, repeated captions, wrong labels, broken images and more.
 
-    Wrong and shifted labels need scores of a system that was not trained on these pairs.
+    Wrong, permuted and shifted labels need scores of a system that was not trained on these pairs.
 
     Examples:
       $ limner audit scenes -O images=100

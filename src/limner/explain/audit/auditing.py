@@ -20,6 +20,7 @@ from limner.evaluation.tables import Grid, plain_text, to_csv
 from limner.explain.audit import blind, captions, image_checks, labels
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
 from limner.explain.audit.page import render_audit
+from limner.explain.audit.permuted import permuted
 
 EXAMPLES = 3
 MIN_SIDE = 32
@@ -226,8 +227,9 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], 
         return [], [f"labels were not checked, since there are more than {MOST_SCORED:,} images: audit a split"]
     found = labels.fit(collection, np.asarray(scores, dtype=np.float64))
     runs, taken = labels.shifted(collection, found)
-    lone, said = labels.wrong(collection, found, taken)
-    return [*runs, *lone], [said] if said else []
+    swapped, moved, doubtful = permuted(collection, found, taken)
+    lone, said = labels.wrong(collection, found, taken | moved, doubtful)
+    return [*runs, *swapped, *lone], [said] if said else []
 
 
 def _repaired(collection: Collection, same: image_checks.Pairs) -> tuple[Judgements, int]:

@@ -58,6 +58,13 @@ KINDS: dict[str, FindingKind] = {
             "shifted-labels", ERROR, "run of images whose captions belong to a neighbour", "realign", leave_out=True
         ),
         FindingKind(
+            "permuted-labels",
+            ERROR,
+            "image whose captions belong to another image of the collection",
+            "give them back",
+            leave_out=True,
+        ),
+        FindingKind(
             "wrong-labels",
             WARNING,
             "image whose captions fit no better than those of a random image",

@@ -1,16 +1,17 @@
 """Labels that belong to other items, found by a system's scores; and measures on which random answers score well.
 
-For every image: how much higher do its own captions score than those of other images, in standard deviations of each
-caption's scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
+For every image: how much higher do its own captions score than those of other images, in standard deviations of all
+scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
 An image has wrong labels if its own captions score no better than those of a random image, where the scores of its
 nearest captions and of their nearest images are taken off (CSLS; Conneau et al. 2018): the captions of an unusual image
-score low with every image. The better the system, the more is found.
+score low with every image. The better the system, the more is found. Labels that were exchanged are found first, by
+`permuted`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ class Fit:
     """How well images fit captions.
 
     Args:
-        table: (images, images): mean standardised score of each row image with the captions of each column image.
+        table: (images, images): mean centred score of each row image with the captions of each column image.
         own: The diagonal: each image with its own captions; NaN without captions.
     """
 
@@ -63,14 +64,14 @@ class Fit:
 
 
 def fit(collection: Collection, scores: FloatArray) -> Fit:
-    """Standardises scores by caption and averages them over the captions of each image.
+    """Centres scores by caption and image, and averages them over the captions of each image, in standard deviations.
 
     Args:
         collection: Images, texts and pairs.
         scores: Images by texts.
     """
-    spread = scores.std(axis=0)
-    standard = (scores - scores.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    centred = scores - scores.mean(axis=0)
+    standard = centred / (centred.std() or 1.0)  # not caption by caption: vague captions vary less, and say less
     standard = standard - standard.mean(axis=1, keepdims=True)  # some images score high with all captions
     n = len(collection.images)
     sums, many = np.zeros((n, n)), np.zeros(n)
@@ -120,22 +121,32 @@ def _runs(gain: FloatArray) -> Iterator[list[int]]:
         start = end + 1
 
 
-def wrong(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[Finding], str]:
+def wrong(
+    collection: Collection, found: Fit, taken: set[int], known: Set[int] = frozenset()
+) -> tuple[list[Finding], str]:
     """Images whose own captions fit no better than those of a random image; and the share of such images found.
 
     The scores of other images' captions show how wrong labels score. The share of wrong labels is estimated from how
     many own scores lie below the quantiles of these scores (as Storey 2002 does with p-values); it gives the highest
     threshold below which nine of ten images have wrong labels.
+
+    Args:
+        collection: Images, texts and pairs.
+        found: How well each image fits the captions of each.
+        taken: Rows of images that are reported already.
+        known: Rows of images with wrong labels that were found in another way.
     """
     rows = np.array([row for row in range(len(found.own)) if np.isfinite(found.own[row]) and row not in taken])
     if len(rows) < LEAST:
         return [], f"wrong labels were not looked for: at least {LEAST} images with captions are needed"
     bad, reach = _suspects(found, rows)
+    few = not len(bad)
+    bad = np.union1d(bad, np.array(sorted(known), dtype=rows.dtype))
     ids = collection.images.ids
     findings = [
         Finding("wrong-labels", (ids[row],), f"mean score of its own captions {found.own[row]:.2f}") for row in bad
     ]
-    return findings, f"wrong labels: about {100 * reach:.0f}% of them are found with these scores" if len(bad) else ""
+    return findings, "" if few else f"wrong labels: about {100 * reach:.0f}% of them are found with these scores"
 
 
 def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
