@@ -1,4 +1,8 @@
-// Shared by all pages: the current page's name stays visible on a narrow screen, and an image dropped on the page is uploaded.
+// Shared by all pages: the current page's name stays visible on a narrow screen, an image dropped on the page is uploaded,
+// and after Back or Forward the form shows the query of the results: the browser would restore what was typed there last.
+const asked = () => document.getElementById("find")?.reset();
+if (performance.getEntriesByType("navigation")[0]?.type === "back_forward") asked();
+addEventListener("pageshow", (event) => { if (event.persisted) asked(); });
 document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
 for (const form of document.querySelectorAll("form[data-drop]")) {
   const input = form.querySelector("input[type=file]");
