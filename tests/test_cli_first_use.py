@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -15,9 +16,10 @@ from typer.testing import CliRunner
 
 import limner
 from limner import Embeddings, Scores
-from limner.cli import app
+from limner.cli import app, console
 from limner.cli.console import Lines
 from limner.cli.errors import Status
+from limner.core.progress import next_step
 from limner.explain.adversarial import attack
 from limner.explain.opposites import PLAIN, css_colours
 
@@ -176,11 +178,42 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(capsys):
         time.sleep(0.2)
     said = capsys.readouterr().err.splitlines()
     assert said and said[0].startswith("limner: encoding 10 images: 0 s, 3 of 10")
-    told._began -= 10  # after some seconds there is a rate, and a time left
+    told._now.began -= 10  # after some seconds there is a rate, and a time left
     assert told.line().endswith(" s each, about 25 s left")
     with Lines("quick", every=60):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_progress_tells_what_is_done_now():
+    told = Lines("evaluating a")
+    assert told.line() == "evaluating a: 0 s"
+    told(400, 400)  # more work follows: a full count must not look like the end
+    assert told.line().endswith("400 of 400, finishing")
+    assert next_step(told, "computing intervals", "results", total=9) is told
+    assert told.line() == "computing intervals: 0 s, 0 of 9"
+    told(6, 9)
+    told._now.began -= 12
+    assert told.line().endswith("6 of 9, 2.0 s each, about 5 s left")
+    told(1, 9)  # another pass over the same: its rate is its own
+    assert told.line().endswith("1 of 9")
+    assert next_step(told, "writing") is told and told.line() == "writing: 0 s"
+
+
+def test_a_bar_tells_what_is_done_now():
+    from rich.console import Console
+    from rich.progress import Progress
+
+    terminal = Console(width=100, file=io.StringIO(), force_terminal=True, color_system=None)
+    with Progress(*console._columns(100), console=terminal, disable=True) as bar:
+        told = console._Told(bar, bar.add_task("evaluating a", total=None, pace=""), console.Step("evaluating a"))
+        told(400, 400)
+        assert [(t.description, t.completed, t.total) for t in bar.tasks] == [("evaluating a: finishing", 400, 400)]
+        told.note("loss 0.5")
+        told.step("computing intervals", total=9)
+        assert [(t.description, t.completed, t.total) for t in bar.tasks] == [("computing intervals", 0, 9)]
+        told.step("writing")
+        assert [(t.description, t.completed, t.total) for t in bar.tasks] == [("writing", 0, None)]
 
 
 def test_a_piped_command_tells_how_far_it_is(here):

@@ -61,6 +61,21 @@ def test_a_click_opens_details_and_from_there_what_is_like_it(page):
     page.wait_for_selector("text=Captions like this")
 
 
+def test_back_and_forward_show_the_query_of_the_results(page):
+    """The browser restored what was typed last on a page, so that the query and the results below did not match."""
+    page.goto("/search?q=a red balloon")
+    page.wait_for_selector(".found.images img")
+    page.fill("#q", "a house")
+    page.press("#q", "Enter")
+    page.wait_for_url("**/search?q=a+house*")
+    page.go_back()
+    page.wait_for_selector(".found.images img")
+    assert page.input_value("#q") == "a red balloon"
+    page.go_forward()
+    page.wait_for_selector(".found.images img")
+    assert page.input_value("#q") == "a house"
+
+
 def test_waiting_keeps_the_query_and_the_results_appear_in_place(browser, tmp_path, monkeypatch):
     from limner.web import library
 

@@ -19,7 +19,7 @@ from limner.core.interrupts import interruptible
 ROOT = Path(__file__).parents[2]
 LONG = 300  # seconds that the work would take; the test waits a tenth of it
 
-KCCA = f"""
+SLOW = f"""
 import ctypes, numpy as np, limner
 real = np.linalg.eigh
 
@@ -31,25 +31,22 @@ def slow(matrix):
     return real(matrix)
 
 np.linalg.eigh = slow
-images = [f"i{{n}}" for n in range(30)]
-features = limner.Embeddings(images, np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32))
-pairs = limner.Collection(
-    "made", limner.Items(images, [None] * 30),
-    limner.Items(images, [f"word{{n % 7}} dog" for n in range(30)], kind="text"),
-    limner.core.judgements.Judgements.from_pairs([(i, i) for i in images], queries=images, candidates=images),
-)
+pairs = limner.load("scenes", images=30)
+features = np.random.default_rng(0).normal(size=(30, 8)).astype(np.float32)
 try:
-    limner.train(pairs, "kcca", images="linear", features=features)
+    limner.train(pairs, SYSTEM)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     raise SystemExit(130)
 """
+KCCA = '"kcca", images="linear", features=limner.Embeddings(pairs.images.ids, features)'
 
 
-def test_kcca_hears_an_interrupt_while_a_kernel_is_decomposed():
+@pytest.mark.parametrize("system", [KCCA, '"histograms"', '"colours"'])
+def test_training_hears_an_interrupt_during_a_decomposition(system):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     child = subprocess.Popen(
-        [sys.executable, "-c", KCCA], stdout=subprocess.PIPE, text=True, env=environment,
+        [sys.executable, "-c", SLOW.replace("SYSTEM", system)], stdout=subprocess.PIPE, text=True, env=environment,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     try:

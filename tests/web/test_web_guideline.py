@@ -132,6 +132,19 @@ def test_comments_are_shown_to_the_lead_escaped_and_only_to_the_lead(tmp_path):
     assert "<b>one</b> says 4" in asked.get("/admin/export?form=csv").text
 
 
+def test_many_comments_do_not_push_the_rest_of_the_page_away(tmp_path):
+    """With 2,000 answers the page was 24,000 pixels long, and the forms were at its end."""
+    asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=7, replication=1))
+    task = asked.post("/api/task", json={}).json()["task"]
+    for item in task["items"]:
+        body = {"item": item["id"], "key": f"one-{item['id']:08d}", "grade": 4, "comment": f"says {item['id']}"}
+        assert asked.post("/api/answers", json=body).status_code == 200
+    lead = settled(asked).text
+    shown, rest = lead.split("<summary>2 more comments</summary>")
+    assert len(re.findall("<q>says", shown)) == 5 and len(re.findall("<q>says", rest.split("</details>")[0])) == 2
+    assert "7 of 7 that are asked for" in words(asked.get("/admin")) and "from 0 proposals" not in lead
+
+
 def test_the_lead_assigns_tasks_and_sees_who_is_how_far(tmp_path):
     asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=3, size=2, replication=1))
     store = asked.app.state.site.store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import threading
 
@@ -11,6 +12,7 @@ from starlette.testclient import TestClient
 
 import limner
 import websites
+from limner.search.item_texts import with_captions
 from limner.web import make_app
 from websites import patient, words
 
@@ -194,6 +196,21 @@ def test_an_index_of_vectors_without_an_encoder_offers_its_images_to_start_from(
     assert len(IMAGE.findall(patient(site, f"/search?{query}").text)) == 12
     assert key in world.images.ids
     assert "Systems" not in words(site.get("/")), "an index is searched with its own vectors"
+
+
+def test_details_of_an_image_of_an_index_show_its_captions_and_fields(tmp_path, model):
+    world = websites.world()
+    items = with_captions(world)
+    limner.search.index(tmp_path / "photos.index", model.encode_images(items), items)
+    app = make_app([], systems=(), store=tmp_path / "answers.db", indexes=[str(tmp_path / "photos.index")])
+    site = TestClient(app, base_url="http://localhost", follow_redirects=False)
+    key = items.ids[4]
+    own = [text for image, text, _ in world.judgements.relevant if image == key]
+    page = patient(site, "/item", params={"c": "photos", "id": key})
+    shown = html.unescape(page.text)
+    assert len(own) == 5 and all(f">{world.texts.values[world.texts.ids.index(text)]}</a>" in shown for text in own)
+    assert "<script>window.hacked" not in page.text
+    assert "Who is judging?" not in site.get("/").text, "there is nothing to judge"
 
 
 def test_an_index_is_refused_by_name_before_the_server_starts(tmp_path):

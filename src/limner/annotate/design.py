@@ -12,7 +12,7 @@ according to the answers so far. Measures that need all matches of a query use a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,6 +35,7 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
+from limner.core.progress import Counting, next_step
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
 from limner.stats import Drawn, draw
@@ -115,7 +116,7 @@ def plan(
     replication: int = 1,
     seconds: float = SECONDS,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Counting | None = None,
 ) -> list[Planned]:
     """Plans a study, samples the pairs to label, and writes the tasks; called again, it adds a further draw.
 
@@ -146,11 +147,12 @@ def plan(
     if half_width <= 0 or (budget is not None and budget < 1):
         raise LimnerError(f"half-width {half_width:g}, budget {budget}: expected numbers above 0")
     chosen = ("i2t", "t2i") if direction is None else (direction,)
-    keep_study(store, collection, systems, wanted, chosen, half_width)
-    found = []
+    listed = next_step(progress, f"ranking with {len(systems)} systems", "systems", total=len(systems))
+    keep_study(store, collection, systems, wanted, chosen, half_width, progress=listed)
+    told, found = next_step(progress, "drawing the sample", "directions") or progress, []
     for number, towards in enumerate(chosen):
-        if progress is not None:
-            progress(number, len(chosen))
+        if told is not None:
+            told(number, len(chosen))
         share = None if budget is None else budget // len(chosen)
         study = _study(store, collection, systems, wanted, towards, judge, strata, half_width, share)
         found.append(_extended(store, study, half_width, share, replication, seconds, seed))

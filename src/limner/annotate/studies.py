@@ -20,6 +20,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told
+from limner.core.progress import Counting
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 
@@ -65,11 +66,17 @@ def keep_study(
     measures: Sequence[Measure],
     directions: Sequence[str],
     half_width: float,
+    *,
+    progress: Counting | None = None,
 ) -> None:
     """Stores the inputs of a plan: given pairs, each system's lists, and the target half-width in points."""
     keep_original(store, collection.judgements)
     depth = max((m.k or DEPTH) for m in measures)
-    lists = {name: lists_of(each, depth=depth) for name, each in systems.items()}
+    lists = {}
+    for number, (name, each) in enumerate(systems.items()):
+        if progress is not None:
+            progress(number, len(systems))
+        lists[name] = lists_of(each, depth=depth)
     for direction in directions:
         found = {name: each[direction] for name, each in lists.items() if direction in each}
         kept = {"measures": [str(m) for m in measures], "half_width": half_width, **_numbered(store, found, direction)}

@@ -133,7 +133,7 @@ def progress(what: str, unit: str = "") -> Iterator[Progress]:
             yield lines
         return
     with Bar(*_columns(console.width), console=console, transient=True) as bar:
-        yield _Told(bar, bar.add_task(shown(what), total=None, pace=""), shown(what), unit)
+        yield _Told(bar, bar.add_task(shown(what), total=None, pace=""), Step(shown(what), unit))
 
 
 def _columns(width: int) -> tuple[ProgressColumn, ...]:
@@ -187,6 +187,42 @@ def _time_left(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+@dataclass
+class Step:
+    """One step of a task: its name and its count.
+
+    Args:
+        what: Description of the work.
+        unit: The unit that is counted, to show a rate.
+        note: Further information, such as the loss.
+        done: Amount of work done; None before the first count.
+        total: Total amount.
+        began: When the counting began.
+    """
+
+    what: str
+    unit: str = ""
+    note: str = ""
+    done: int | None = None
+    total: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def count(self, done: int, total: int) -> None:
+        """Updates the count; a count that begins again is another pass, with a rate of its own."""
+        if self.done is not None and done < self.done:
+            self.began = time.monotonic()
+        self.done, self.total = done, total
+
+    def pace(self) -> list[str]:
+        """The rate, and the time left."""
+        return [] if self.done is None else pace(self.done, self.total, time.monotonic() - self.began, self.unit)
+
+    def notes(self) -> list[str]:
+        """The note; after the last count, that the work still goes on."""
+        ended = ["finishing"] if self.done is not None and self.done >= self.total else []
+        return [*([self.note] if self.note else []), *ended]
+
+
 class Lines:
     """Progress without a terminal: a line on stderr every few seconds, and nothing for short tasks.
 
@@ -197,10 +233,8 @@ class Lines:
     """
 
     def __init__(self, what: str, unit: str = "", *, every: float = EVERY) -> None:
-        self.what, self.unit, self.every = what, unit, every
-        self.done: int | None = None
-        self.total = 0
-        self._said, self._ended = "", threading.Event()
+        self.every = every
+        self._now, self._ended = Step(what, unit), threading.Event()
         self._began = time.monotonic()
 
     def __enter__(self) -> Lines:
@@ -214,44 +248,60 @@ class Lines:
 
     def __call__(self, done: int, total: int) -> None:
         """Updates the progress."""
-        self.done, self.total = done, total
+        self._now.count(done, total)
 
     def note(self, text: str) -> None:
         """Further information, such as the loss."""
-        self._said = text
+        self._now.note = text
+
+    def step(self, what: str, unit: str = "", total: int | None = None) -> Lines:
+        """Starts the next step of the task, which is counted from 0."""
+        self._now = Step(what, unit, done=None if total is None else 0, total=total or 0)
+        return self
 
     def line(self) -> str:
         """The current line."""
-        seconds = time.monotonic() - self._began
-        parts = [f"{self.what}: {seconds:,.0f} s"]
-        if self.done is not None:
-            parts.append(f"{self.done:,} of {self.total:,}")
-            parts += pace(self.done, self.total, seconds, self.unit)
-        return ", ".join([*parts, *([self._said] if self._said else [])])
+        now = self._now
+        parts = [f"{now.what}: {time.monotonic() - self._began:,.0f} s"]
+        if now.done is not None:
+            parts += [f"{now.done:,} of {now.total:,}", *now.pace()]
+        return ", ".join([*parts, *now.notes()])
 
     def _run(self) -> None:
         while not self._ended.wait(self.every):
             tell(self.line())
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Told:
     """A progress bar with a note."""
 
     bar: Bar
     task: TaskID
-    what: str
-    unit: str = ""
-    began: float = field(default_factory=time.monotonic)
+    now: Step
 
     def __call__(self, done: int, total: int) -> None:
-        # The stage may continue after the last step: until it ends, the bar is indeterminate.
-        told = ", ".join(pace(done, total, time.monotonic() - self.began, self.unit))
-        self.bar.update(self.task, completed=done, total=total if done < total else None, pace=told)
+        self.now.count(done, total)
+        self._show()
 
     def note(self, text: str) -> None:
         """Further information, such as the loss."""
-        self.bar.update(self.task, description=f"{self.what}: {shown(text)}")
+        self.now.note = shown(text)
+        self._show()
+
+    def step(self, what: str, unit: str = "", total: int | None = None) -> _Told:
+        """Starts the next step of the task; it is a new bar, since a bar keeps its total."""
+        self.now = Step(shown(what), unit)
+        self.bar.remove_task(self.task)
+        self.task = self.bar.add_task(self.now.what, total=total, pace="")
+        return self
+
+    def _show(self) -> None:
+        said = ": ".join([self.now.what, *([", ".join(self.now.notes())] if self.now.notes() else [])])
+        total = None if self.now.done is None else self.now.total
+        self.bar.update(
+            self.task, description=said, pace=", ".join(self.now.pace()), completed=self.now.done, total=total
+        )
 
 
 def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:

@@ -19,6 +19,7 @@ from limner import stats
 from limner.core.errors import LimnerError
 from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
+from limner.core.progress import Counting
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
@@ -214,6 +215,7 @@ def ranked(
     samples: int = 10_000,
     seed: int = 0,
     notes: Sequence[str] = (),
+    progress: Counting | None = None,
 ) -> Board:
     """Ranks systems on every measure that two or more of them have.
 
@@ -223,6 +225,7 @@ def ranked(
         samples: Draws for the critical value of paired tables.
         seed: The same seed gives the same board.
         notes: Notes for readers of all tables.
+        progress: Called with (tables done, tables in total).
 
     Returns:
         The board.
@@ -236,7 +239,11 @@ def ranked(
     groups: dict[tuple[str, str, str, str], list[BoardEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.key, []).append(entry)
-    tables = [_table(group, level, samples, seed) for group in groups.values() if len(group) > 1]
+    several, tables = [group for group in groups.values() if len(group) > 1], []
+    for number, group in enumerate(several):
+        if progress is not None:
+            progress(number, len(several))
+        tables.append(_table(group, level, samples, seed))
     lone = sum(len(group) == 1 for group in groups.values())
     if not tables:
         raise LimnerError(

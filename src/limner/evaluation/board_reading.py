@@ -15,6 +15,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.paths import read_json
+from limner.core.progress import Counting, next_step
 from limner.core.ranking import Ranking
 from limner.core.spreadsheet import is_number
 from limner.datasets._read import At, number, refuse, table
@@ -60,6 +61,7 @@ def leaderboard(
     collection: Collection | None = None,
     by: str | Sequence[str] = (),
     min_size: int = 30,
+    progress: Counting | None = None,
 ) -> Board:
     """Reads results and ranks the systems, with confidence sets for their ranks.
 
@@ -83,6 +85,7 @@ def leaderboard(
         collection: The evaluated collection: adds a table for every slice of its queries.
         by: How queries are sliced: "length", "words", "objects" or a field of the collection, such as "language".
         min_size: The minimum number of queries in a slice, and in the rest.
+        progress: Called with (results read, results in total); a display also shows the tables that are ranked.
 
     Returns:
         The board.
@@ -90,14 +93,28 @@ def leaderboard(
     if by and collection is None:
         raise LimnerError(f"slices by {by!r} need the collection that was evaluated: give collection=")
     how = {"judgements": judgements, "groups": groups, "measures": measures, "unretrieved": unretrieved}
-    entries = [entry for result in results for entry in _read(result, unit, how)]
+    entries = _entries(list(results), unit, how, progress)
     shown = _chosen(entries, _wanted(measures), view, direction)
     sized = [_sized(entry, queries, clusters) for entry in shown]
-    board = ranked(sized, level=level, samples=samples, seed=seed)
+    drawn: dict[str, Any] = {"samples": samples, "seed": seed}
+    board = ranked(sized, level=level, **drawn, progress=next_step(progress, "ranking the systems", "tables"))
     if collection is None:
         return board
     kinds = [by] if isinstance(by, str) and by else list(by)
-    return with_slices(board, sized, collection, by=kinds, min_size=min_size, samples=samples, seed=seed)
+    told = next_step(progress, "ranking the systems on slices", "tables")
+    return with_slices(board, sized, collection, by=kinds, min_size=min_size, **drawn, progress=told)
+
+
+def _entries(
+    results: Sequence[Result], unit: str | None, how: Mapping[str, Any], progress: Counting | None
+) -> list[BoardEntry]:
+    """The entries of all results; a report with the values of every query takes a while to read."""
+    found: list[BoardEntry] = []
+    for place, result in enumerate(results):
+        if progress is not None:
+            progress(place, len(results))
+        found += _read(result, unit, how)
+    return found
 
 
 def _chosen(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from limner.core.arrays import BoolArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.progress import Counting
 from limner.evaluation.board import Board, BoardEntry, ranked
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.results import Result
@@ -23,6 +24,7 @@ def with_slices(
     min_size: int = 30,
     samples: int = 10_000,
     seed: int = 0,
+    progress: Counting | None = None,
 ) -> Board:
     """A board with a further table for every slice of the queries.
 
@@ -37,6 +39,7 @@ def with_slices(
         min_size: The minimum number of queries in a slice, and in the rest.
         samples: Draws for the critical values.
         seed: The same seed gives the same board.
+        progress: Called with (tables done, tables in total).
     """
     if min_size < 2:
         raise LimnerError(f"min_size={min_size}: expected 2 or more queries")
@@ -50,7 +53,7 @@ def with_slices(
         )
     many = max(Counter((entry.system, entry.key) for entry, _ in parts).values())
     level = 1 - (1 - board.level) / many
-    found = ranked([part for _, part in parts], level=level, samples=samples, seed=seed)
+    found = ranked([part for _, part in parts], level=level, samples=samples, seed=seed, progress=progress)
     said = (
         f"{many} slices: each has rank sets of {level:.2%} confidence, so that all hold together with {board.level:.0%}"
     )

@@ -13,6 +13,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
+from limner.core.progress import next_step
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.coverage import covered, unjudged_queries
@@ -118,6 +119,7 @@ def evaluate(
     notes += [*told, *_lacking_direction(chosen, sources), *_grade_notes(results, judged.values())]
     settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(asked, truth, sources)
+    next_step(progress, "estimating from the labels" if labels is not None else "describing the results")
     found, more = estimated(labels, sources, truth, chosen, mode) if labels is not None else ((), [])
     settings |= described(labels, sources, truth) if found else {}
     return Report(name, truth.name, tuple(results), top, settings, (*notes, *more), found)
@@ -139,7 +141,7 @@ def _measured(
         judged_here = [(f"{v.name} ({towards})", judged[v.name, towards]) for v in here]
         whole, kept_judgements, told = covered(source, judged_here, how["missing"])
         questions = [_question(v, j, truth, whole, towards) for v, j in zip(here, kept_judgements, strict=True)]
-        placed, kept = place(whole, questions, empty=how["missing"] == "empty", **_passing(how))
+        placed, kept = place(whole, questions, empty=how["missing"] == "empty", **_passing(how, whole))
         notes += [*_source_notes(source), *told]
         for view, placements in zip(here, placed, strict=True):
             results += _results(view, towards, placements, truth)
@@ -161,9 +163,11 @@ def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str
     return {"judged_pool": found} if found else {}
 
 
-def _passing(how: Mapping[str, object]) -> dict[str, Any]:
-    """Options of a pass over the scores."""
-    return {name: value for name, value in how.items() if name != "missing"}
+def _passing(how: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """Options of a pass over the scores, whose progress tells what is ranked."""
+    what = f"ranking {len(source.candidates):,} candidates for {len(source.queries):,} queries"
+    told = next_step(how["progress"], what, "queries", total=len(source.queries)) or how["progress"]
+    return {name: value for name, value in {**how, "progress": told}.items() if name != "missing"}
 
 
 def _source_notes(source: Source) -> tuple[str, ...]:
@@ -211,7 +215,7 @@ def _evaluate_run(
             "give a Collection for two directions"
         )
     whole, (judged,), told = covered(system, [(f"{truth.name} (run)", truth)], how["missing"])
-    (placements,), kept = place(whole, [Asked(judged)], empty=how["missing"] == "empty", **_passing(how))
+    (placements,), kept = place(whole, [Asked(judged)], empty=how["missing"] == "empty", **_passing(how, whole))
     clusters = None if groups is None else _grouped(placements.queries, groups)
     wanted = [m for m in measures if not m.kind.composite]
     wanted += judged_measures(placements, wanted)

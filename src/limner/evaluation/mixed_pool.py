@@ -20,12 +20,13 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
+from limner.core.progress import Stages
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.excluded import excluding
 from limner.evaluation.plain import plain
 from limner.evaluation.table_report import TableReport, percent, titled
 from limner.evaluation.tables import Grid
-from limner.scores import Scores
+from limner.scores import Progress, Scores
 
 MEASURES = "R@1 R@5 R@10"
 DEPTH = 10
@@ -33,6 +34,8 @@ DEPTH = 10
 ALONE, MIXED, CENTRED = "other modality", "mixed", "mixed, centred"
 POOLS = (ALONE, MIXED, CENTRED)
 MODALITIES = ("image", "text")
+PASSES = (ALONE, *(f"{pool} {what}" for pool in (MIXED, CENTRED) for what in ("cross", "any", "share")))
+"""Passes over the queries of a modality."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,9 @@ class MixedPoolReport(TableReport):
         return titled(title, grids, self.notes)
 
 
-def evaluate_mixed(collection: Collection, images: object, texts: object) -> MixedPoolReport:
+def evaluate_mixed(
+    collection: Collection, images: object, texts: object, *, progress: Progress | None = None
+) -> MixedPoolReport:
     """Evaluates a joint space with images and texts in one pool.
 
     R@k counts a query whose match of the other modality is among the first k; "any R@k" also counts matches of its own
@@ -116,6 +121,7 @@ def evaluate_mixed(collection: Collection, images: object, texts: object) -> Mix
         collection: Images, texts and which belong together.
         images: Embeddings of the images, by id or in order.
         texts: Embeddings of the texts, in the same space.
+        progress: Called with (queries done, queries in total); each is ranked seven times.
     """
     sides = _unit(images, collection.images.ids, "image"), _unit(texts, collection.texts.ids, "text")
     if sides[0].shape[1] != sides[1].shape[1]:
@@ -125,7 +131,9 @@ def evaluate_mixed(collection: Collection, images: object, texts: object) -> Mix
         )
     matches = _Matches.of(collection)
     spaces = {MIXED: np.concatenate(sides), CENTRED: np.concatenate([_centred(side) for side in sides])}
-    lines = [line for query in MODALITIES for line in _lines(matches, query, spaces)]
+    sizes = {"image": len(matches.images), "text": len(matches.texts)}
+    passes = Stages(progress, **{f"{query} {name}": sizes[query] for query in MODALITIES for name in PASSES})
+    lines = [line for query in MODALITIES for line in _lines(matches, query, spaces, passes)]
     total = len(matches.images) + len(matches.texts) - 1
     shares = {"image": len(matches.texts) / total, "text": len(matches.images) / total}
     notes = [
@@ -203,17 +211,18 @@ def _centred(vectors: Float32) -> Float32:
     return np.asarray(moved / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
-def _lines(matches: _Matches, query: str, spaces: Mapping[str, Float32]) -> Iterator[MixedLine]:
+def _lines(matches: _Matches, query: str, spaces: Mapping[str, Float32], passes: Stages) -> Iterator[MixedLine]:
     places, pool, n = matches.of_queries(query), matches.pool, len(matches.images)
     other = range(n, len(pool)) if query == "image" else range(n)
     whole, both = range(len(pool)), np.concatenate([matches.cross, matches.within])
     for name in POOLS:
         vectors = spaces[CENTRED if name == CENTRED else MIXED]
         scores = _scores(vectors, pool, places, other if name == ALONE else whole)
-        yield from _measured(matches, (query, name), scores, matches.cross, "")
+        told = passes[f"{query} {name}" if name == ALONE else f"{query} {name} cross"]
+        yield from _measured(matches, (query, name), scores, matches.cross, "", told)
         if name != ALONE:
-            yield from _measured(matches, (query, name), scores, both, "any ")
-            yield _share(matches, (query, name), scores, other)
+            yield from _measured(matches, (query, name), scores, both, "any ", passes[f"{query} {name} any"])
+            yield _share(matches, (query, name), scores, other, passes[f"{query} {name} share"])
 
 
 def _scores(vectors: Float32, pool: Ids, rows: range, columns: range) -> Scores:
@@ -222,20 +231,28 @@ def _scores(vectors: Float32, pool: Ids, rows: range, columns: range) -> Scores:
 
 
 def _measured(
-    matches: _Matches, where: tuple[str, str], scores: Scores, pairs: IntArray, prefix: str
+    matches: _Matches,
+    where: tuple[str, str],
+    scores: Scores,
+    pairs: IntArray,
+    prefix: str,
+    progress: Progress | None,
 ) -> Iterator[MixedLine]:
     names, place = matches.pool, {key: number for number, key in enumerate(matches.pool)}
     queries, candidates = ({place[key] for key in ids} for ids in (scores.queries, scores.candidates))
     known = [(names[a], names[b]) for a, b in pairs.tolist() if a in queries and b in candidates]
-    for result in evaluate(scores, Judgements.from_pairs(known), measures=MEASURES, keep=0).results:
+    report = evaluate(scores, Judgements.from_pairs(known), measures=MEASURES, keep=0, progress=progress)
+    for result in report.results:
         clusters = matches.clusters([place[key] for key in result.queries])
         value = stats.mean_interval(result.values, clusters=clusters)
         yield MixedLine(*where, f"{prefix}{result.measure}", len(result.queries), value)
 
 
-def _share(matches: _Matches, where: tuple[str, str], scores: Scores, other: range) -> MixedLine:
+def _share(
+    matches: _Matches, where: tuple[str, str], scores: Scores, other: range, progress: Progress | None
+) -> MixedLine:
     """How much of each list has the other modality."""
-    found = scores.top(min(DEPTH, scores.shape[1] - 1))
+    found = scores.top(min(DEPTH, scores.shape[1] - 1), progress=progress)
     values = ((found.indices >= other.start) & (found.indices < other.stop)).mean(axis=1)
     clusters = matches.clusters(matches.of_queries(where[0]))
     return MixedLine(*where, f"other@{DEPTH}", len(values), stats.mean_interval(values, clusters=clusters))

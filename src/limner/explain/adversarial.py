@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from limner.core.errors import UnknownName
+from limner.core.progress import Counting
 from limner.explain.clauses import negation, relation, word_order
 from limner.explain.edits import Change, Context, Edit, Token, agreeing_article, cased, edited
 from limner.explain.opposites import ANTONYMS, PLAIN, VERBS, colours_in, css_colours, far_from
@@ -305,10 +306,28 @@ DENIES = frozenset((*KINDS, *FURTHER)) - {"synonym"}
 
 
 def attack_all(
-    texts: Sequence[str], kinds: Iterable[str] = KINDS, *, seed: int = 0, wordnet: WordNet | None = None
+    texts: Sequence[str],
+    kinds: Iterable[str] = KINDS,
+    *,
+    seed: int = 0,
+    wordnet: WordNet | None = None,
+    progress: Counting | None = None,
 ) -> Iterator[tuple[str, list[Edit | None]]]:
-    """For every kind, one edit per text, or None if nothing in it can be changed."""
-    graph = wordnet or WordNet.load()
+    """For every kind, one edit per text, or None if nothing in it can be changed.
+
+    Args:
+        texts: The texts.
+        kinds: Keys of `KINDS` or `FURTHER`.
+        seed: Random seed.
+        wordnet: The installed WordNet by default.
+        progress: Called with (texts done, texts in total), over all kinds.
+    """
+    graph, listed = wordnet or WordNet.load(), list(kinds)
     colours = colours_in(texts)
-    for kind in kinds:
-        yield kind, [attack(text, kind, seed=seed, colours=colours, wordnet=graph) for text in texts]
+    for number, kind in enumerate(listed):
+        made = []
+        for done, text in enumerate(texts, start=1):
+            made.append(attack(text, kind, seed=seed, colours=colours, wordnet=graph))
+            if progress is not None:
+                progress(number * len(texts) + done, len(listed) * len(texts))
+        yield kind, made

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
+from limner.core.progress import Counting
 from limner.core.renamed import renamed
 from limner.explain.adversarial import DENIES
 from limner.explain.edits import Edit
@@ -141,6 +142,34 @@ def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
     Uses a bigram model of the texts (which must not contain the queries themselves). If the value is near 0.5,
     detecting the change requires the image; if it is near 1, the text alone is enough, and a good result means little.
     """
+    return _told_apart(edits, _usual(texts))
+
+
+def blind_baselines(
+    kinds: Mapping[str, Sequence[Edit]], texts: Iterable[str], *, progress: Counting | None = None
+) -> dict[str, float]:
+    """`blind_baseline` of every kind of change; the texts are read once.
+
+    Args:
+        kinds: Edits by kind.
+        texts: Texts of the language model.
+        progress: Called with (kinds done, kinds in total).
+    """
+    usual, found = _usual(texts), {}
+    for number, (kind, edits) in enumerate(kinds.items(), start=1):
+        found[kind] = _told_apart(edits, usual)
+        if progress is not None:
+            progress(number, len(kinds))
+    return found
+
+
+def _told_apart(edits: Iterable[Edit], usual: Callable[[str], float]) -> float:
+    told = [(usual(e.before) > usual(e.after)) + 0.5 * (usual(e.before) == usual(e.after)) for e in edits]
+    return sum(told) / len(told) if told else math.nan
+
+
+def _usual(texts: Iterable[str]) -> Callable[[str], float]:
+    """The mean log-probability of the words of a text, under a bigram model of the texts."""
     one: Counter[str] = Counter()
     two: Counter[tuple[str, str]] = Counter()
     for text in texts:
@@ -155,8 +184,7 @@ def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
         steps = [math.log((two[a, b] + 0.1) / (one[a] + 0.1 * len(one))) for a, b in pairwise(words)]
         return sum(steps) / len(steps)
 
-    told = [(usual(e.before) > usual(e.after)) + 0.5 * (usual(e.before) == usual(e.after)) for e in edits]
-    return sum(told) / len(told) if told else math.nan
+    return usual
 
 
 def _words(text: str) -> list[str]:

@@ -51,7 +51,7 @@ class ItemTexts:
             held = batch[columns[0]].to_pylist() if is_text or store.describes else [None] * len(batch)
             texts += [([each] if is_text else each) if each else () for each in held]
             written = batch["fields"].to_pylist() if store.describes else [None] * len(batch)
-            fields += [_read(each, store.path) if each else {} for each in written]
+            fields += [read_fields(each, store.path) if each else {} for each in written]
         return cls(index.about.kind, texts, fields)
 
     @classmethod
@@ -110,7 +110,7 @@ class ItemTexts:
         return best[2] if best[0] else ""
 
 
-def _read(written: str, path: str) -> Mapping[str, object]:
+def read_fields(written: str, path: str) -> Mapping[str, object]:
     """The fields of an item, as stored in an index."""
     try:
         return dict(json.loads(written))

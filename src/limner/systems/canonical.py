@@ -13,6 +13,7 @@ direction, which a decomposition leaves undetermined, is fixed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError
+from limner.core.interrupts import interruptible
 from limner.core.portable import signs
 
 if TYPE_CHECKING:
@@ -73,13 +75,15 @@ def _smooth(covariance: Matrix, ridge: float, what: str) -> Matrix:
 
 
 def _directions(within: Matrix, text_within: Matrix, across: Matrix, dimensions: int) -> tuple[Matrix, Matrix]:
-    from scipy.linalg import cholesky, eigh, solve_triangular
+    from scipy.linalg import solve_triangular
 
-    lower, text_lower = cholesky(within, lower=True), cholesky(text_within, lower=True)
+    # numpy's decompositions release the interpreter lock and scipy's do not, so only numpy's can be interrupted.
+    lower, text_lower = (interruptible(partial(np.linalg.cholesky, each)) for each in (within, text_within))
     left = solve_triangular(lower, across, lower=True)
     whitened = solve_triangular(text_lower, left.T, lower=True)  # M transposed: texts by images
-    size = len(whitened)
-    squares, vectors = eigh(whitened @ whitened.T, subset_by_index=[max(size - dimensions, 0), size - 1])
+    squares, vectors = (
+        part[..., -dimensions:] for part in interruptible(lambda: np.linalg.eigh(whitened @ whitened.T))
+    )
     kept = squares > 1e-12
     vectors, correlations = vectors[:, kept][:, ::-1], np.sqrt(squares[kept][::-1])
     vectors = vectors * signs(vectors)

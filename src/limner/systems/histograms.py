@@ -19,6 +19,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_arrays
+from limner.core.progress import next_step
 from limner.core.registry import built_in
 from limner.core.renamed import renamed
 from limner.encoders.contract import digest
@@ -154,6 +155,7 @@ def train(
     _refuse_bad(collection, ridge, dimensions)
     bag = BagOfWords.fit(collection.texts.values, min_count=min_count)
     images = describe(collection.images, descriptions, workers=workers, progress=progress)
+    next_step(progress, "solving for the joint space")
     sides = canonical_maps(
         images, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
     )

@@ -26,6 +26,9 @@ from limner.web.watching import Known, people_of
 MOST = 50
 """Maximum number of rows of a table that grows with the number of people or tasks."""
 
+FEW = 5
+"""Tasks to review and comments that are shown at once; the others open with a click, so that the page stays short."""
+
 MOST_SQUARE = 12
 """Maximum number of people in the agreement matrix; with more, the lowest values are listed."""
 STEP = 20
@@ -77,6 +80,7 @@ def admin_page(ask: Ask) -> Response:
         "people": people,
         "comparing": comparing,
         "most": MOST,
+        "few": FEW,
         "lowest": _lowest,
         "exclusions": exclusions(store),
         "guideline": rules,

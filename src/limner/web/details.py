@@ -67,7 +67,7 @@ def item_page(ask: Ask) -> Response:
         here=_ranks_of_query(ask, asked, key, is_text), labels=_labels(whole, key, is_text),
         near=_near(ask, query, key, is_text, words), link=linker(asked), systems=ask.site.library.names,
         like=linker(asked)(words=words, find="texts") if is_text else linker(asked)(image=key, find="images"),
-        across=linker(asked)(words=words) if is_text else linker(asked)(image=key),
+        across=linker(asked)(words=words) if is_text else linker(asked)(image=key), captions=(), fields={},
     )  # fmt: skip
 
 
@@ -76,10 +76,12 @@ def _of_index(ask: Ask, asked: SearchRequest, key: str) -> Response:
     served = ask.site.library.indexes[asked.collection]
     is_text = served.kind == "text"
     words = str(served.row(key)["value"] or key) if is_text else ""
+    captions, fields = served.described(key)
     return page(
         ask, "item.html", asked=asked, key=key, is_text=is_text, words=words, rows=[], waiting=[], here={},
         labels=[], near=_near(ask, asked, key, is_text, words), link=linker(asked), systems=[],
-        like=linker(asked)(image=key, find="texts" if is_text else "images"), across="",
+        like=linker(asked)(image=key, find="texts" if is_text else "images"), across="", captions=captions,
+        fields=fields,
     )  # fmt: skip
 
 

@@ -107,6 +107,16 @@ class ServedIndex:
             raise UnknownId(f"no {self.kind} {key[:80]!r} in {self.name!r}")
         return found[key]
 
+    def described(self, key: str) -> tuple[Sequence[str], Mapping[str, object]]:
+        """The captions and the fields of an item, as far as the index has them."""
+        from limner.search.item_texts import read_fields
+
+        store = self.index.store
+        if not store.describes:
+            return (), {}
+        row = store.rows([key], columns=("id", "captions", "fields")).get(key, {})
+        return row.get("captions") or (), read_fields(row["fields"], store.path) if row.get("fields") else {}
+
     def open_image(self, key: str, side: int) -> Image:
         """An image of the index: from its file, or the stored thumbnail."""
         from limner.core.images import open_image

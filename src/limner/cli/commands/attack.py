@@ -14,6 +14,7 @@ from limner.cli.console import answer, progress, tell
 from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -102,20 +103,24 @@ def _asking(
 def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, list[Edit | None]]:
     from limner.explain.adversarial import attack_all
 
-    with progress(f"changing {len(collection.texts):,} queries"):
-        return dict(attack_all(collection.texts.values, kinds, seed=seed))
+    with progress(f"changing {len(collection.texts):,} queries in {len(kinds)} ways") as told:
+        return dict(attack_all(collection.texts.values, kinds, seed=seed, progress=told))
 
 
 def _asked(
     collection: Collection, edits: dict[str, list[Edit | None]], ask: Asker, others: Sequence[str]
 ) -> tuple[str, dict[str, object]]:
-    from limner.explain.blindness import blind_baseline, rerank, table
+    from limner.explain.blindness import blind_baselines, rerank, table
 
-    truth = _truth(collection)
-    with progress("asking again"):
+    truth, done = _truth(collection), []
+    with progress("searching again with changed queries", "kinds of change") as told:
+        told(0, len(edits))
         before = ask(collection.texts.values)
-        done = [rerank(kind, made, before, truth, ask) for kind, made in edits.items()]
-        blind = {each.kind: blind_baseline(each.edits, others) for each in done} if others else {}
+        for number, (kind, made) in enumerate(edits.items(), start=1):
+            done.append(rerank(kind, made, before, truth, ask))
+            told(number, len(edits))
+        alone = next_step(told, "telling changed queries by their text alone", "kinds of change")
+        blind = blind_baselines({each.kind: each.edits for each in done}, others, progress=alone) if others else {}
     text = "\n\n".join([table(done, blind), *_ignored(done)])
     records = [{**each.record(), "text-only": blind.get(each.kind), "words": each.words()} for each in done]
     return text, {"attacks": records}

@@ -84,7 +84,7 @@ def board(
     if collection is None and (by or split or option):
         raise typer.BadParameter("--by, --split and --option belong to --collection: give it too")
     held = None if collection is None else part(load(collection, option), split)
-    with progress(f"ranking {len(results)} results"):
+    with progress(f"reading {len(results)} results", "results") as told:
         made = leaderboard(
             results,
             judgements=None if qrels is None else read_qrels(qrels, name=qrels.stem),
@@ -102,6 +102,7 @@ def board(
             collection=held,
             by=by or (),
             min_size=min_size,
+            progress=told,
         )
     _write(made, results, save or [], save_mteb)
     answer(str(made), made.describe(), as_json=as_json)

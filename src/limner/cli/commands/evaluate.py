@@ -31,6 +31,7 @@ from limner.cli.options import (
 )
 from limner.cli.training import SYSTEM, Features, encoded_by, trained
 from limner.core.errors import LimnerError
+from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -337,6 +338,10 @@ def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[st
         source = by_direction(source, truth)
     with progress(f"evaluating {name}") as told:
         report = limner.evaluate(source, truth, name=name, progress=told, **how)
+        next_step(told, "computing confidence intervals", "results")
+        for number, result in enumerate(report.results, start=1):
+            _ = result.interval  # it is kept; the printed and the saved report need it
+            told(number, len(report.results))
     return replace(report, notes=(*report.notes, *notes))
 
 

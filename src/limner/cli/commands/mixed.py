@@ -47,7 +47,7 @@ def mixed(
         sides = encoded_sides(system, (held.images, held.texts), trust=trust)
     else:
         sides = [vectors_of(str(file), items) for file, items in ((images, held.images), (texts, held.texts))]
-    with progress(f"ranking {len(held.images) + len(held.texts):,} candidates"):
-        made = evaluate_mixed(held, *sides)
+    with progress(f"ranking {len(held.images) + len(held.texts):,} candidates", "queries") as told:
+        made = evaluate_mixed(held, *sides, progress=told)
     saved([made.save(file) for file in save or []])
     answer(str(made), made.describe(), as_json=as_json)

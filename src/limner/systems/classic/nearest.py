@@ -15,6 +15,7 @@ import numpy as np
 
 from limner.core.arrays import Array
 from limner.core.collection import Collection
+from limner.core.progress import Stages
 from limner.core.registry import built_in
 from limner.scores import Progress, Scores
 from limner.systems.classic.kernel_model import KernelModel
@@ -22,7 +23,6 @@ from limner.systems.classic.kernels import Kernel
 from limner.systems.classic.models import TwoWayScores
 from limner.systems.classic.pairs import (
     FeatureSource,
-    Stages,
     documents_of,
     features_file,
     fit_images,

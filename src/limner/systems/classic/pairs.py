@@ -129,26 +129,6 @@ def usable(given: FeatureSource, remembered: str | None, items: Items) -> Featur
     return held if (held.ids.find(items.ids) >= 0).all() else None
 
 
-class Stages:
-    """Progress over several stages as a single count: each stage continues where the previous one ended.
-
-    >>> stages = Stages(print, images=2, solutions=1)
-    >>> stages["images"](2, 2); stages["solutions"](1, 1)
-    2 3
-    3 3
-    """
-
-    def __init__(self, progress: Progress | None, **sizes: int) -> None:
-        self._progress, self._sizes = progress, sizes
-
-    def __getitem__(self, name: str) -> Progress | None:
-        progress, total = self._progress, sum(self._sizes.values())
-        if progress is None:
-            return None
-        before = sum(list(self._sizes.values())[: list(self._sizes).index(name)])
-        return lambda done, of: progress(before + round(done / of * self._sizes[name]), total)
-
-
 def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, progress: Progress | None) -> Any:
     """An image kernel fitted to training images, or to their features."""
     if features is not None:

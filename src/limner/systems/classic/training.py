@@ -11,7 +11,7 @@ import numpy as np
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.progress import progress_for
+from limner.core.progress import Stages, progress_for
 from limner.core.registry import built_in
 from limner.scores import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
@@ -19,7 +19,6 @@ from limner.systems.classic.kernels import Kernel, raised
 from limner.systems.classic.models import KccaModel, Space
 from limner.systems.classic.pairs import (
     FeatureSource,
-    Stages,
     documents_of,
     features_file,
     fit_images,
