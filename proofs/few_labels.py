@@ -46,7 +46,7 @@ PAIRED = ("R@1", "P@5")
 FEWEST = 20
 """Units that are drawn at least."""
 PLANNED_HALF = 2.0
-WHOLE_HALF = 5.0
+WHOLE_HALVES = (2.0, 5.0)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------
@@ -85,7 +85,8 @@ def _level_jobs(world: World, studies: int) -> Iterator[Job]:
     least = least_labels(found[0].costs)
     for times in TIMES:
         yield Job("levels", world.name, "none", times * least, studies, found)
-    yield Job(f"labels for {WHOLE_HALF}", world.name, "none", 0, SEARCHED, found[:1])
+    for half in WHOLE_HALVES:
+        yield Job(f"labels for {half}", world.name, "none", 0, SEARCHED, found[:1])
 
 
 def _efficiency_jobs(world: World) -> Iterator[Job]:
@@ -295,13 +296,14 @@ def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
     true = float(values(world.lists[name], world.truth, Measure.parse("R@1")).mean())
     for row in (r for r in rows if r["world"] == world.name and "needed" in r):
         half = float(row["kind"].split()[-1])
-        whole, free = half == WHOLE_HALF, 1.96**2 * true * (1 - true)
+        measure, free = row["target"].split()[0], 1.96**2 * true * (1 - true)
+        whole = measure in map(str, worlds.WHOLE)
         if whole:
-            simple = simple_queries(worlds.leveled(world)[0].whole, half) * pool
+            simple = simple_queries(worlds.leveled(world)[0].values[-1], half) * pool
         else:
             simple = free / ((half / 100) ** 2 + free / many)
         note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
-        what = f"{world.name}: labels for {row['target'].split()[0]}, judge {row['judge']}"
+        what = f"{world.name}: labels for {measure}{f' to {half:g} points' if whole else ''}, judge {row['judge']}"
         yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")
         if not whole:
             yield Claim(

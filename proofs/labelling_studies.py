@@ -13,7 +13,7 @@ from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
 from limner.annotate.levels import BEFORE, LEAST, least_labels
 from limner.annotate.predicted import Predicted
-from limner.stats import Drawn, Estimate, draw, sequential, stratified, sum_of_means
+from limner.stats import Drawn, Estimate, chained_means, draw, sequential, stratified, sum_of_means
 
 SEARCHED = 100
 """Studies of each number of labels that is tried for a wanted half-width."""
@@ -157,20 +157,28 @@ class _Prepared:
 
 def _by_levels(job: Job) -> dict[str, dict[str, float]]:
     """Studies of queries down to a level, as far as the budget goes."""
-    levels, many = job.targets[0].values.shape
-    costs, codes = job.targets[0].costs, np.repeat(np.arange(levels), many)
+    many = job.targets[0].values.shape[1]
+    costs = job.targets[0].costs
+    codes = np.repeat(np.arange(len(costs)), many)
     shares = np.array(BEFORE) / np.sqrt(costs)
-    most = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * levels
+    most = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * len(costs)
     found: Found = {t.name: [] for t in job.targets}
-    flat = {t.name: t.values.ravel() for t in job.targets}
     for seed in range(job.studies):
         units = draw(codes, most, shares=shares / shares.sum(), pilot=LEAST, seed=seed).units
         units = units[: int(np.searchsorted(np.cumsum(costs[codes[units]]), job.labels * (1 + 1e-9), side="right"))]
         for t in job.targets:
-            ends = (-1.0 if t.name.endswith("difference") else 0.0) - t.given, 1.0 - t.given
-            e = sum_of_means(flat[t.name][units], codes[units], [many] * levels, prior=BEFORE, bounds=ends)
-            found[t.name].append((e.value + t.given, e.low + t.given, e.high + t.given))
+            e = _of_level_sample(t, codes[units], units % many)
+            found[t.name].append((e.value, e.low, e.high))
     return {t.name: _row(found[t.name], t.true) for t in job.targets}
+
+
+def _of_level_sample(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimate:
+    """The estimate from queries labelled down to a level."""
+    before, after = target.values[at, queries], target.values[at + 1, queries]
+    bounds = (-1.0 if target.name.endswith("difference") else 0.0), 1.0
+    sizes = [target.values.shape[1]] * len(target.costs)
+    given = float(target.values[0].mean())
+    return chained_means(before, after, at, sizes, start=given, prior=BEFORE, bounds=bounds)
 
 
 # --- how many labels --------------------------------------------------------------------------------------------
