@@ -202,7 +202,7 @@ def test_intervals_cover(world):
     random, held, at = np.random.default_rng(0), 0, np.repeat([0, 1, 2], 10)
     for _ in range(400):
         drawn = np.concatenate([random.choice(each, 10, replace=False) for each in values])
-        made = chained_means(*drawn.T, at, [N] * 3, start=start, prior=levels.BEFORE)
+        made = chained_means(*drawn.T, at, [N] * 3, start=start, prior=levels.PRIOR)
         held += made.low <= true <= made.high
     assert held >= 370 and len(design.units) == 3 * N
 
@@ -218,7 +218,7 @@ def test_labels_are_allocated_by_what_the_level_above_does_not_predict():
     found = levels.spread([seen], codes, 3)
     assert found[2] < 0.05 < found[1]
     assert found[0] < found[1]  # what is not predicted at the second level counts little for the first
-    assert levels.spread([{}], codes, 3) == pytest.approx(levels.BEFORE)
+    assert levels.spread([{}], codes, 3) == pytest.approx(levels.EXPECTED)
 
 
 # --- the given labels -------------------------------------------------------------------------------------------

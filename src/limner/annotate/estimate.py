@@ -246,7 +246,7 @@ def _chained(
             "use mode 'fixed' when the labelling is finished"
         )
     strata = np.array([sample.design.units[n].stratum for n in seen], dtype=np.int64)
-    count = np.bincount(strata, minlength=len(levels.BEFORE))
+    count = np.bincount(strata, minlength=len(levels.PRIOR))
     if count.min() < 2:
         raise LimnerError(
             f"queries labelled at each level: {count.tolist()}; an interval needs at least 2 per level: label "
@@ -254,9 +254,7 @@ def _chained(
         )
     sizes = [sample.design.queries] * len(count)
     before, after = zip(*seen.values(), strict=True)
-    return chained_means(
-        before, after, strata, sizes, start=given, prior=levels.BEFORE, bounds=bounds, level=level
-    )
+    return chained_means(before, after, strata, sizes, start=given, prior=levels.PRIOR, bounds=bounds, level=level)
 
 
 def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking | None = None) -> _Sought:

@@ -39,8 +39,10 @@ LEAST = 12
 FLOOR = 1.5
 """The smallest design costs this many times as much as `LEAST` queries at every level. With fewer labels the first
 levels have so few queries that intervals cover too much or too little (proofs/few_labels.py)."""
-BEFORE = (0.25, 0.15, 0.1)
-"""Expected standard deviation at each level before any labels, of what the level above does not predict."""
+EXPECTED = (0.15, 0.09, 0.06)
+"""Standard deviation at each level that a plan expects before any labels, of what the level above does not predict."""
+PRIOR = (0.25, 0.15, 0.1)
+"""The same, with a margin, for intervals: a few equal answers do not give certainty."""
 Steps = dict[int, tuple[float, float]]
 """By unit: the measure of its query before the labels of its level, and with them."""
 
@@ -122,7 +124,7 @@ def smallest(each: FloatArray) -> FloatArray:
     >>> smallest(np.array([20.0, 100.0, 1000.0])).round().tolist()
     [77.0, 29.0, 16.0]
     """
-    need = np.array(BEFORE) / np.sqrt(np.maximum(each, 1))
+    need = np.array(EXPECTED) / np.sqrt(np.maximum(each, 1))
     return np.asarray(LEAST + (FLOOR - 1) * LEAST * each.sum() / (need @ each) * need)
 
 
@@ -228,12 +230,12 @@ def _revealed(
 
 
 def spread(found: Iterable[Steps], codes: IntArray, strata: int) -> FloatArray:
-    """The standard deviation at each level that matters for the estimate, for the system and measure where it is largest.
+    """The standard deviation that matters at each level, for the system and measure where it is largest.
 
     This is the deviation of what the level above does not predict, times the weight of the level in the estimate. The
     prior expectation counts as two additional answers.
     """
-    expected, most = np.array(BEFORE), np.zeros(strata)
+    expected, most = np.array(EXPECTED), np.zeros(strata)
     for each in found:
         at = codes[np.array(list(each), dtype=np.int64)]
         before, after = np.array(list(each.values()), dtype=np.float64).reshape(-1, 2).T

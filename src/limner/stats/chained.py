@@ -20,7 +20,7 @@ from limner.stats.estimators import Estimate, sum_of_means
 from limner.stats.inputs import Codes, Vector, vector
 
 FACTOR_PRIOR = 0.02
-"""The sum of squares that counts for a factor of 1 beside the sample's: two units whose values are 0.1 from the mean."""
+"""The sum of squares that counts for a factor of 1 beside the sample's: two units with values 0.1 from the mean."""
 
 
 @dataclass(frozen=True)
