@@ -238,8 +238,8 @@ def spread(found: Iterable[Steps], codes: IntArray, strata: int) -> FloatArray:
     expected, most = np.array(EXPECTED), np.zeros(strata)
     for each in found:
         at = codes[np.array(list(each), dtype=np.int64)]
-        before, after = np.array(list(each.values()), dtype=np.float64).reshape(-1, 2).T
-        y = chain(before, after, at, np.bincount(codes, minlength=strata)).values
+        sizes, both = np.bincount(codes, minlength=strata), np.array(list(each.values()), dtype=np.float64)
+        y = chain(both[:, 0], both[:, 1], at, sizes).values if each else np.empty(0)
         for level in range(strata):
             own = y[at == level]
             square = float(((own - own.mean()) ** 2).sum()) if len(own) else 0.0

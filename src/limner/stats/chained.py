@@ -19,8 +19,12 @@ from limner.core.errors import LimnerError
 from limner.stats.estimators import Estimate, sum_of_means
 from limner.stats.inputs import Codes, Vector, vector
 
-FACTOR_PRIOR = 0.02
-"""The sum of squares that counts for a factor of 1 beside the sample's: two units with values 0.1 from the mean."""
+FACTOR = 0.75
+"""The factor before any answers. Any number is free of bias; measured ones are between 0.4 and 1."""
+FACTOR_PRIOR = 0.1
+"""The sum of squares that counts for it beside the sample's: ten units with values 0.1 from the mean."""
+RESIDUAL_KURTOSIS = 6.0
+"""Kurtosis of the residuals before any is known: the level above predicts most values well and a few badly."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def _one_step(u: Vector, v: Vector, size: float) -> tuple[Vector, float]:
     apart, moved = u - u.mean(), v - v.mean()
     rest = n / max(n - 1, 1)
     both, own = ((apart * x).sum() - rest * apart * x for x in (moved, apart))
-    factor = (both + FACTOR_PRIOR) / (np.maximum(own, 0.0) + FACTOR_PRIOR)
+    factor = (both + FACTOR * FACTOR_PRIOR) / (np.maximum(own, 0.0) + FACTOR_PRIOR)
     others = (v.sum() - v) - factor * (u.sum() - u)
     mean = float((others + (size - n + 1) * (v - factor * u)).mean()) / size
     residual = rest * (moved - factor * apart)
@@ -106,10 +110,13 @@ def chained_means(
 
     >>> found = chained_means([0.2, 0.8, 0.5, 0.9], [0.1, 0.4, 0.25, 0.45], [0, 0, 0, 0], [100], start=0.6)
     >>> round(found.value, 2), found.low < 0.3 < found.high
-    (0.32, True)
+    (0.3, True)
     """
     made = chain(before, after, parts, sizes)
     known = made.start * start
     before_labels = np.asarray(prior, dtype=np.float64) * np.abs(made.weights)
     ends = bounds[0] - known, bounds[1] - known
-    return sum_of_means(made.values, parts, sizes, prior=before_labels, bounds=ends, level=level).scaled(1.0, known)
+    found = sum_of_means(
+        made.values, parts, sizes, prior=before_labels, kurtosis=RESIDUAL_KURTOSIS, bounds=ends, level=level
+    )
+    return found.scaled(1.0, known)
