@@ -11,7 +11,7 @@ from labelling_worlds import Leveled, Target
 
 from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
-from limner.annotate.levels import EXPECTED, LEAST, PRIOR, least_labels
+from limner.annotate.levels import EXPECTED, LEAST, OF_DIFFERENCES, PRIOR, least_labels
 from limner.annotate.predicted import Predicted
 from limner.stats import Drawn, Estimate, chained_means, draw, sequential, stratified, sum_of_means
 
@@ -176,9 +176,10 @@ def _by_levels(job: Job) -> dict[str, dict[str, float]]:
 def _of_level_sample(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimate:
     """The estimate from queries labelled down to a level."""
     before, after = target.values[at, queries], target.values[at + 1, queries]
-    bounds = (-1.0 if target.name.endswith("difference") else 0.0), 1.0
+    of_two = target.name.endswith("difference")
+    bounds, prior = (-1.0 if of_two else 0.0, 1.0), np.array(PRIOR) * (OF_DIFFERENCES if of_two else 1.0)
     sizes, given = [target.values.shape[1]] * len(target.costs), float(target.values[0].mean())
-    return chained_means(before, after, at, sizes, start=given, prior=PRIOR, bounds=bounds)
+    return chained_means(before, after, at, sizes, start=given, prior=prior, bounds=bounds)
 
 
 def _of_changes(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimate:

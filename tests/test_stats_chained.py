@@ -9,6 +9,7 @@ import pytest
 
 from limner import stats
 from limner.core.errors import LimnerError
+from limner.stats import chained
 from limner.stats.chained import FACTOR, FACTOR_PRIOR, chain
 
 
@@ -66,7 +67,8 @@ def test_equal_values_before_say_nothing_about_the_factor():
     found = stats.chained_means(before, after, [0] * 4, [50], start=0.7)
     plain = stats.sum_of_means(after, [0] * 4, [50])
     assert found.value == pytest.approx(plain.value + FACTOR * (0.7 - 0.5))
-    assert found.variance == pytest.approx(plain.variance * (4 / 3) ** 2)  # each without its own unit
+    own = plain.variance * (4 / 3) ** 2  # each without its own unit
+    assert found.variance == pytest.approx(own * (0.7 / 0.5) ** 2)  # the sample is below the mean that it should have
 
 
 def test_values_that_shrink_are_estimated_better_than_by_their_changes():
@@ -85,6 +87,26 @@ def test_values_that_shrink_are_estimated_better_than_by_their_changes():
         held += found.low <= values[-1].mean() <= found.high
     assert np.std(errors) < np.std(changes) / 4
     assert held >= 465
+
+
+def test_a_sample_with_low_values_before_has_a_wider_interval(monkeypatch):
+    """Values vary where they are large: without the adjustment, intervals miss where the sample has few of these."""
+    random = np.random.default_rng(1)
+    first = np.where(random.random(3000) < 0.8, 0.0, random.random(3000))
+    values = np.array([first, first * (random.random(3000) < 0.5)])
+
+    def held():
+        studies, covered = np.random.default_rng(2), 0
+        for _ in range(2000):
+            given = arranged(values, [studies.choice(3000, 60, replace=False)])
+            found = stats.chained_means(*given, start=first.mean())
+            covered += found.low <= values[-1].mean() <= found.high
+        return covered / 2000
+
+    adjusted = held()
+    monkeypatch.setattr(chained, "STRETCH", (1.0, 1.0))
+    assert held() + 0.01 < adjusted
+    assert 0.935 < adjusted < 0.985
 
 
 def test_a_step_without_units_has_the_factor_1():

@@ -254,7 +254,8 @@ def _chained(
         )
     sizes = [sample.design.queries] * len(count)
     before, after = zip(*seen.values(), strict=True)
-    return chained_means(before, after, strata, sizes, start=given, prior=levels.PRIOR, bounds=bounds, level=level)
+    prior = np.array(levels.PRIOR) * (levels.OF_DIFFERENCES if bounds[0] < 0 else 1.0)
+    return chained_means(before, after, strata, sizes, start=given, prior=prior, bounds=bounds, level=level)
 
 
 def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking | None = None) -> _Sought:

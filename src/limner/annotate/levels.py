@@ -43,6 +43,8 @@ EXPECTED = (0.15, 0.09, 0.06)
 """Standard deviation at each level that a plan expects before any labels, of what the level above does not predict."""
 PRIOR = (0.25, 0.15, 0.1)
 """The same, with a margin, for intervals: a few equal answers do not give certainty."""
+OF_DIFFERENCES = 0.5
+"""The share of it for differences of two systems, which vary less."""
 Steps = dict[int, tuple[float, float]]
 """By unit: the measure of its query before the labels of its level, and with them."""
 
