@@ -46,7 +46,7 @@ PAIRED = ("R@1", "P@5")
 FEWEST = 20
 """Units that are drawn at least."""
 PLANNED_HALF = 2.0
-WHOLE_HALF = 5.0
+WHOLE_HALVES = (2.0, 5.0)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------
@@ -85,7 +85,9 @@ def _level_jobs(world: World, studies: int) -> Iterator[Job]:
     least = least_labels(found[0].costs)
     for times in TIMES:
         yield Job("levels", world.name, "none", times * least, studies, found)
-    yield Job(f"labels for {WHOLE_HALF}", world.name, "none", 0, SEARCHED, found[:1])
+    for half in WHOLE_HALVES:
+        for kind in ("labels", "changes"):
+            yield Job(f"{kind} for {half}", world.name, "none", 0, SEARCHED, found[:1])
 
 
 def _efficiency_jobs(world: World) -> Iterator[Job]:
@@ -293,17 +295,21 @@ def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
     many, pool = len(world.known.queries), len(world.known.candidates)
     name = next(iter(world.lists))
     true = float(values(world.lists[name], world.truth, Measure.parse("R@1")).mean())
-    for row in (r for r in rows if r["world"] == world.name and "needed" in r):
+    mine = [r for r in rows if r["world"] == world.name and "needed" in r]
+    complete = worlds.leveled(world)[0].values[-1] if mine else np.empty(0)
+    for row in (r for r in mine if r["kind"].startswith("labels for")):
         half = float(row["kind"].split()[-1])
-        whole, free = half == WHOLE_HALF, 1.96**2 * true * (1 - true)
-        if whole:
-            simple = simple_queries(worlds.leveled(world)[0].whole, half) * pool
-        else:
-            simple = free / ((half / 100) ** 2 + free / many)
+        measure, free = row["target"].split()[0], 1.96**2 * true * (1 - true)
+        whole = measure in map(str, worlds.WHOLE)
+        simple = simple_queries(complete, half) * pool if whole else free / ((half / 100) ** 2 + free / many)
         note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
-        what = f"{world.name}: labels for {row['target'].split()[0]}, judge {row['judge']}"
+        what = f"{world.name}: labels for {measure}{f' to {half:g} points' if whole else ''}, judge {row['judge']}"
         yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")
-        if not whole:
+        changes = [r["needed"] for r in mine if r["kind"] == f"changes for {half}"]
+        if whole and changes:
+            words = f"{what}, against sums of changes (every factor 1)"
+            yield Claim(words, row["needed"], changes[0], "<= 1", note, source="limner")
+        elif not whole:
             yield Claim(
                 f"{what}, against a pool of the first five", row["needed"], pooled, "<= 0.1", note, source="limner"
             )

@@ -11,9 +11,9 @@ from labelling_worlds import Leveled, Target
 
 from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
-from limner.annotate.levels import BEFORE, LEAST, least_labels
+from limner.annotate.levels import EXPECTED, LEAST, OF_DIFFERENCES, PRIOR, least_labels
 from limner.annotate.predicted import Predicted
-from limner.stats import Drawn, Estimate, draw, sequential, stratified, sum_of_means
+from limner.stats import Drawn, Estimate, chained_means, draw, sequential, stratified, sum_of_means
 
 SEARCHED = 100
 """Studies of each number of labels that is tried for a wanted half-width."""
@@ -25,7 +25,8 @@ class Job:
     """Simulated studies of one design: what one worker does.
 
     Args:
-        kind: "fixed", "anytime", "two draws", "judge alone", "late", "levels", or "labels for" a half-width.
+        kind: "fixed", "anytime", "two draws", "judge alone", "late", "levels", "labels for" a half-width, or
+            "changes for" one, without the regression of each level on the one above.
         world: Name of the world.
         judge: Name of the judge.
         labels: Labels that people give.
@@ -68,7 +69,7 @@ class Job:
 
 def done(job: Job) -> list[dict[str, Any]]:
     """The rows of a job: how often the interval holds the truth, its half-width and the bias, for each target."""
-    if job.kind.startswith("labels for"):
+    if job.kind.startswith(("labels for", "changes for")):
         return [{**job.head, "target": job.targets[0].name, "needed": _labels_for(job)}]
     simulate = _by_levels if job.kind == "levels" else _by_units
     return [{**job.head, "target": name, **row} for name, row in simulate(job).items()]
@@ -157,20 +158,35 @@ class _Prepared:
 
 def _by_levels(job: Job) -> dict[str, dict[str, float]]:
     """Studies of queries down to a level, as far as the budget goes."""
-    levels, many = job.targets[0].values.shape
-    costs, codes = job.targets[0].costs, np.repeat(np.arange(levels), many)
-    shares = np.array(BEFORE) / np.sqrt(costs)
-    most = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * levels
+    many = job.targets[0].values.shape[1]
+    costs = job.targets[0].costs
+    codes = np.repeat(np.arange(len(costs)), many)
+    shares = np.array(EXPECTED) / np.sqrt(costs)
+    most = int(job.labels / (shares / shares.sum() @ costs)) + LEAST * len(costs)
     found: Found = {t.name: [] for t in job.targets}
-    flat = {t.name: t.values.ravel() for t in job.targets}
     for seed in range(job.studies):
         units = draw(codes, most, shares=shares / shares.sum(), pilot=LEAST, seed=seed).units
         units = units[: int(np.searchsorted(np.cumsum(costs[codes[units]]), job.labels * (1 + 1e-9), side="right"))]
         for t in job.targets:
-            ends = (-1.0 if t.name.endswith("difference") else 0.0) - t.given, 1.0 - t.given
-            e = sum_of_means(flat[t.name][units], codes[units], [many] * levels, prior=BEFORE, bounds=ends)
-            found[t.name].append((e.value + t.given, e.low + t.given, e.high + t.given))
+            e = (_of_changes if job.kind == "changes" else _of_level_sample)(t, codes[units], units % many)
+            found[t.name].append((e.value, e.low, e.high))
     return {t.name: _row(found[t.name], t.true) for t in job.targets}
+
+
+def _of_level_sample(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimate:
+    """The estimate from queries labelled down to a level."""
+    before, after = target.values[at, queries], target.values[at + 1, queries]
+    of_two = target.name.endswith("difference")
+    bounds, prior = (-1.0 if of_two else 0.0, 1.0), np.array(PRIOR) * (OF_DIFFERENCES if of_two else 1.0)
+    sizes, given = [target.values.shape[1]] * len(target.costs), float(target.values[0].mean())
+    return chained_means(before, after, at, sizes, start=given, prior=prior, bounds=bounds)
+
+
+def _of_changes(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimate:
+    """The same as a sum of the mean changes of all levels: every factor is 1."""
+    moved = target.values[at + 1, queries] - target.values[at, queries]
+    sizes, given = [target.values.shape[1]] * len(target.costs), float(target.values[0].mean())
+    return sum_of_means(moved, at, sizes, prior=PRIOR, bounds=(-given, 1 - given)).scaled(1.0, given)
 
 
 # --- how many labels --------------------------------------------------------------------------------------------
@@ -187,7 +203,7 @@ def _labels_for(job: Job) -> int:
         low, high = 20, len(job.deeper)
     while high - low > max(low // 20, 5):
         middle = (low + high) // 2
-        kind = "levels" if by_level else "fixed"
+        kind = {"labels": "levels", "changes": "changes"}[job.kind.split()[0]] if by_level else "fixed"
         part = replace(job, kind=kind, labels=middle, studies=SEARCHED, drawn=middle)
         wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > wanted
         low, high = (middle, high) if wide else (low, middle)

@@ -228,26 +228,22 @@ def judges(world: World, made: SamplingFrame) -> dict[str, np.ndarray | None]:
 
 @dataclass(frozen=True)
 class Leveled:
-    """Numbers that need all matches: what every level changes of every query.
+    """Numbers that need all matches: the value of every query with the labels of every level.
 
     Args:
         name: Measure and system.
-        given: By the given positives.
-        values: (levels, queries).
+        values: (1 + levels, queries): by the given positives, and with each level; the last is the true value.
         costs: Labels of a query at each level.
-        whole: The true value of every query.
     """
 
     name: str
-    given: float
     values: np.ndarray
     costs: np.ndarray
-    whole: np.ndarray
 
     @property
     def true(self) -> float:
         """The number itself."""
-        return self.given + float(self.values.mean(axis=1).sum())
+        return float(self.values[-1].mean())
 
 
 def leveled(world: World, planned: tuple[str, ...] | None = None) -> list[Leveled]:
@@ -264,8 +260,7 @@ def leveled(world: World, planned: tuple[str, ...] | None = None) -> list[Levele
         steps = {n: np.array([measure(at) for at in each]) for n, each in placed.items()}
         one, other = steps.values()
         for name, each in {**steps, "difference": one - other}.items():
-            moved = np.diff(each, axis=0)
-            found.append(Leveled(f"{measure} {name}", float(each[0].mean()), moved, costs, each[-1]))
+            found.append(Leveled(f"{measure} {name}", each, costs))
     return found
 
 

@@ -22,7 +22,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import parse
 from limner.scores import Scores
-from limner.stats import Estimate, sum_of_means
+from limner.stats import Estimate, chained_means, sum_of_means
 
 N, M = 40, 30
 MEASURES = "mAP@R RP Recall@3 nDCG@5 MAP R@1 P@3 MRR"
@@ -75,7 +75,7 @@ def true_value(scores, truth, measure, direction="i2t"):
 
 
 def everything(world, measures, names=("good", "bad")):
-    """A design with all units known: what each changes, by measure."""
+    """A design with all units known: the values without and with the labels of each, by measure."""
     made, systems, truth = world
     known = levels.with_positives(made.judged("pairs", "i2t"))
     lists = {n: systems[n].top(levels.depth_of(measures)) for n in names}
@@ -83,7 +83,7 @@ def everything(world, measures, names=("good", "bad")):
     full = [u if u.candidates else type(u)(u.query, levels.whole(known, u.query), u.stratum) for u in units]
     design = Design(1, "i2t", LEVEL, {}, N, tuple(full), ())
     said = {(f"i{i:03}", f"t{t:03}"): bool(truth[i, t]) for i in range(N) for t in range(M)}
-    found = levels.changes(systems["bad"], design, range(len(full)), known, said, measures)
+    found = levels.before_and_after(systems["bad"], design, range(len(full)), known, said, measures)
     return found, levels.given_values(systems["bad"], known, measures), design
 
 
@@ -91,7 +91,7 @@ def test_the_changes_of_all_levels_add_up_to_the_true_value(world):
     measures = parse(MEASURES)
     found, given, _ = everything(world, measures)
     for measure in measures:
-        mean = sum(found[measure].values()) / N
+        mean = sum(after - before for before, after in found[measure].values()) / N
         assert given[measure] + mean == pytest.approx(true_value(world[1]["bad"], world[2], str(measure)), abs=1e-12)
 
 
@@ -100,7 +100,7 @@ def test_a_system_that_was_not_planned_for_has_no_bias_either(world):
     measures = parse("mAP@R nDCG@5")
     found, given, _ = everything(world, measures, names=("good",))
     for measure in measures:
-        mean = sum(found[measure].values()) / N
+        mean = sum(after - before for before, after in found[measure].values()) / N
         assert given[measure] + mean == pytest.approx(true_value(world[1]["bad"], world[2], str(measure)), abs=1e-12)
 
 
@@ -110,11 +110,11 @@ def test_over_all_samples_of_a_tiny_world_the_estimate_is_the_truth(world):
     found, _, design = everything(world, measures)
     for measure in measures:
         by_level = [[found[measure][n] for n, u in enumerate(design.units) if u.stratum == k][:5] for k in range(3)]
-        samples = list(product(*(list(combinations(each, 2)) for each in by_level)))
-        made = [sum_of_means(np.ravel(s), np.repeat([0, 1, 2], 2), [5, 5, 5], bounds=(-9, 9)) for s in samples]
-        assert len(samples) == 1000
-        assert np.mean([e.value for e in made]) == pytest.approx(sum(map(np.mean, by_level)), abs=1e-12)
-        assert np.mean([e.variance for e in made]) == pytest.approx(np.var([e.value for e in made]), abs=1e-12)
+        start, true = np.mean([step[0] for step in by_level[0]]), np.mean([step[1] for step in by_level[2]])
+        samples = [np.ravel(s).reshape(-1, 2).T for s in product(*(list(combinations(each, 2)) for each in by_level))]
+        at, bounds = np.repeat([0, 1, 2], 2), (-9, 9)
+        made = [chained_means(*s, at, [5, 5, 5], start=start, bounds=bounds).value for s in samples]
+        assert len(samples) == 1000 and np.mean(made) == pytest.approx(true, abs=1e-12)
 
 
 def test_levels_hold_each_other_and_no_given_positive(world):
@@ -197,13 +197,28 @@ def test_intervals_cover(world):
     """400 studies of ten queries at each level; the truth is that of this world."""
     (measure,) = parse("mAP@R")
     found, _, design = everything(world, (measure,))
-    values = np.array(list(found[measure].values())).reshape(3, N)
-    random, held = np.random.default_rng(0), 0
+    values = np.array(list(found[measure].values())).reshape(3, N, 2)
+    start, true = values[0, :, 0].mean(), values[2, :, 1].mean()
+    random, held, at = np.random.default_rng(0), 0, np.repeat([0, 1, 2], 10)
     for _ in range(400):
-        drawn = [random.choice(each, 10, replace=False) for each in values]
-        made = sum_of_means(np.ravel(drawn), np.repeat([0, 1, 2], 10), [N] * 3, prior=levels.BEFORE)
-        held += made.low <= values.sum() / N <= made.high
+        drawn = np.concatenate([random.choice(each, 10, replace=False) for each in values])
+        made = chained_means(*drawn.T, at, [N] * 3, start=start, prior=levels.PRIOR)
+        held += made.low <= true <= made.high
     assert held >= 370 and len(design.units) == 3 * N
+
+
+def test_labels_are_allocated_by_what_the_level_above_does_not_predict():
+    """A level whose values are a fixed share of those above has little left; a level of noise has all."""
+    random = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], 30)
+    first = random.random(30)
+    values = np.array([first, random.random(30), random.random(30), random.random(30)])
+    values[3] = values[2] / 2
+    seen = {int(n): (values[k][n % 30], values[k + 1][n % 30]) for n, k in enumerate(codes)}
+    found = levels.spread([seen], codes, 3)
+    assert found[2] < 0.05 < found[1]
+    assert found[0] < found[1]  # what is not predicted at the second level counts little for the first
+    assert levels.spread([{}], codes, 3) == pytest.approx(levels.EXPECTED)
 
 
 # --- the given labels -------------------------------------------------------------------------------------------

@@ -272,9 +272,9 @@ def _of_levels(
     codes = np.array([u.stratum for u in made.units])
     labelled = sorted(unit_values(store, made))
     said = _said(store)
-    found = {n: levels.changes(each, made, labelled, known, said, measures) for n, each in sources.items()}
+    found = {n: levels.before_and_after(each, made, labelled, known, said, measures) for n, each in sources.items()}
     strata = int(codes.max()) + 1
-    spread = levels.spread([values for each in found.values() for values in each.values()], codes, strata)
+    spread = levels.spread([step for each in found.values() for step in each.values()], codes, strata)
     domains = {f"{n} {m}": (np.ones(len(codes)), float(strata)) for n in sources for m in measures}
     many = len(known.queries)
     upper = [[u.candidates for u in made.units[start : start + many]] for start in range(0, (strata - 1) * many, many)]

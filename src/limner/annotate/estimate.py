@@ -31,7 +31,7 @@ from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
-from limner.stats import Estimate, sequential, stratified, sum_of_means
+from limner.stats import Estimate, chained_means, sequential, stratified
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ def difference(
         raise LimnerError(f"{direction}: no design in the store; make one with 'limner annotate plan'")
     chosen = Measure.parse(measure)
     if sample.design.unit == LEVEL:
-        first, second = (_changes(sample, each, [chosen])[chosen] for each in (one, other))
-        apart = {n: first[1][n] - second[1][n] for n in first[1]}
-        return _summed(sample, apart, first[0] - second[0], (-1.0, 1.0), mode, level)
+        first, second = (_steps(sample, each, [chosen])[chosen] for each in (one, other))
+        apart = {n: (a - c, b - d) for (n, (a, b)), (c, d) in zip(first[1].items(), second[1].values(), strict=True)}
+        return _chained(sample, apart, first[0] - second[0], (-1.0, 1.0), mode, level)
     depth = chosen.k or 1
     return _solved(sample, _sought(sample, _lists(one, depth), chosen, _lists(other, depth)), mode, level)
 
@@ -222,40 +222,40 @@ def _estimated(sample: Sample, ranking: Ranking, measure: Measure, mode: str, le
 def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
     """Estimates of the measures from a design of levels."""
     found = []
-    for measure, (given, moved) in _changes(sample, source, measures).items():
-        number = _summed(sample, moved, given, (0.0, 1.0), mode, level)
+    for measure, (given, seen) in _steps(sample, source, measures).items():
+        number = _chained(sample, seen, given, (0.0, 1.0), mode, level)
         found.append(Estimated(sample.design.direction, measure, number, sample.design.queries, sample.labels, given))
     return found
 
 
-def _changes(sample: Sample, source: Any, measures: Sequence[Measure]) -> dict[Measure, tuple[float, dict[int, float]]]:
-    """Each measure under the given positives, and how much each labelled unit changes it."""
+def _steps(sample: Sample, source: Any, measures: Sequence[Measure]) -> dict[Measure, tuple[float, levels.Steps]]:
+    """Each measure under the given positives, and of each labelled unit's query without and with its labels."""
     known = levels.with_positives(sample.known)
     given = levels.given_values(source, known, measures)
-    moved = levels.changes(source, sample.design, sample.units, known, sample.said, measures)
-    return {measure: (given[measure], moved[measure]) for measure in measures}
+    seen = levels.before_and_after(source, sample.design, sample.units, known, sample.said, measures)
+    return {measure: (given[measure], seen[measure]) for measure in measures}
 
 
-def _summed(
-    sample: Sample, moved: Mapping[int, float], given: float, bounds: tuple[float, float], mode: str, level: float
+def _chained(
+    sample: Sample, seen: levels.Steps, given: float, bounds: tuple[float, float], mode: str, level: float
 ) -> Estimate:
-    """The known value plus the mean change of every level."""
+    """The mean with all labels, predicted level by level from the known value."""
     if mode != "fixed":
         raise LimnerError(
             "anytime intervals of measures that need all matches of a query need hundreds of fully labelled queries: "
             "use mode 'fixed' when the labelling is finished"
         )
-    strata = np.array([sample.design.units[n].stratum for n in moved], dtype=np.int64)
-    count = np.bincount(strata, minlength=len(levels.BEFORE))
+    strata = np.array([sample.design.units[n].stratum for n in seen], dtype=np.int64)
+    count = np.bincount(strata, minlength=len(levels.PRIOR))
     if count.min() < 2:
         raise LimnerError(
             f"queries labelled at each level: {count.tolist()}; an interval needs at least 2 per level: label "
             f"more of the drawn pairs first"
         )
     sizes = [sample.design.queries] * len(count)
-    ends = bounds[0] - given, bounds[1] - given
-    made = sum_of_means(list(moved.values()), strata, sizes, prior=levels.BEFORE, bounds=ends, level=level)
-    return made.scaled(1.0, given)
+    before, after = zip(*seen.values(), strict=True)
+    prior = np.array(levels.PRIOR) * (levels.OF_DIFFERENCES if bounds[0] < 0 else 1.0)
+    return chained_means(before, after, strata, sizes, start=given, prior=prior, bounds=bounds, level=level)
 
 
 def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking | None = None) -> _Sought:

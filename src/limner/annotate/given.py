@@ -96,7 +96,7 @@ def _precision(given: Sequence[Answer], collection: Collection, level: float) ->
 def _hidden(made: Design, units: Sequence[int], said: Mapping[Key, bool], level: float) -> Estimate:
     """Mean number of a query's matches that are not given."""
     strata = [made.units[n].stratum for n in units]
-    count = np.bincount(strata, minlength=len(levels.BEFORE))
+    count = np.bincount(strata, minlength=len(levels.PRIOR))
     if count.min() < 2:
         raise LimnerError(f"queries labelled at each level: {count.tolist()}; an interval needs at least 2 per level")
     more = levels.matches_found(made, units, said)

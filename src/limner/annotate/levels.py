@@ -2,12 +2,13 @@
 
 The levels of a query's pool are nested: the top of every system's list, then the next ranks, and finally all
 candidates. With `v_l` the measure of a query when the matches of the first l levels are known, and `v_0` the measure
-under the given positives alone, the true value is `v_0 + sum_l (v_l - v_{l-1})`. The mean of `v_0` is known. The mean
-of each change is estimated from its own random sample of queries: deep levels cost many labels and change little, so
-only a few queries have to be labelled completely. The last level is the whole pool, so the sum is unbiased for any
-system; a ratio with an estimated number of matches would be biased. Any per-query measure of any system can be
-estimated this way, even for a system added after the labelling. No judge is used: levels chosen by a bad judge would
-widen the intervals.
+under the given positives alone, the mean of `v_0` is known, and the mean of each next value follows from a random
+sample of queries of its own: `mean(v_l - b v_{l-1}) + b T_{l-1}`, with `T_{l-1}` the estimate one level above and b the
+factor of a regression (`limner.stats.chained_means`). Deep levels cost many labels, and what they change is predicted
+well by the value above, so only a few queries have to be labelled completely. The last level is the whole pool, so the
+estimate is unbiased for any system; a ratio with an estimated number of matches would be biased. Any per-query measure
+of any system can be estimated this way, even for a system added after the labelling. No judge is used: levels chosen by
+a bad judge would widen the intervals.
 
 Neyman 1938 (two-phase sampling); Giles 2008 (multilevel Monte Carlo) for the allocation.
 """
@@ -27,6 +28,7 @@ from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 from limner.evaluation.placements import Asked, place
 from limner.scores import Scores
+from limner.stats.chained import chain
 
 HEAD = 10
 """Ranks of each list in the first level, or the deepest cut-off if that is larger."""
@@ -37,8 +39,14 @@ LEAST = 12
 FLOOR = 1.5
 """The smallest design costs this many times as much as `LEAST` queries at every level. With fewer labels the first
 levels have so few queries that intervals cover too much or too little (proofs/few_labels.py)."""
-BEFORE = (0.25, 0.15, 0.1)
-"""Expected standard deviations of the changes before any labels."""
+EXPECTED = (0.15, 0.09, 0.06)
+"""Standard deviation at each level that a plan expects before any labels, of what the level above does not predict."""
+PRIOR = (0.25, 0.15, 0.1)
+"""The same, with a margin, for intervals: a few equal answers do not give certainty."""
+OF_DIFFERENCES = 0.5
+"""The share of it for differences of two systems, which vary less."""
+Steps = dict[int, tuple[float, float]]
+"""By unit: the measure of its query before the labels of its level, and with them."""
 
 
 def refuse_unfit(measures: Iterable[Measure]) -> None:
@@ -118,7 +126,7 @@ def smallest(each: FloatArray) -> FloatArray:
     >>> smallest(np.array([20.0, 100.0, 1000.0])).round().tolist()
     [77.0, 29.0, 16.0]
     """
-    need = np.array(BEFORE) / np.sqrt(np.maximum(each, 1))
+    need = np.array(EXPECTED) / np.sqrt(np.maximum(each, 1))
     return np.asarray(LEAST + (FLOOR - 1) * LEAST * each.sum() / (need @ each) * need)
 
 
@@ -156,15 +164,15 @@ def given_values(source: Scores | Ranking, known: Judgements, measures: Sequence
     return {measure: float(measure(placed).mean()) for measure in measures}
 
 
-def changes(
+def before_and_after(
     source: Scores | Ranking,
     made: Design,
     units: Sequence[int],
     known: Judgements,
     said: Mapping[Key, bool],
     measures: Sequence[Measure],
-) -> dict[Measure, dict[int, float]]:
-    """The change of each measure of a query by each labelled unit: `v_l - v_{l-1}`.
+) -> dict[Measure, Steps]:
+    """Each measure of the query of each labelled unit, without and with the labels of its level: `v_{l-1}` and `v_l`.
 
     Args:
         source: Scores or a ranking in the design's direction.
@@ -174,7 +182,7 @@ def changes(
         said: The human label of each (image, caption).
         measures: Measures.
     """
-    found: dict[Measure, dict[int, float]] = {measure: {} for measure in measures}
+    found: dict[Measure, Steps] = {measure: {} for measure in measures}
     if not units:
         return found
     queries = list(dict.fromkeys(made.units[n].query for n in units))
@@ -189,8 +197,8 @@ def changes(
     for numbers, before, after in zip(by_level, placed[::2], placed[1::2], strict=True):
         number = {made.units[n].query: n for n in numbers}
         for measure in measures:
-            moved = measure(after) - measure(before)
-            found[measure] |= {number[q]: v for q, v in zip(after.queries, moved.tolist(), strict=True)}
+            both = zip(measure(before).tolist(), measure(after).tolist(), strict=True)
+            found[measure] |= {number[q]: step for q, step in zip(after.queries, both, strict=True)}
     return found
 
 
@@ -223,16 +231,19 @@ def _revealed(
     return given | Judgements.from_pairs(pairs, queries=given.queries, candidates=given.candidates)
 
 
-def spread(values: Iterable[Mapping[int, float]], codes: IntArray, strata: int) -> FloatArray:
-    """The standard deviation of each level's changes, for the system and measure with the largest variation.
+def spread(found: Iterable[Steps], codes: IntArray, strata: int) -> FloatArray:
+    """The standard deviation that matters at each level, for the system and measure where it is largest.
 
-    The prior expectation counts as two additional answers.
+    This is the deviation of what the level above does not predict, times the weight of the level in the estimate. The
+    prior expectation counts as two additional answers.
     """
-    before, most = np.array(BEFORE), np.zeros(strata)
-    for each in values:
-        units, y = np.array(list(each), dtype=np.int64), np.array(list(each.values()))
+    expected, most = np.array(EXPECTED), np.zeros(strata)
+    for each in found:
+        at = codes[np.array(list(each), dtype=np.int64)]
+        sizes, both = np.bincount(codes, minlength=strata), np.array(list(each.values()), dtype=np.float64)
+        y = chain(both[:, 0], both[:, 1], at, sizes).values if each else np.empty(0)
         for level in range(strata):
-            own = y[codes[units] == level]
+            own = y[at == level]
             square = float(((own - own.mean()) ** 2).sum()) if len(own) else 0.0
-            most[level] = max(most[level], (square + 2 * before[level] ** 2) / (max(len(own) - 1, 0) + 2))
+            most[level] = max(most[level], (square + 2 * expected[level] ** 2) / (max(len(own) - 1, 0) + 2))
     return np.asarray(np.sqrt(most))

@@ -8,6 +8,7 @@ from limner.stats.agreement import Undefined, alpha_interval, cohen_kappa, kripp
 from limner.stats.bootstrap import Interval, Part, bootstrap, bootstrap_difference, bootstrap_sum
 from limner.stats.bounded import mean_interval, sum_interval
 from limner.stats.bradley_terry import Preference, bradley_terry
+from limner.stats.chained import chained_means
 from limner.stats.correlation import correlation_matrix, kendall_tau_b, spearman
 from limner.stats.dawid_skene import DawidSkene, dawid_skene
 from limner.stats.effects import cliff_delta, cohen_d, cohen_g, odds_ratio, rank_biserial
@@ -45,6 +46,7 @@ __all__ = [
     "bootstrap_difference",
     "bootstrap_sum",
     "bradley_terry",
+    "chained_means",
     "cliff_delta",
     "cohen_d",
     "cohen_g",

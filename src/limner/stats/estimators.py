@@ -23,7 +23,7 @@ Mode = Literal["fixed", "anytime"]
 PRIOR = 1.0
 """The number of answers that the pooled variance counts for in each stratum's variance."""
 KURTOSIS = 4.0
-"""Kurtosis of values in `sum_of_means` before any is known: that of rare large changes, which a small sample lacks."""
+"""Kurtosis of values in `sum_of_means` before any is known: rare large values, which a small sample lacks."""
 KURTOSIS_ANSWERS = 20
 """The number of answers that it counts for beside the kurtosis of the sample."""
 PRIOR_ANSWERS = 0.25
@@ -193,6 +193,7 @@ def sum_of_means(
     sizes: npt.ArrayLike,
     *,
     prior: npt.ArrayLike = 0.0,
+    kurtosis: float = KURTOSIS,
     bounds: tuple[float, float] = (-1.0, 1.0),
     level: float = 0.95,
 ) -> Estimate:
@@ -200,7 +201,7 @@ def sum_of_means(
 
     The variance is `sum_h (1 - n_h / N_h) s_h^2 / n_h`. The interval uses Student's t with the degrees of freedom of
     Satterthwaite (1946), allowing for long tails: a variance estimate from n values of kurtosis k is as uncertain as
-    one from `2 / (k - 1)` times as many normal values. The sample's kurtosis is shrunk towards `KURTOSIS`.
+    one from `2 / (k - 1)` times as many normal values. The sample's kurtosis is shrunk towards `kurtosis`.
     A sample that lacks the few extreme values has a biased mean and too small a variance, so that intervals miss on one
     side. The interval is therefore longer on the side of the tail, by the shift of Johnson (1978): `skewness (1 + 2
     z^2) / 6` standard errors, at most z, where the skewness is that of the sum.
@@ -211,6 +212,7 @@ def sum_of_means(
         sizes: Units in each population.
         prior: A standard deviation for each population that counts as a quarter of an answer, so that a few equal
             answers do not give certainty.
+        kurtosis: The kurtosis that counts for `KURTOSIS_ANSWERS` answers beside the sample's.
         bounds: Bounds of the sum.
         level: Coverage of the interval.
 
@@ -232,7 +234,7 @@ def sum_of_means(
     before = np.broadcast_to(np.asarray(prior, dtype=np.float64), size.shape) ** 2
     part = (1 - n / size) * (square + PRIOR_ANSWERS * before) / (n - 1 + PRIOR_ANSWERS * (before > 0)) / n
     variance, value = float(part.sum()), float(mean.sum())
-    own = np.maximum((n - 1) * 2 / (_kurtosis(y - mean[h], h, n) - 1), np.minimum(n - 1, 3.0))
+    own = np.maximum((n - 1) * 2 / (_kurtosis(y - mean[h], h, n, kurtosis) - 1), np.minimum(n - 1, 3.0))
     freedom = variance**2 / float((part**2 / own).sum()) if variance > 0 else 1.0
     error, upper = float(np.sqrt(variance)), (1 + share(level, "level")) / 2
     half = float(stdtrit(max(freedom, 1.0), upper)) * error
@@ -242,11 +244,11 @@ def sum_of_means(
     return Estimate(value, low, high, level, variance, len(y), int(size.sum()), float("nan"))
 
 
-def _kurtosis(apart: Vector, h: Codes, n: Vector) -> Vector:
-    """The kurtosis of each population: of the sample and `KURTOSIS`, weighted by the answers of each; at least 3."""
+def _kurtosis(apart: Vector, h: Codes, n: Vector, expected: float) -> Vector:
+    """The kurtosis of each population: of the sample and the expected one, weighted by their answers; at least 3."""
     square, fourth = (np.bincount(h, weights=apart**power).astype(np.float64) for power in (2, 4))
-    own = np.divide(n * fourth, square**2, out=np.full_like(square, KURTOSIS), where=square**2 > 0)
-    return np.maximum((n * own + KURTOSIS_ANSWERS * KURTOSIS) / (n + KURTOSIS_ANSWERS), 3.0)
+    own = np.divide(n * fourth, square**2, out=np.full_like(square, expected), where=square**2 > 0)
+    return np.maximum((n * own + KURTOSIS_ANSWERS * expected) / (n + KURTOSIS_ANSWERS), 3.0)
 
 
 def _tail(apart: Vector, h: Codes, n: Vector, size: Vector, error: float, z: float) -> float:
