@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 from machines import add_node, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 300
+"""Seconds to join the cluster, on a busy machine."""
 collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
 
 
@@ -58,6 +62,9 @@ def joined(nodes: Any) -> Iterator[Any]:
     """The nodes, with this process among them; `connect("auto")` then joins at once."""
     import ray
 
+    # Ray can wait for its head for ever, deaf to signals: then this process ends, and with -n another takes its place.
+    faulthandler.dump_traceback_later(LONGEST, exit=True, file=sys.__stderr__)
     ray.init(nodes.address, log_to_driver=False, logging_level="warning")
+    faulthandler.cancel_dump_traceback_later()
     yield nodes
     ray.shutdown()
