@@ -35,7 +35,7 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.core.progress import Counting, next_step
+from limner.core.progress import Progress, next_step
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
 from limner.stats import Drawn, draw
@@ -116,7 +116,7 @@ def plan(
     replication: int = 1,
     seconds: float = SECONDS,
     seed: int = 0,
-    progress: Counting | None = None,
+    progress: Progress | None = None,
 ) -> list[Planned]:
     """Plans a study, samples the pairs to label, and writes the tasks; called again, it adds a further draw.
 

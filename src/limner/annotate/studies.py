@@ -20,7 +20,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told
-from limner.core.progress import Counting
+from limner.core.progress import Progress
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 
@@ -67,7 +67,7 @@ def keep_study(
     directions: Sequence[str],
     half_width: float,
     *,
-    progress: Counting | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Stores the inputs of a plan: given pairs, each system's lists, and the target half-width in points."""
     keep_original(store, collection.judgements)

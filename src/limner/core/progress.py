@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-Counting = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 
 
@@ -24,7 +24,7 @@ def progress_for(function: Callable[..., object], progress: Callable[[int, int],
         return {}
 
 
-def next_step(progress: Counting | None, what: str, unit: str = "", *, total: int | None = None) -> Counting | None:
+def next_step(progress: Progress | None, what: str, unit: str = "", *, total: int | None = None) -> Progress | None:
     """Names the next step of a long task, if its progress is displayed; its own count begins at 0.
 
     Args:
@@ -52,10 +52,10 @@ class Stages:
     3 3
     """
 
-    def __init__(self, progress: Counting | None, **sizes: int) -> None:
+    def __init__(self, progress: Progress | None, **sizes: int) -> None:
         self._progress, self._sizes = progress, sizes
 
-    def __getitem__(self, name: str) -> Counting | None:
+    def __getitem__(self, name: str) -> Progress | None:
         progress, total = self._progress, sum(self._sizes.values())
         if progress is None:
             return None

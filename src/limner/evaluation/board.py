@@ -19,7 +19,7 @@ from limner import stats
 from limner.core.errors import LimnerError
 from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
-from limner.core.progress import Counting
+from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
@@ -215,7 +215,7 @@ def ranked(
     samples: int = 10_000,
     seed: int = 0,
     notes: Sequence[str] = (),
-    progress: Counting | None = None,
+    progress: Progress | None = None,
 ) -> Board:
     """Ranks systems on every measure that two or more of them have.
 

@@ -15,7 +15,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.paths import read_json
-from limner.core.progress import Counting, next_step
+from limner.core.progress import Progress, next_step
 from limner.core.ranking import Ranking
 from limner.core.spreadsheet import is_number
 from limner.datasets._read import At, number, refuse, table
@@ -61,7 +61,7 @@ def leaderboard(
     collection: Collection | None = None,
     by: str | Sequence[str] = (),
     min_size: int = 30,
-    progress: Counting | None = None,
+    progress: Progress | None = None,
 ) -> Board:
     """Reads results and ranks the systems, with confidence sets for their ranks.
 
@@ -106,7 +106,7 @@ def leaderboard(
 
 
 def _entries(
-    results: Sequence[Result], unit: str | None, how: Mapping[str, Any], progress: Counting | None
+    results: Sequence[Result], unit: str | None, how: Mapping[str, Any], progress: Progress | None
 ) -> list[BoardEntry]:
     """The entries of all results; a report with the values of every query takes a while to read."""
     found: list[BoardEntry] = []

@@ -9,7 +9,7 @@ from dataclasses import replace
 from limner.core.arrays import BoolArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.progress import Counting
+from limner.core.progress import Progress
 from limner.evaluation.board import Board, BoardEntry, ranked
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.results import Result
@@ -24,7 +24,7 @@ def with_slices(
     min_size: int = 30,
     samples: int = 10_000,
     seed: int = 0,
-    progress: Counting | None = None,
+    progress: Progress | None = None,
 ) -> Board:
     """A board with a further table for every slice of the queries.
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from limner.core.errors import UnknownName
-from limner.core.progress import Counting
+from limner.core.progress import Progress
 from limner.explain.clauses import negation, relation, word_order
 from limner.explain.edits import Change, Context, Edit, Token, agreeing_article, cased, edited
 from limner.explain.opposites import ANTONYMS, PLAIN, VERBS, colours_in, css_colours, far_from
@@ -311,7 +311,7 @@ def attack_all(
     *,
     seed: int = 0,
     wordnet: WordNet | None = None,
-    progress: Counting | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[str, list[Edit | None]]]:
     """For every kind, one edit per text, or None if nothing in it can be changed.
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
-from limner.core.progress import Counting
+from limner.core.progress import Progress
 from limner.core.renamed import renamed
 from limner.explain.adversarial import DENIES
 from limner.explain.edits import Edit
@@ -146,7 +146,7 @@ def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
 
 
 def blind_baselines(
-    kinds: Mapping[str, Sequence[Edit]], texts: Iterable[str], *, progress: Counting | None = None
+    kinds: Mapping[str, Sequence[Edit]], texts: Iterable[str], *, progress: Progress | None = None
 ) -> dict[str, float]:
     """`blind_baseline` of every kind of change; the texts are read once.
 

@@ -8,6 +8,7 @@ of threads, and equal vectors always get equal scores.
 from __future__ import annotations
 
 from limner.core.arrays import Float32
+from limner.core.progress import Progress
 from limner.scores import device_filtering, pairs, parts, sets  # noqa: F401  # they register the kinds of scores they hold
 from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scores
 from limner.scores.corrected import CorrectedScores, correct
@@ -18,7 +19,6 @@ from limner.scores.running import (
     Block,
     Divisible,
     PairScores,
-    Progress,
     Result,
     State,
     kernels,

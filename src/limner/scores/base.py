@@ -20,13 +20,13 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.paths import read_array
+from limner.core.progress import Progress
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
 from limner.scores.running import (
     Block,
     PairScores,
-    Progress,
     Result,
     State,
     counted,

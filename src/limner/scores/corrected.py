@@ -15,9 +15,10 @@ from limner.core.arrays import Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
+from limner.core.progress import Progress
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
-from limner.scores.running import Block, Progress, Result
+from limner.scores.running import Block, Result
 from limner.scores.shifted import BestShifted, Shifted
 from limner.scores.statistics import Statistics
 

@@ -20,10 +20,11 @@ import numpy as np
 
 from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
+from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
 from limner.scores.filtering import SHARE, Attempts, Selective, setting
-from limner.scores.running import Block, Progress, Result, counted
+from limner.scores.running import Block, Result, counted
 from limner.scores.shifted import BestShifted, Shifted
 
 ROWS, COLUMNS, TILES = 128, 512, 32

@@ -27,11 +27,12 @@ from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
+from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.formats import STEP, Columns, Format, gain, preferred, seconds_of_float32, torch_threads_kept
 from limner.scores.int8 import Int8
-from limner.scores.running import Block, Progress, Result, counted, threads, usable_cores
+from limner.scores.running import Block, Result, counted, threads, usable_cores
 from limner.scores.shifted import ROUNDED, Shifted
 
 Int64 = npt.NDArray[np.int64]

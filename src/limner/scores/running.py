@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array
+from limner.core.progress import Progress
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 Block = npt.NDArray[np.floating]
 Result = TypeVar("Result")
 State = TypeVar("State")
-Progress = Callable[[int, int], None]
-"""Called with (rows done, rows in total) during a pass."""
 
 
 PairScores = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Block]

@@ -10,8 +10,9 @@ import numpy as np
 from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.core.progress import Progress
 from limner.scores.base import KINDS, SIMILARITIES, TILE_COLUMNS, TILE_ROWS, Scores
-from limner.scores.running import Block, Progress, Result
+from limner.scores.running import Block, Result
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 from limner.scores.wide import in_pieces

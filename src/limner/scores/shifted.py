@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Float32
+from limner.core.arrays import Float32, IntArray
 from limner.scores.base import Best
 from limner.scores.running import Block
-
-Int64 = npt.NDArray[np.int64]
 
 ROUNDED = 2.0**-18
 """How far rounding can move a shifted score, relative to its largest inputs.
@@ -40,7 +38,7 @@ class Shifted:
     scale: float
     shift: npt.NDArray[np.float64]
     own: int
-    apply: Callable[[Float32, Int64, int], Block]
+    apply: Callable[[Float32, IntArray, int], Block]
     more: float = 0.0
 
     def rounding(self, bound: float) -> float:

@@ -10,10 +10,11 @@ import numpy as np
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
+from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
 from limner.scores.checks import refuse_overflow
 from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of, rows_at_once
-from limner.scores.running import Block, Progress, Result, threads
+from limner.scores.running import Block, Result, threads
 from limner.scores.tiles import few_rows, fill, fill_few, fill_small
 from limner.scores.wide import in_pieces
 

@@ -17,7 +17,8 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json
-from limner.scores.running import Progress, counted, threads
+from limner.core.progress import Progress
+from limner.scores.running import counted, threads
 from limner.systems.classic.visualwords import VisualWords
 
 GRID = 4

@@ -21,7 +21,8 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.interrupts import interruptible
-from limner.scores.running import Progress, counted, threads
+from limner.core.progress import Progress
+from limner.scores.running import counted, threads
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from limner.core.arrays import FloatArray
+from limner.core.progress import Progress
 from limner.systems.classic import _string_loops as loops
-from limner.systems.classic.sentences import Documents, DocumentVocabulary, Progress, Sentences, mirrored, normalised
+from limner.systems.classic.sentences import Documents, DocumentVocabulary, Sentences, mirrored, normalised
 from limner.systems.classic.similarity import Similarity, WordTable
 from limner.systems.classic.strings import StringKernel
 

@@ -18,7 +18,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.interrupts import interruptible
 from limner.core.portable import whole
-from limner.scores.running import Progress
+from limner.core.progress import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 
 KAPPAS = (0.1, 0.5, 1.0, 5.0)

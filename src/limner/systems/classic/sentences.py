@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import Progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
 
 Documents = Sequence[Sequence[str]]
 """One document per image: its captions. A single caption is a document with one caption."""
 
-Progress = Callable[[int, int], None]
 
 WEIGHTS = ("none", "idf", "root idf")
 _ROWS = 512  # rows of a table processed at once

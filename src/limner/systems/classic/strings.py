@@ -14,13 +14,13 @@ import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import Progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import (
     WEIGHTS,
     Documents,
     DocumentVocabulary,
-    Progress,
     Sentences,
     mirrored,
     normalised,

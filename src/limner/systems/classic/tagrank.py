@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray
+from limner.core.progress import Progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
-from limner.systems.classic.sentences import Documents, DocumentVocabulary, Progress, Sentences, mirrored, normalised
+from limner.systems.classic.sentences import Documents, DocumentVocabulary, Sentences, mirrored, normalised
 
 _ROWS = 64  # rows between two progress updates
 
