@@ -48,6 +48,8 @@ class Run:
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
     seed: int = 0
     sum_epochs: int = 0
+    task: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """How the task differs from that of `file_names.py`: options of `build`, and `share`, of the training images."""
 
     @property
     def file(self) -> str:
@@ -164,8 +166,16 @@ def made(task: tuple[Run, Work]) -> None:
     np.savez_compressed(work.kept / run.file, **held)
 
 
-def pools(work: Work) -> dict[str, Collection]:
-    return {split: build(work.data, split, 8 if work.quick else None) for split in ("train", "dev", "test")}
+def pools(work: Work, *, share: float = 1.0, draws: int = 1, **task: Any) -> dict[str, Collection]:
+    """The task's splits, with a share of the training images, drawn evenly, and so many names of each."""
+    limit = 8 if work.quick else None
+    found = {split: build(work.data, split, limit, **task) for split in ("dev", "test")}
+    train = build(work.data, "train", limit, draws=draws, **task)
+    if share < 1:
+        images = list(dict.fromkeys(key.partition("#")[0] for key in train.images.ids))
+        held = set(images[:: round(1 / share)])
+        train = train.restrict([key for key in train.images.ids if key.partition("#")[0] in held])
+    return {"train": train, **found}
 
 
 def sum_first(loss: str, steps: int) -> Callable[..., Any]:
@@ -186,7 +196,7 @@ def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     """Vectors of an MCProp, and its fusion's weights epoch by epoch."""
     from limner.systems.towers import mcprop
 
-    splits = pools(work)
+    splits = pools(work, **run.task)
     how = {**PROPOSING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
     how |= {"hidden_dim": 32, "layers": 1, "epochs": 1, "precision": "float32"} if work.quick else {}
     if run.sum_epochs:
@@ -206,7 +216,7 @@ def _judged(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     """A CRank's logits of every pair of the test pool, and the cosines of its first token."""
     from limner.systems.towers import crank
 
-    splits = pools(work)
+    splits = pools(work, **run.task)
     how = {**JUDGING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
     how |= {"epochs": 1, "batch_size": 16, "precision": "float32"} if work.quick else {}
     if run.options.get("hard_negative_share"):

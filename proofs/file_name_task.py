@@ -12,6 +12,7 @@ cleaned as for Wikipedia. Training has every image with a name in each language,
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -31,10 +32,10 @@ SAME = 0.45
 """Share of targets in the language of the name: Levenshtein similarity then has the paper's nDCG@5 on dev."""
 
 
-def file_name(caption: str, rng: np.random.Generator) -> str:
+def file_name(caption: str, rng: np.random.Generator, camera: float = CAMERA) -> str:
     """A file name as people and cameras give them, made from a caption."""
     ending = rng.choice([".jpg", ".JPG", ".png", ".jpeg"])
-    if rng.random() < CAMERA:
+    if rng.random() < camera:
         return f"{rng.choice(['DSC', 'IMG_', 'P10'])}{rng.integers(1000, 99999)}{ending}"
     words = [w.strip(".,!?;:\"'") for w in caption.split()]
     words = [w for w in words if w]
@@ -54,9 +55,25 @@ def _slip(word: str, rng: np.random.Generator) -> str:
     return word[:at] + word[at + 1 :]
 
 
+def says_nothing(name: str) -> bool:
+    """Whether a cleaned file name is a camera's."""
+    return re.fullmatch(r"(DSC|IMG |P10)\d+", name) is not None
+
+
 @cache
-def build(data: Path, split: str, limit: int | None = None, same: float = SAME) -> Collection:
-    """The task of a split: "train" has names and captions in every language, the others one of each."""
+def build(
+    data: Path, split: str, limit: int | None = None, same: float = SAME, camera: float = CAMERA, draws: int = 1
+) -> Collection:
+    """The task of a split: "train" has names and captions in every language, the others one of each.
+
+    Args:
+        data: The folder of data sets.
+        split: Of Flickr8k.
+        limit: Only so many images.
+        same: Share of targets in the language of the name, in dev and test.
+        camera: Share of images with a camera's name.
+        draws: Names that are drawn for each language of a training image.
+    """
     table = data / "flickr8k" / "multilingual_en_de_fr_cs.tsv"
     whole = load_multi30k(table, split=split, languages=LANGUAGES, splits="flickr8k")
     rng = np.random.default_rng([SEED, len(split)])
@@ -66,11 +83,12 @@ def build(data: Path, split: str, limit: int | None = None, same: float = SAME) 
     pairs = []
     for image in list(whole.images.ids)[:limit]:
         asked = LANGUAGES if split == "train" else (str(rng.choice(LANGUAGES)),)
-        for language in asked:
-            names[f"{image}#{language}"] = clean_file_name(file_name(caption[f"{image}#{language}"], rng))
+        keys = {f"{image}#{language}" + "+" * more: language for language in asked for more in range(draws)}
+        for key, language in keys.items():
+            names[key] = clean_file_name(file_name(caption[f"{image}#{language}"], rng, camera))
         found = LANGUAGES if split == "train" else (_target(asked[0], rng, same),)
         texts |= {f"{image}#{other}": caption[f"{image}#{other}"] for other in found}
-        pairs += [(f"{image}#{asking}", f"{image}#{other}") for asking in asked for other in found]
+        pairs += [(key, f"{image}#{other}") for key in keys for other in found]
     images = Items(list(names), [None] * len(names), {"file_name": list(names.values())})
     return Collection(f"file names/{split}", images, Items(list(texts), list(texts.values()), kind="text"),
                       Judgements.from_pairs(pairs))  # fmt: skip

@@ -122,7 +122,7 @@ def systems(pool: Collection, work: Work, seeds: int) -> Iterator[tuple[str, lis
     yield "Levenshtein", [letters]
     yield "raw backbone", [raw_backbone(pool, work)]
     held = chosen(work, seeds)
-    proposed = {run: _cosines(pool, kept) for run, kept in held.items() if run.kind == "mcprop"}
+    proposed = {run: cosines(pool, kept) for run, kept in held.items() if run.kind == "mcprop"}
     for name in dict.fromkeys(run.name for run in proposed):
         yield name, [scores for run, scores in proposed.items() if run.name == name]
     attentive = [scores for run, scores in proposed.items() if run.name == "MCProp"]
@@ -131,8 +131,8 @@ def systems(pool: Collection, work: Work, seeds: int) -> Iterator[tuple[str, lis
     judges = {run: kept for run, kept in held.items() if run.kind == "crank"}
     for name in dict.fromkeys(run.name for run in judges):
         each = [kept for run, kept in judges.items() if run.name == name]
-        alone = [_matrix(pool, kept["logits"]) for kept in each]
-        alike = [_matrix(pool, kept["similarity"]) for kept in each]
+        alone = [matrix(pool, kept["logits"]) for kept in each]
+        alike = [matrix(pool, kept["similarity"]) for kept in each]
         yield f"{name} 100%", alone
         yield f"{name} similarity", alike
         yield f"{name} on Levenshtein 20%", [first_part_judged(letters, kept["logits"]) for kept in each]
@@ -147,11 +147,13 @@ def systems(pool: Collection, work: Work, seeds: int) -> Iterator[tuple[str, lis
             )
 
 
-def _matrix(pool: Collection, values: np.ndarray) -> Scores:
+def matrix(pool: Collection, values: np.ndarray) -> Scores:
+    """What a CRank says of every pair."""
     return Scores.from_matrix(values, queries=pool.images.ids, candidates=pool.texts.ids)
 
 
-def _cosines(pool: Collection, held: Any) -> Scores:
+def cosines(pool: Collection, held: Any) -> Scores:
+    """What an MCProp says of every pair."""
     sides = Embeddings(pool.images.ids, held["queries"]), Embeddings(pool.texts.ids, held["captions"])
     return Scores.from_embeddings(*sides)
 
@@ -163,7 +165,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     kept = Path(options.kept or tempfile.mkdtemp())
     kept.mkdir(parents=True, exist_ok=True)
     deadline = None if options.minutes is None else time.time() + 60 * options.minutes
-    device = _device(options)
+    device = device_of(options)
     work = Work(options.data, kept, backbone_folder(options.minilm, kept), device, options.quick, deadline)
     trained(work, seeds=options.seeds, workers=options.workers)
     pool = pools(work)["test"]
@@ -181,7 +183,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield from claimed({name: each for name, each in reports.items() if not needs(name, failed)})
 
 
-def _device(options: argparse.Namespace) -> str:
+def device_of(options: argparse.Namespace) -> str:
+    """The device that was asked for."""
     import torch
 
     if options.device == "auto":
