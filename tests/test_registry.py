@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from limner import LimnerError
 from limner.core import built_in as built_in_module
 from limner.core.errors import UnknownName, Untrusted
+from limner.core.options import typed
 from limner.core.registry import Registry, checked, options_of, takes
 
 
@@ -213,3 +214,16 @@ def test_a_name_with_options_is_understood(known):
     for text, message in (("reader(deep", "expected a name, or a name with options"), (3, "is int: expected a name")):
         with pytest.raises(LimnerError, match=message):
             known.parsed(text)
+
+
+def test_a_group_of_numbers_is_written_as_a_list():
+    """`-O captions=[2]` of Flickr8k."""
+
+    def load(path: str, *, captions: Collection[int] | None = None) -> None: ...
+
+    assert [option.name for option in options_of(load, filled=1)] == ["captions"]
+    assert typed("captions", [2], Collection[int] | None) == [2]
+    assert typed("captions", {2}, Collection[int] | None) == {2}
+    for wrong in (2, "two"):
+        with pytest.raises(LimnerError, match=rf"captions={wrong!r} is \w+: expected list or nothing"):
+            typed("captions", wrong, Collection[int] | None)

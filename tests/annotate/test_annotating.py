@@ -228,6 +228,11 @@ def test_merging_counts_what_changed():
     assert (back.queries, back.original, back.verified, back.merged) == (3, 3, 2, 4)
 
 
+def test_merging_without_answers_prints_no_nan():
+    done = merge([], limner.Judgements.from_pairs([("i", "a")]), further=[limner.Judgements.from_pairs([("i", "b")])])
+    assert "nan" not in str(done) and str(done).splitlines()[1].split() == ["i2t", "0", "0", "0", "0", "-", "-"]
+
+
 def test_precision_and_recall_are_the_papers():
     """Query by query, as the paper writes it."""
     draw = np.random.default_rng(0)

@@ -194,6 +194,7 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
     assert done.exit_code == 0, done.output
     made = json.loads(done.stdout)
     assert made["added"] == 4 <= made["kept"] <= made["failures"]
+    assert run(app, ["annotate", "classes", "s.db"]).stdout.rstrip().endswith("no ratings yet")
     site = make_app([limner.load("scenes", images=60)], systems=(), store=tmp_path / "s.db")
     asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
     for number in range(4):

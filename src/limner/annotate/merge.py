@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 
 import numpy as np
 
@@ -77,14 +78,23 @@ class Merged:
         """A small table."""
         rows = ["direction  queries  original  verified           merged             precision  recall"]
         for c in self.counted:
-            verified, merged = f"{c.verified:,} (x{c.verified_factor:.2f})", f"{c.merged:,} (x{c.factor:.2f})"
-            shares = f"{100 * c.precision:9.1f}  {100 * c.recall:6.1f}"
+            verified, merged = _times(c.verified, c.verified_factor), _times(c.merged, c.factor)
+            shares = f"{_percent(c.precision):>9}  {_percent(c.recall):>6}"
             rows.append(f"{c.direction:9}  {c.queries:7,}  {c.original:8,}  {verified:17}  {merged:17}  {shares}")
         for name, sides in list(self.quality.items())[1:]:  # that of the original is in the table
-            both = (f"{d} precision {100 * p:.1f}, recall {100 * r:.1f}" for d, (p, r) in sides.items())
+            both = (f"{d} precision {_percent(p)}, recall {_percent(r)}" for d, (p, r) in sides.items())
             rows.append(f"{name}: {'; '.join(both)}")
         rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions excluded")
         return "\n".join(rows)
+
+
+def _times(number: int, factor: float) -> str:
+    """A number and how many times the original one it is, where there is an original."""
+    return f"{number:,}" if isnan(factor) else f"{number:,} (x{factor:.2f})"
+
+
+def _percent(share: float) -> str:
+    return "-" if isnan(share) else f"{100 * share:.1f}"
 
 
 def to_judgements(

@@ -9,6 +9,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection as Group
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
@@ -93,7 +94,7 @@ def _is_written(hint: object) -> bool:
 
 
 def _is_plain(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, (*_PLAIN, os.PathLike, Mapping, Sequence))
+    return isinstance(kind, type) and (kind is Group or issubclass(kind, (*_PLAIN, os.PathLike, Mapping, Sequence)))
 
 
 def checked(
@@ -242,7 +243,7 @@ def _fits(value: object, kind: object) -> bool:
         return True
     if isinstance(value, bool) or plain is bool:
         return isinstance(value, bool) and plain in (bool, object)
-    return isinstance(value, plain) and not (isinstance(value, str) and plain is Sequence)
+    return isinstance(value, plain) and not (isinstance(value, str) and plain in (Sequence, Group))
 
 
 def _inside(name: str, value: Any, kind: object) -> object:
@@ -260,7 +261,7 @@ def _inside(name: str, value: Any, kind: object) -> object:
 
 
 _IN_WORDS: dict[object, str] = {bool: "true or false", Any: "any", type(None): "nothing"}
-_IN_WORDS |= {Callable: "function", Mapping: "dict", Sequence: "list"}
+_IN_WORDS |= {Callable: "function", Mapping: "dict", Sequence: "list", Group: "list"}
 
 
 def _word(kind: object) -> str:

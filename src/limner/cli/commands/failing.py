@@ -104,7 +104,8 @@ def _shown(found: FailureStudy) -> str:
     numbers = [(n, f"{count:,}", _percent(count / total)) for n, count in found.numbers.items()]
     rated = [(rating, f"{count:,}") for rating, count in found.ratings.items()]
     ends = found.rating_interval
-    mean = f"mean rating {found.mean_rating:.2f}" + (f" ({ends.low:.2f} to {ends.high:.2f})" if ends else "")
+    mean = f"mean rating {found.mean_rating:.2f}" if any(found.ratings.values()) else "no ratings yet"
+    mean += f" ({ends.low:.2f} to {ends.high:.2f})" if ends else ""
     parts = [
         head,
         table([("class", "failures", "share", "95% interval"), *rows]),
