@@ -5,14 +5,18 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer
 
 import codeblocks
 import pages
+from limner.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -40,6 +44,41 @@ def test_prompts_stand_in_console_blocks_only(page):
     """There the copy button leaves them out."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert [kind for kind, text in blocks if text.startswith("$ ") and kind != "console"] == []
+
+
+def test_commands_of_the_papers_page_are_whole():
+    """A reader can copy each one: its options are known, and nothing that it needs is missing."""
+    root = typer.main.get_command(app)
+    spans = re.findall(
+        r"`(limner [^`]+|python proofs/[^`]+)`", (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    )
+    assert len(spans) > 50
+    assert [span for span in spans if (_faults(root, span) if span.startswith("limner") else _unknown(span))] == []
+
+
+def _faults(root, span):
+    """Options that a command does not have, and required ones that are not given."""
+    command, words = root, shlex.split(span)[1:]
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    given = {word for word in words if re.match(r"--?[a-z]", word)}
+    plain = sum(not word.startswith("-") and not before.startswith("-") for before, word in pairwise(["", *words]))
+    needed = [each for each in command.params if each.required]
+    missing = [each.opts for each in needed if each.param_type_name == "option" and not given & set(each.opts)]
+    arguments = sum(each.param_type_name == "argument" for each in needed)
+    unknown = given - {name for each in command.params for name in each.opts}
+    return unknown or missing or hasattr(command, "commands") or plain < arguments
+
+
+def _unknown(span):
+    """Whether a script is not there, or an option stands in neither it nor a script that it shares options with."""
+    script, *words = span.split()[1:]
+    known = [
+        ROOT / script,
+        *(ROOT / "proofs" / name for name in ("ranking_bench.py", "lexical_ablation.py", "file_names.py")),
+    ]
+    text = "".join(each.read_text(encoding="utf-8") for each in [*known, ROOT / "benchmarks" / "claims.py"])
+    return not all(f'"{word}"' in text for word in words if word.startswith("--"))
 
 
 @pytest.fixture(scope="module")
