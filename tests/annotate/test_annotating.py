@@ -496,6 +496,7 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     assert first["proposals"] == 2 * (8 + 40) * 2
     assert data("tasks", "work.db", "--replication", "2")["pairs"] == first["new"]
     assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
+    assert "no answer has found a match yet" in run("bias", "work.db").stdout and not data("bias", "work.db")["sizes"]
     with open_store(tmp_path / "work.db") as store:
         answer_all(store, world, noise=0.05)
     shown = data("status", "work.db")

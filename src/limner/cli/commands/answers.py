@@ -260,7 +260,9 @@ def bias(
         raise LimnerError(f"{len(lists)} systems propose {direction}: bias needs two or more; pool several")
     pooled = [p for p in kept if p.rank <= depth]
     with progress("measuring every subset of the systems") as told:
-        found = biases(lists, judged, pooled, measure=measure, direction=direction, progress=told)
+        found = []
+        if len(judged):
+            found = biases(lists, judged, pooled, measure=measure, direction=direction, progress=told)
         unlike = diversity(lists)
     sizes = by_size(found)
     rows = [(size, f"{b.overall:.2f}", f"{b.own:.2f}", f"{b.others:.2f}") for size, b in sizes.items()]
@@ -272,6 +274,7 @@ def bias(
         "diversity": [{"systems": two, "tau": t, "mean_rank": r} for two, (t, r) in unlike.items()],
     }
     head = table([("systems", "bias", "self", "non-self"), *rows])
+    head = head if rows else "no bias to measure: no answer has found a match yet"
     answer(f"{head}\n\n{table([('two systems', 'tau-b', 'mean rank'), *pairs])}", data, as_json=as_json)
 
 
