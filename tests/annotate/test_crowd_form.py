@@ -79,6 +79,20 @@ def test_ticks_are_yes_and_the_rest_no_under_a_guideline_of_their_own(store):
         submit_block(store, who, blocks(held.items)[0], [blocks(held.items)[1][0].id], key="block-x")
 
 
+def test_an_image_with_many_captions_is_once_in_a_task(world):
+    """Six different images, as in the paper; the page shows the ten captions of each."""
+    test, dev = world.test, world.dev
+    pool = [(image, text) for image in test.images.ids[:4] for text in test.texts.ids[:33]]
+    pool += [(image, text) for image in test.images.ids[4:8] for text in test.texts.ids[:7]]
+    drafts = make_caption_tasks(pool, test.judgements, controls=dev.judgements, seed=3)
+    shown = [[len(list(block)) for _, block in groupby(draft.items, key=lambda pair: pair.image)] for draft in drafts]
+    assert all(each == [10] * len(each) for each in shown)
+    assert all(
+        len({pair.image for pair in draft.items}) == len(each) for draft, each in zip(drafts, shown, strict=True)
+    )
+    assert sum(len(each) - 1 for each in shown) == 4 * 4 + 4 and max(map(len, shown)) == 6
+
+
 def test_controls_can_be_of_the_pool_too_and_too_few_are_refused(world):
     test = world.test
     pool = [(image, test.texts.ids[0]) for image in test.images.ids[:5]]

@@ -86,8 +86,8 @@ def make_caption_tasks(
     """Tasks of the Flickr8k form: six images with ten captions each, one of them a control image.
 
     If the pool does not fill the block of an image, random captions are added, which are judged like the others (this
-    is how the paper could test its filter). The control image has one to three of its own captions among captions of
-    other images.
+    is how the paper could test its filter). An image with more than ten captions is in several tasks. The control image
+    has one to three of its own captions among captions of other images.
 
     Args:
         pool: The pairs to judge, (image, caption).
@@ -113,14 +113,28 @@ def make_caption_tasks(
         raise LimnerError(f"{len(able)} images with their own captions to use as controls: expected more")
     golden = _forever(able, draw)
     drafts = []
-    for start in range(0, len(blocks), images - 1):
-        chosen = blocks[start : start + images - 1]
-        taken = {item.image for block in chosen for item in block}
+    for chosen in _of_different_images(blocks, images - 1):
+        taken = {block[0].image for block in chosen}
         control = _control(_free(golden, taken), source, {*near, *asked}, captions, draw)
         shown = [*chosen, control]
         draw.shuffle(shown)
         drafts.append(Draft(tuple(item for block in shown for item in block), "captions", seed))
     return drafts
+
+
+def _of_different_images(blocks: Sequence[list[TaskPair]], number: int) -> list[list[list[TaskPair]]]:
+    """Groups of so many blocks; an image with several blocks is at most once in a group."""
+    full: list[list[list[TaskPair]]] = []
+    open_: list[list[list[TaskPair]]] = []
+    for block in blocks:
+        group = next((each for each in open_ if all(held[0].image != block[0].image for held in each)), None)
+        if group is None:
+            open_.append(group := [])
+        group.append(block)
+        if len(group) == number:
+            full.append(group)
+            open_ = [each for each in open_ if each is not group]
+    return full + open_
 
 
 def _free(golden: Iterator[str], taken: set[str]) -> str:
