@@ -186,8 +186,8 @@ def claimed(reports: Mapping[str, list[Any]], groups: Sequence[str]) -> Iterator
         better, worse = (name, "CRank") if name == "CRank, four names" else ("CRank", name)
         moved = difference(reports[better], reports[worse], "nDCG@5")
         note = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*moved)
-        what = f"nDCG@5 gained by {better} over {worse}: lower end of the 95% interval"
-        yield Claim(what, moved[1], goal="> 0", note=note)
+        what = f"nDCG@5 gained by {better} over {worse}"
+        yield Claim(f"{what}: lower end of the 95% interval", moved[1], goal="> 0", note=note)
 
 
 if __name__ == "__main__":
