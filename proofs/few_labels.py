@@ -139,8 +139,11 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.data is not None and _wanted("flickr8k", options):
         todo += _flickr_jobs(options.data, studies)
     todo = [job for job in todo if _has_words(f"{job.world} {job.kind}", options.rows)]
-    kept = result_file(Path(__file__), options, ".rows.jsonl") if options.save else None
-    rows = list(_worked(todo, options.workers, options.minutes, kept))
+    kept = result_file(Path(__file__), options, ".rows.jsonl")
+    if options.kept:
+        rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    else:
+        rows = list(_worked(todo, options.workers, options.minutes, kept if options.save else None))
     yield from _covered(rows)
     yield from _alone(rows)
     for world in made:
@@ -374,6 +377,7 @@ def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """How many studies, of which world."""
+    parser.add_argument("--kept", action="store_true", help="nothing is simulated: claims from the saved rows")
     parser.add_argument(
         "--only", default="", help="only worlds whose name begins so, e.g. 'scenes t2i' or 'coco,flickr'"
     )

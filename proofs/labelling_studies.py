@@ -253,7 +253,7 @@ def fewest_units(target: Target, scores: np.ndarray | None, half: float) -> floa
     if scores is not None:
         said = scores[target.units]
         known = np.isfinite(said)
-        fitted = IsotonicRegression(increasing="auto").fit_transform(said[known], true[known])
+        fitted = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit_transform(said[known], true[known])
         likely[known], likely[~known] = fitted, true[~known].mean() if (~known).any() else 0.0
     noise = float((likely * (1 - likely)).mean())
     wanted = (half / 100 / target.scale * many / NORMAL) ** 2
