@@ -36,7 +36,7 @@ from limner.systems.towers.fit import fit
 from limner.systems.towers.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
 from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_of
 from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
-from limner.systems.towers.sources import Source, VectorSource, load_source, source
+from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]

@@ -24,7 +24,7 @@ from limner.systems.towers import cards, checkpoints, randomness, tuned
 from limner.systems.towers.encoding import as_array, device_of
 from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sources import Encoded, load_source
+from limner.systems.sources import Encoded, load_source
 from limner.systems.towers.tuned import TunedTowers, Tuning, tunable
 from limner.systems.trained_on import TrainedOn, kept
 

@@ -42,7 +42,7 @@ from limner.systems.towers.mcprop_data import Data
 from limner.systems.towers.readers import Read, Seeing, States, TextReader, load_reader, reader_of
 from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sources import Source, VectorSource, load_source, source
+from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "mcprop"
