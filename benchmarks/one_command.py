@@ -33,6 +33,7 @@ MEASURES = ("R@1", "R@5", "R@10")
 PHOTOGRAPHS = 1000
 """Photographs of the test split, and of the training split for the packaged weights."""
 RIDGE, DIMENSIONS = 1.0, 256
+FIELDS = ("cpu", "wall")
 CLIP, PACKAGED = "tiny CLIP", "packaged weights"
 
 
@@ -94,7 +95,9 @@ def mapped(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndar
     lows = [np.linalg.cholesky(c + RIDGE * np.trace(c) / len(c) * np.eye(len(c))) for c in within]
     left, strength, right = np.linalg.svd(np.linalg.solve(lows[0], a.T @ b / len(a)) @ np.linalg.inv(lows[1]).T)
     kept = min(DIMENSIONS, len(strength))
-    maps = [np.linalg.inv(low).T @ side[:, :kept] * strength[:kept] for low, side in zip(lows, (left, right.T))]
+    maps = [
+        np.linalg.inv(low).T @ side[:, :kept] * strength[:kept] for low, side in zip(lows, (left, right.T), strict=True)
+    ]
     return [(unit(rows.astype(np.float64)) - c) @ m for rows, c, m in zip(test, centres, maps, strict=True)]
 
 
@@ -177,13 +180,20 @@ def both(what: str, folder: Path, model: Path, rounds: int) -> Iterator[Claim]:
                 for name, way, kept in (("hand", hand, one), ("limner", command, other)):
                     cost = measured(Task(way, what, Place(folder, model, Path(kept))))
                     costs.setdefault((name, state), []).append(cost)
-                    log(f"round {number + 1}/{rounds}, {what}, {name}, {state}: {cost.wall:.1f} s, {cost.cpu:.1f} CPU s")
+                    log(
+                        f"round {number + 1}/{rounds}, {what}, {name}, {state}: {cost.wall:.1f} s, {cost.cpu:.1f} CPU s"
+                    )
     yield from _same(what, *(costs[name, "cold"][-1].value for name in ("limner", "hand")))
-    for state, said, goal in (("cold", "nothing encoded before", "<= 1.1"), ("warm", "all vectors kept", "<= 2")):
-        ours, theirs = costs["limner", state], costs["hand", state]
-        cpu, wall = ([float(np.median([getattr(c, f) for c in each])) for each in (ours, theirs)] for f in ("cpu", "wall"))
-        note = f"{wall[0]:.1f} s beside {wall[1]:.1f} s by the clock, medians of {rounds}"
-        yield Claim(f"{what}, name to report, {said}, vs by hand, CPU-seconds", *cpu, goal=goal, note=note)
+    cpu, wall = ({key: float(np.median([getattr(c, f) for c in each])) for key, each in costs.items()} for f in FIELDS)
+    cold, again, theirs, kept = ("limner", "cold"), ("limner", "warm"), ("hand", "cold"), ("hand", "warm")
+    note = f"{wall[cold]:.1f} s beside {wall[theirs]:.1f} s by the clock, medians of {rounds}"
+    yield Claim(f"{what}, name to report, vs by hand, CPU-seconds", cpu[cold], cpu[theirs], "<= 1.1", note)
+    note = (
+        f"{wall[again]:.1f} s beside {wall[theirs]:.1f} s by the clock; by hand with vectors that were kept in a file, "
+        f"without the model: {cpu[kept]:.1f} CPU-seconds, {wall[kept]:.1f} s"
+    )
+    title = f"{what}, name to report with all vectors in the cache, vs encoding by hand, CPU-seconds"
+    yield Claim(title, cpu[again], cpu[theirs], "<= 0.5", note)
 
 
 def _same(what: str, ours: dict[str, float], theirs: dict[str, float]) -> Iterator[Claim]:
@@ -251,7 +261,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 def configure(parser: argparse.ArgumentParser) -> None:
     """How often, and which encoder."""
     parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured")
-    parser.add_argument("--only", choices=(CLIP, PACKAGED), default="", help="only this one; with --save --add they join")
+    parser.add_argument("--only", choices=(CLIP, PACKAGED), help="only this one; with --save --add they join")
 
 
 if __name__ == "__main__":

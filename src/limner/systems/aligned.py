@@ -185,5 +185,7 @@ def _identity(side: Source | BagOfWords) -> str:
 def _known(about: object, what: str, trust: bool) -> Source:
     found = load_source(about, what=what, trust=trust)
     if found is None:
-        raise LimnerError(f"the encoder of {what} was an object of Python and is not in the saved model: train it again")
+        raise LimnerError(
+            f"the encoder of {what} was an object of Python and is not in the saved model: train it again"
+        )
     return found
