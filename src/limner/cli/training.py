@@ -51,8 +51,8 @@ def encoded_by(
     """Scores of an encoder with cached vectors, so that the next run does not encode the same items again.
 
     Args:
-        name: An encoder such as 'clip(model=DIR)', one of images or texts alone, which is joined with a simple one of the
-            other ('aligned'), or a saved model.
+        name: An encoder such as 'clip(model=DIR)', or a saved model. An encoder of images or texts alone is joined with
+            a simple one of the other ('aligned').
         whole: The collection.
         split: The split to evaluate.
         cache: The cache folder for vectors; by default the one shared by all commands.
