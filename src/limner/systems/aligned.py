@@ -1,8 +1,8 @@
 """Two encoders of one kind each, joined: their vectors are mapped into one space in closed form.
 
-An encoder of images and one of texts, such as those whose weights come in packages, have no space in common. Regularised
-canonical correlation analysis of the training pairs gives one (`limner.systems.canonical`). The encoders stay as they
-are, so there is nothing to train but two matrices.
+An encoder of images and one of texts, such as those whose weights come in packages, have no space in common.
+Regularised canonical correlation analysis of the training pairs gives one (`limner.systems.canonical`). The encoders
+stay as they are, so there is nothing to train but two matrices.
 """
 
 from __future__ import annotations
