@@ -251,6 +251,7 @@ def tiny_clip(folder: Path, captions: list[str]) -> Path:
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """The tiny CLIP, then packaged weights."""
+    options.part = options.only.replace(" ", "-").lower() if options.only else None
     if options.data is None or not (options.data / "flickr8k").is_dir():
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
     for what in (CLIP, PACKAGED) if not options.only else (options.only,):
@@ -264,7 +265,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 def configure(parser: argparse.ArgumentParser) -> None:
     """How often, and which encoder."""
     parser.add_argument("--rounds", type=int, default=3, help="how often each way is measured")
-    parser.add_argument("--only", choices=(CLIP, PACKAGED), help="only this one; with --save --add they join")
+    parser.add_argument("--only", choices=(CLIP, PACKAGED), help="only this one; saved in a file of its own")
 
 
 if __name__ == "__main__":

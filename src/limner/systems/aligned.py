@@ -100,13 +100,13 @@ class AlignedModel:
         """Reads a saved model; `trust` allows it to name an encoder as "module:thing"."""
         held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            maps = [Side(**held[f"{side}_map"]) for side in ("image", "text")]
+            image_map, text_map = (Side(**held[f"{side}_map"]) for side in ("image", "text"))
             about, record = held["texts"], TrainedOn.from_content(held.get("trained_on"))
             bag = BagOfWords(tuple(map(str, about[WORDS])), held["idf"]) if WORDS in about else None
             name, options = str(held["name"]), held["options"]
         images = _known(held["images"], "images", trust)
         texts = bag if bag is not None else _known(about, "texts", trust)
-        return cls(name, images, texts, *maps, options, record)
+        return cls(name, images, texts, image_map, text_map, options, record)
 
 
 @built_in("system", "aligned")
@@ -158,7 +158,8 @@ def train_aligned(
 def _rows(side: Source | BagOfWords, items: Items, progress: Progress | None) -> Array:
     """Vectors of length one."""
     if isinstance(side, BagOfWords):
-        return side.vectors(items.values)  # type: ignore[return-value]  # sparse rows
+        sparse: Any = side.vectors(items.values)
+        return sparse  # type: ignore[no-any-return]  # the maps take sparse rows too
     rows = side.vectors(items, progress).astype(np.float64)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 

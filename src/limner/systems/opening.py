@@ -316,7 +316,7 @@ def completed(found: FoundSystem, *, cache: str | Path | None = None) -> FoundSy
         found: A system.
         cache: Cache folder for vectors; by default the one shared by all commands.
     """
-    kinds = getattr(found.given, "kinds", ()) if found.kind == ENCODER else ()
+    kinds: tuple[str, ...] = getattr(found.given, "kinds", ()) if found.kind == ENCODER else ()
     if len(kinds) != 1:
         return found
     side, others = ("images", "texts are bags of words") if kinds[0] == "image" else ("texts", "images are histograms")
