@@ -32,6 +32,7 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 	@$(BIN)/limner demo
 
 # worksteal: neighbouring tests stay in one process, so that what a file's tests share (a model, a server) is made once.
+# Clusters first and alone: beside other work and a second cluster, Ray has waited for its own head for ever.
 # compileall: hundreds of tests start limner, and where PYTHONDONTWRITEBYTECODE is set each would compile all of it again.
 test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
 	@$(MAKE) --no-print-directory -j2 lint whole
@@ -39,7 +40,8 @@ test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/vision.
 whole: $(VENV)/dev.stamp
 	@echo "limner: running the tests"
 	@$(BIN)/python -m compileall -q -j 0 src
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+	@$(BIN)/python -m pytest -q tests/cluster
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --ignore=tests/cluster
 
 check: $(VENV)/dev.stamp  ## before every commit: style, types, import contract and the quick tests, side by side
 	@$(MAKE) --no-print-directory -j2 lint quick

@@ -28,7 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import labelling_worlds as worlds
-from labelling_studies import SEARCHED, Job, done, simple_queries
+from labelling_studies import NORMAL, SEARCHED, Job, done, fewest_units, simple_queries
 from labelling_worlds import World
 
 import limner
@@ -46,6 +46,8 @@ PAIRED = ("R@1", "P@5")
 FEWEST = 20
 """Units that are drawn at least."""
 PLANNED_HALF = 2.0
+REDRAWN = ("good", "captions")
+"""Judges whose studies are also drawn in two parts, the second by the answers of the first."""
 WHOLE_HALVES = (2.0, 5.0)
 
 
@@ -95,7 +97,10 @@ def _efficiency_jobs(world: World) -> Iterator[Job]:
     name = next(iter(world.lists))
     made, found = worlds.targets(world, parse("R@1"), {name: world.lists[name]})
     for judge, scores in worlds.judges(world, made).items():
-        yield Job(f"labels for {PLANNED_HALF}", world.name, judge, 0, SEARCHED, (found[0],), scores, made.deeper)
+        job = Job(f"labels for {PLANNED_HALF}", world.name, judge, 0, SEARCHED, (found[0],), scores, made.deeper)
+        yield job
+        if judge in REDRAWN:
+            yield replace(job, kind=f"two draws for {PLANNED_HALF}")
 
 
 def _late_jobs(world: World, studies: int) -> Iterator[Job]:
@@ -134,8 +139,11 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.data is not None and _wanted("flickr8k", options):
         todo += _flickr_jobs(options.data, studies)
     todo = [job for job in todo if _has_words(f"{job.world} {job.kind}", options.rows)]
-    kept = result_file(Path(__file__), options, ".rows.jsonl") if options.save else None
-    rows = list(_worked(todo, options.workers, options.minutes, kept))
+    kept = result_file(Path(__file__), options, ".rows.jsonl")
+    if options.kept:
+        rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    else:
+        rows = list(_worked(todo, options.workers, options.minutes, kept if options.save else None))
     yield from _covered(rows)
     yield from _alone(rows)
     for world in made:
@@ -290,29 +298,50 @@ def _alone(rows: list[dict[str, Any]]) -> Iterator[Claim]:
 
 
 def _efficient(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
-    """Labels for a wanted half-width against simple random queries and against a pool."""
+    """Labels for a wanted half-width against simple random queries, a pool, and what limits every sample."""
     pooled = len({(q, c) for r in world.lists.values() for q in r.queries for c in r[q][:5]})
-    many, pool = len(world.known.queries), len(world.known.candidates)
-    name = next(iter(world.lists))
-    true = float(values(world.lists[name], world.truth, Measure.parse("R@1")).mean())
     mine = [r for r in rows if r["world"] == world.name and "needed" in r]
     complete = worlds.leveled(world)[0].values[-1] if mine else np.empty(0)
-    for row in (r for r in mine if r["kind"].startswith("labels for")):
+    for row in (r for r in mine if r["kind"].startswith(("labels for", "two draws for"))):
         half = float(row["kind"].split()[-1])
-        measure, free = row["target"].split()[0], 1.96**2 * true * (1 - true)
-        whole = measure in map(str, worlds.WHOLE)
-        simple = simple_queries(complete, half) * pool if whole else free / ((half / 100) ** 2 + free / many)
+        measure = row["target"].split()[0]
+        if measure in map(str, worlds.WHOLE):
+            what = f"{world.name}: labels for {measure} to {half:g} points, judge {row['judge']}"
+            simple = float(simple_queries(complete, half) * len(world.known.candidates))
+            rest = _against_changes(what, row, half, mine)
+        else:
+            drawn = ", two draws" if row["kind"].startswith("two") else ""
+            what = f"{world.name}: labels for {measure}, judge {row['judge']}{drawn}"
+            simple, rest = _simple(world, half), _against_limits(what, row, half, world, pooled)
         note = f"+- {half:g} points of {row['target']}; simple random queries {simple:,.0f} labels, pool {pooled:,}"
-        what = f"{world.name}: labels for {measure}{f' to {half:g} points' if whole else ''}, judge {row['judge']}"
         yield Claim(f"{what}, against simple random queries", row["needed"], simple, "<= 0.2", note, source="theory")
-        changes = [r["needed"] for r in mine if r["kind"] == f"changes for {half}"]
-        if whole and changes:
-            words = f"{what}, against sums of changes (every factor 1)"
-            yield Claim(words, row["needed"], changes[0], "<= 1", note, source="limner")
-        elif not whole:
-            yield Claim(
-                f"{what}, against a pool of the first five", row["needed"], pooled, "<= 0.1", note, source="limner"
-            )
+        yield from rest
+
+
+def _simple(world: World, half: float) -> float:
+    """Queries of a simple sample for a half-width of the first system's R@1, each with one label."""
+    name = next(iter(world.lists))
+    true = float(values(world.lists[name], world.truth, Measure.parse("R@1")).mean())
+    spread = NORMAL**2 * true * (1 - true)
+    return spread / ((half / 100) ** 2 + spread / len(world.known.queries))
+
+
+def _against_changes(what: str, row: dict[str, Any], half: float, rows: list[dict[str, Any]]) -> Iterator[Claim]:
+    for other in (r for r in rows if r["kind"] == f"changes for {half}"):
+        words = f"{what}, against sums of changes (every factor 1)"
+        yield Claim(words, row["needed"], other["needed"], "<= 1", source="limner")
+
+
+def _against_limits(what: str, row: dict[str, Any], half: float, world: World, pooled: int) -> Iterator[Claim]:
+    """Against a pool, and against a simple sample of the same units if it were known how right the judge is."""
+    yield Claim(f"{what}, against a pool of the first five", row["needed"], pooled, "<= 0.1", source="limner")
+    name = next(iter(world.lists))
+    made, found = worlds.targets(world, parse("R@1"), {name: world.lists[name]})
+    least = fewest_units(found[0], worlds.judges(world, made)[row["judge"]], half)
+    note = f"{least / _simple(world, half):.2f} of simple random queries: no simple sample of the {len(made.units):,} "
+    note += "queries that the given labels leave undecided needs fewer"
+    words = f"{what}, against a sample of undecided queries if the judge's errors were known"
+    yield Claim(words, row["needed"], least, "<= 1.25", note, source="theory")
 
 
 def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
@@ -348,6 +377,7 @@ def _pool(world: World, rows: list[dict[str, Any]]) -> Iterator[Claim]:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """How many studies, of which world."""
+    parser.add_argument("--kept", action="store_true", help="nothing is simulated: claims from the saved rows")
     parser.add_argument(
         "--only", default="", help="only worlds whose name begins so, e.g. 'scenes t2i' or 'coco,flickr'"
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from labelling_worlds import Leveled, Target
+from sklearn.isotonic import IsotonicRegression
 
 from limner.annotate.allocation import cut, shares_of, spread_of, strata_for
 from limner.annotate.design import PILOT, STRATA
@@ -17,6 +18,8 @@ from limner.stats import Drawn, Estimate, chained_means, draw, sequential, strat
 
 SEARCHED = 100
 """Studies of each number of labels that is tried for a wanted half-width."""
+NORMAL = 1.96
+"""Half-width of a 95% interval in standard errors."""
 Found = dict[str, list[tuple[float, float, float]]]
 
 
@@ -25,8 +28,8 @@ class Job:
     """Simulated studies of one design: what one worker does.
 
     Args:
-        kind: "fixed", "anytime", "two draws", "judge alone", "late", "levels", "labels for" a half-width, or
-            "changes for" one, without the regression of each level on the one above.
+        kind: "fixed", "anytime", "two draws", "judge alone", "late", "levels", "labels for" a half-width, "two draws
+            for" one, or "changes for" one, without the regression of each level on the one above.
         world: Name of the world.
         judge: Name of the judge.
         labels: Labels that people give.
@@ -69,7 +72,7 @@ class Job:
 
 def done(job: Job) -> list[dict[str, Any]]:
     """The rows of a job: how often the interval holds the truth, its half-width and the bias, for each target."""
-    if job.kind.startswith(("labels for", "changes for")):
+    if job.kind.startswith(("labels for", "two draws for", "changes for")):
         return [{**job.head, "target": job.targets[0].name, "needed": _labels_for(job)}]
     simulate = _by_levels if job.kind == "levels" else _by_units
     return [{**job.head, "target": name, **row} for name, row in simulate(job).items()]
@@ -192,6 +195,15 @@ def _of_changes(target: Leveled, at: np.ndarray, queries: np.ndarray) -> Estimat
 # --- how many labels --------------------------------------------------------------------------------------------
 
 
+_STUDY = {
+    (True, "labels"): "levels",
+    (True, "changes"): "changes",
+    (False, "labels"): "fixed",
+    (False, "two"): "two draws",
+}
+"""The kind of study whose labels are counted, for designs of levels or not, by the first word of the job's kind."""
+
+
 def _labels_for(job: Job) -> int:
     """The least number of labels whose mean half-width is what the job's name says, by halving."""
     wanted = float(job.kind.split()[-1])
@@ -203,7 +215,7 @@ def _labels_for(job: Job) -> int:
         low, high = 20, len(job.deeper)
     while high - low > max(low // 20, 5):
         middle = (low + high) // 2
-        kind = {"labels": "levels", "changes": "changes"}[job.kind.split()[0]] if by_level else "fixed"
+        kind = _STUDY[by_level, job.kind.split()[0]]
         part = replace(job, kind=kind, labels=middle, studies=SEARCHED, drawn=middle)
         wide = next(iter((_by_levels if by_level else _by_units)(part).values()))["half"] > wanted
         low, high = (middle, high) if wide else (low, middle)
@@ -228,3 +240,21 @@ def simple_queries(values: np.ndarray, half: float) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if wide(middle) > half else (low, middle)
     return high
+
+
+def fewest_units(target: Target, scores: np.ndarray | None, half: float) -> float:
+    """Labels that a simple sample of the target's units needs, if it is known how right the judge is.
+
+    The judge's scores become probabilities by an isotonic regression on the truth itself; what is left is noise that no
+    estimate from the same judge can remove. n = N^2 S^2 / (V + N S^2) for N units of variance S^2 and a variance V.
+    """
+    true, many = target.values, len(target.values)
+    likely = np.full(many, true.mean())
+    if scores is not None:
+        said = scores[target.units]
+        known = np.isfinite(said)
+        fitted = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit_transform(said[known], true[known])
+        likely[known], likely[~known] = fitted, true[~known].mean() if (~known).any() else 0.0
+    noise = float((likely * (1 - likely)).mean())
+    wanted = (half / 100 / target.scale * many / NORMAL) ** 2
+    return many**2 * noise / (wanted + many * noise)

@@ -93,3 +93,22 @@ def test_ids_take_numbers_and_slices():
     ids = Ids([10, 20, 30])
     assert ids.index(20) == 1 and list(ids[1:]) == ["20", "30"] and ids == Ids(["10", "20", "30"])
     assert {ids: 1}[Ids(["10", "20", "30"])] == 1
+
+
+@pytest.mark.parametrize("key", [slice(1, 3), [1, 2], np.array([1, 2]), np.array([False, True, True, False])])
+def test_some_ids_of_many(key):
+    ids = Ids("abcd", what="image")
+    some = ids[key]
+    assert list(some) == ["b", "c"] and some.index("c") == 1 and "a" not in some and some.what == "image"
+    with pytest.raises(ValueError, match="read-only"):
+        some.array[0] = "x"
+
+
+@pytest.mark.parametrize("key", [[1, 1], np.array([1, 1]), np.array([0, -4]), np.array([3, -1])])
+def test_the_same_id_twice_is_refused_in_a_selection_too(key):
+    with pytest.raises(LimnerError, match="duplicate image id"):
+        Ids("abcd", what="image")[key]
+
+
+def test_ids_in_another_order():
+    assert list(Ids("abcd")[np.array([3, 0])]) == ["d", "a"] and list(Ids("abcd")[::-1]) == ["d", "c", "b", "a"]

@@ -52,6 +52,15 @@ def store(world, tmp_path):
         yield opened
 
 
+class Coin:
+    """A judge that knows nothing."""
+
+    name = "coin"
+
+    def probabilities(self, pairs):
+        return np.full(len(pairs), 0.5)
+
+
 def label(store, truth):
     who = add_annotator(store, f"ada{uuid.uuid4().hex[:4]}").id
     while (held := lease(store, who)) is not None:
@@ -129,6 +138,19 @@ def test_levels_hold_each_other_and_no_given_positive(world):
 
 
 # --- in a store -------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_which_measures_alone_would_need_far_fewer_labels(world, store, tmp_path):
+    made, systems, _ = world
+    (both,) = plan(store, made, systems, measures="R@1 mAP@R", direction="i2t", half_width=5, judge=Coin())
+    assert "the judge is not used" in str(both) and "R@1 alone would need about" in str(both)
+    told = int(both.notes[0].split("about ")[1].split()[0].replace(",", ""))
+    with open_store(tmp_path / "alone.db") as other:
+        add_collection(other, made)
+        (alone,) = plan(other, made, systems, measures="R@1", direction="i2t", half_width=5)
+    assert alone.notes == () and told == alone.labels < both.labels
+    (only,) = plan(store, made, systems, measures="mAP@R", direction="t2i", half_width=50)
+    assert only.notes == ()
 
 
 @pytest.mark.parametrize("direction", ["i2t", "t2i"])

@@ -13,7 +13,7 @@ according to the answers so far. Measures that need all matches of a query use a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
 from limner.annotate.allocation import Z, cut, enough, expected_half_width, shares_of, spread_of, strata_for
 from limner.annotate.frames import SamplingFrame, frame, needed, unit_of
+from limner.annotate.planned import Planned
 from limner.annotate.pool import Lists, lists_of, waiting
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
@@ -57,49 +58,6 @@ class Judge(Protocol):
 
     def probabilities(self, pairs: Sequence[Key]) -> FloatArray:
         """One number from 0 to 1 for each (image, caption)."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The plan for one direction.
-
-    Args:
-        design: The design's id in the store.
-        direction: "i2t" or "t2i".
-        unit: The sampling unit: pairs, queries with all their unjudged pairs, or queries up to a level.
-        queries: Number of queries in the collection.
-        units: Number of units in the sampling frame.
-        strata: Number of units in each stratum.
-        drawn: Number of units drawn so far, including this draw.
-        labels: Number of pairs to label in this draw.
-        hours: Estimated working hours.
-        expected: Expected half-width in points, by system and measure.
-        without_judge: Number of units that the same intervals would need without the judge; None without a judge.
-    """
-
-    design: int
-    direction: str
-    unit: str
-    queries: int
-    units: int
-    strata: tuple[int, ...]
-    drawn: int
-    labels: int
-    hours: float
-    expected: Mapping[str, float]
-    without_judge: int | None = None
-
-    def __str__(self) -> str:
-        """A few lines."""
-        many = {"query": "queries with all their open pairs", LEVEL: "queries down to a level"}.get(self.unit, "pairs")
-        lines = [
-            f"{self.direction}: {self.drawn:,} of {self.units:,} open {many} drawn, strata of {list(self.strata)}",
-            f"  labels to give now: {self.labels:,} (about {self.hours:.1f} hours of one person)",
-        ]
-        lines += [f"  {name}: +- {half:.1f} points expected" for name, half in self.expected.items()]
-        if self.without_judge is not None:
-            lines.append(f"  without the judge, the same intervals would need about {self.without_judge:,} units")
-        return "\n".join(lines)
 
 
 def plan(
@@ -155,7 +113,11 @@ def plan(
             told(number, len(chosen))
         share = None if budget is None else budget // len(chosen)
         study = _study(store, collection, systems, wanted, towards, judge, strata, half_width, share)
-        found.append(_extended(store, study, half_width, share, replication, seconds, seed))
+        made = _extended(store, study, half_width, share, replication, seconds, seed)
+        notes = _cheaper(collection, systems, wanted, towards, half_width) if made.unit == LEVEL else []
+        if judge is not None and made.unit == LEVEL:
+            notes.append("the judge is not used: a measure here needs all matches of a query")
+        found.append(replace(made, notes=tuple(notes)))
     return found
 
 
@@ -228,6 +190,34 @@ def _study(
     costs = np.bincount(codes, weights=[len(u.candidates) for u in made.units]) / size
     least = np.full(len(size), float(PILOT))
     return _Study(made, collection.judgements, known, domains, spread, alone, costs, PILOT, least, bool(labelled))
+
+
+def _cheaper(
+    collection: Collection,
+    systems: Mapping[str, Lists],
+    measures: tuple[Measure, ...],
+    direction: str,
+    half_width: float,
+) -> list[str]:
+    """A note on the measures that do not need all matches of a query: the labels that they need alone."""
+    part = tuple(m for m in measures if unit_of([m]) != LEVEL)
+    if not part:
+        return []
+    known = collection.judged("pairs", direction)
+    lists = {n: lists_of(each, depth=max(m.k or 1 for m in part))[direction] for n, each in systems.items()}
+    found = frame(lists, known, part)
+    names, labels = ", ".join(map(str, part)), 0
+    if found.units:
+        units = tuple(Unit(query, candidates, 0) for query, candidates in found.units)
+        made = Design(0, direction, unit_of(part), {}, len(known.queries), units, ())
+        domains = {f"{n} {m}": _domain(made, ranking, known, m) for n, ranking in lists.items() for m in part}
+        spread, costs = np.array([0.5]), np.array([np.mean([len(u.candidates) for u in units])])
+        least = np.full(1, float(PILOT))
+        study = _Study(made, collection.judgements, known, domains, spread, None, costs, PILOT, least, answered=False)
+        labels = int(np.ceil(float(_wanted(study, spread, half_width / 100) @ costs)))
+    return [
+        f"{names} alone would need about {labels:,} labels: to know no more than this, plan it in a store of its own"
+    ]
 
 
 def _designed(store: Store, direction: str, settings: Mapping[str, object]) -> Design | None:

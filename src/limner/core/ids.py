@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any, overload
 
 import numpy as np
@@ -41,7 +42,8 @@ class Ids(Sequence[str]):
         self._refuse_bad(listed)
 
     def _refuse_bad(self, listed: list[str]) -> None:
-        if len(set(listed)) != len(listed):
+        distinct = set(listed)
+        if len(distinct) != len(listed):
             first: dict[str, int] = {}
             for row, value in enumerate(listed):
                 if value in first:
@@ -51,8 +53,8 @@ class Ids(Sequence[str]):
                     )
                 first[value] = row
         self._refuse_broken(listed)
-        if "" in self._lookup:
-            raise LimnerError(f"empty {self.what} id in row {self._lookup['']}: every row needs an id")
+        if "" in distinct:
+            raise LimnerError(f"empty {self.what} id in row {listed.index('')}: every row needs an id")
 
     def _refuse_broken(self, listed: list[str]) -> None:
         """Refuses lone surrogates, which come from file names that are not UTF-8: they cannot be printed or saved."""
@@ -91,9 +93,11 @@ class Ids(Sequence[str]):
 
     def find(self, values: Iterable[object]) -> IntArray:
         """Positions of many ids, -1 for unknown ids (for internal joins; `positions` raises an error instead)."""
-        if isinstance(values, Ids) and values == self:
-            return np.arange(len(self))
         get = self._lookup.get
+        if isinstance(values, Ids):
+            if values == self:
+                return np.arange(len(self))
+            return np.fromiter(map(get, values.array, repeat(-1)), dtype=np.int64, count=len(values))
         return np.fromiter((get(v if type(v) is str else str(v), -1) for v in values), dtype=np.int64)
 
     def __len__(self) -> int:
@@ -114,7 +118,17 @@ class Ids(Sequence[str]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, (int, np.integer)):
             return self.array[key]
-        return Ids(self.array[key], what=self.what)
+        chosen = self.array[key]
+        if isinstance(key, slice) or (isinstance(key, np.ndarray) and _ascending(key)):
+            return self._checked(chosen)
+        return Ids(chosen, what=self.what)
+
+    def _checked(self, chosen: npt.NDArray[np.object_]) -> Ids:
+        """Some of these ids, each at most once, which need no further checks."""
+        found = Ids((), what=self.what)
+        found.array = chosen.copy()
+        found.array.flags.writeable = False
+        return found
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ids) and (self.array is other.array or bool(np.array_equal(self.array, other.array)))
@@ -124,3 +138,10 @@ class Ids(Sequence[str]):
 
     def __repr__(self) -> str:
         return f"Ids({len(self)} of {self.what}: {shown(self)})"
+
+
+def _ascending(key: Array) -> bool:
+    """Whether an index selects every row at most once, as masks and ascending positions do."""
+    if key.ndim != 1 or key.dtype.kind not in "biu":
+        return False
+    return key.dtype.kind == "b" or (bool((key[1:] > key[:-1]).all()) and (not len(key) or int(key[0]) >= 0))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from limner.core.arrays import IntArray
-from limner.core.collection import Collection
+from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
@@ -18,6 +18,7 @@ from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.coverage import covered, unjudged_queries
 from limner.evaluation.estimated import described, estimated
+from limner.evaluation.folds import fold_of
 from limner.evaluation.inputs import EXPECTED, understood
 from limner.evaluation.judging import (
     Given,
@@ -326,21 +327,22 @@ def _question(view: View, judgements: Judgements, collection: Collection, source
     pool = judged_pool(view, collection, direction)
     if view.folds is None and (pool is None or _covers(pool, source)):
         return Asked(judgements, outside=view.outside)
-    folds = _fold_numbers(view, collection, direction)
-    pools = [
-        np.array([known.get(i, -1) if within is None or i in within else -1 for i in ids], dtype=np.int64)
-        for known, ids, within in zip(folds, (source.queries, source.candidates), pool or (None, None), strict=True)
+    folds = [
+        fold_of(ids, items, view.folds, collection)
+        for ids, items in zip((source.queries, source.candidates), _sides(collection, direction), strict=True)
     ]
-    return Asked(judgements, pools[0], pools[1], view.outside)
+    if pool is not None:
+        folds = [
+            np.where([i in within for i in ids], fold, -1)
+            for ids, within, fold in zip((source.queries, source.candidates), pool, folds, strict=True)
+        ]
+    return Asked(judgements, folds[0], folds[1], view.outside)
 
 
-def _fold_numbers(view: View, collection: Collection, direction: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The fold of every query and every candidate; a single fold if the view has none."""
-    if view.folds is None:
-        images, texts = (dict.fromkeys(items.ids, 0) for items in (collection.images, collection.texts))
-    else:
-        images, texts = _folds(collection, view.folds)
-    return (images, texts) if direction == "i2t" else (texts, images)
+def _sides(collection: Collection, direction: str) -> tuple[Items, Items]:
+    """Queries and candidates."""
+    sides = (collection.images, collection.texts)
+    return sides if direction == "i2t" else sides[::-1]
 
 
 def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
@@ -348,30 +350,11 @@ def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
     return all(q in pool[0] for q in source.queries) and all(c in pool[1] for c in source.candidates)
 
 
-def _folds(collection: Collection, name: str) -> tuple[dict[str, int], dict[str, int]]:
-    """The fold of every image and every text as a number from 0, whatever the names of the folds; -1 for none."""
-    labels = [[_fold_label(f) for f in items.field(name)] for items in (collection.images, collection.texts)]
-    number = {label: n for n, label in enumerate(dict.fromkeys(f for side in labels for f in side if f is not None))}
-    images, texts = (
-        {i: -1 if f is None else number[f] for i, f in zip(items.ids, side, strict=True)}
-        for items, side in zip((collection.images, collection.texts), labels, strict=True)
-    )
-    return images, texts
-
-
-def _fold_label(fold: object) -> str | None:
-    """The name of a fold: 1, 1.0 and "1" are the same fold; None and NaN are no fold."""
-    if fold is None or fold != fold:
-        return None
-    return str(int(fold)) if isinstance(fold, (float, np.floating)) and float(fold).is_integer() else str(fold)
-
-
 def _results(view: View, direction: str, placements: Placements, collection: Collection) -> list[Result]:
     clusters = None if direction == "i2t" else _image_of(placements.queries, collection)
     folds = None
     if view.folds is not None:
-        numbers = _folds(collection, view.folds)[0 if direction == "i2t" else 1]
-        folds = np.array([numbers[q] for q in placements.queries], dtype=np.int64)
+        folds = fold_of(placements.queries, _sides(collection, direction)[0], view.folds, collection)
     wanted = [m for m in view.measures if not m.kind.composite]
     wanted += [part for m in view.measures for part in m.parts]
     wanted += judged_measures(placements, wanted)
@@ -438,13 +421,19 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
     for part, image in zip(parts, images, strict=True):
         np.add.at(shares, np.searchsorted(units, image), weight * part.contributions / max(len(image), 1))
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
-    owners = zip(np.concatenate(images), (query for part in parts for query in part.queries), strict=True)
-    lone = {int(unit): query for unit, query in owners}
-    names = Ids(_unit_names(units, lone, collection.images.ids), what="image")
+    names = Ids(_unit_names(units, parts, images, collection.images.ids), what="image")
     return Result(view, "both", measure, names, len(units) * shares, parts=by_image)
 
 
-def _unit_names(units: IntArray, lone: Mapping[int, str], images: Ids) -> list[str]:
+def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArray], images: Ids) -> list[str]:
     """The ids of images, and names for texts without an image that do not collide with them."""
-    names = [images[int(u)] if u < len(images) else f"text {lone[int(u)]}" for u in units]
-    return [f"{n} without image" if u >= len(images) and n in images else n for u, n in zip(units, names, strict=True)]
+    names = list(images.array[units[units < len(images)]])
+    if len(names) == len(units):
+        return names
+    lone = {
+        int(unit): part.queries[int(at)]
+        for part, own in zip(parts, image, strict=True)
+        for at, unit in zip(np.flatnonzero(own >= len(images)), own[own >= len(images)], strict=True)
+    }
+    new = [f"text {lone[int(unit)]}" for unit in units[units >= len(images)]]
+    return names + [f"{name} without image" if name in images else name for name in new]

@@ -130,11 +130,12 @@ class Placements:
 
     def with_positives(self) -> Placements:
         """Removes queries without positives; these count as left out."""
-        kept = np.flatnonzero(self.relevant > 0)
-        return self if len(kept) == len(self.queries) else self.of(kept)
+        return self.of(np.flatnonzero(self.relevant > 0))
 
     def of(self, kept: IntArray) -> Placements:
         """Keeps these queries, by position in ascending order; the others count as left out."""
+        if len(kept) == len(self.queries):
+            return self
         chosen = np.zeros(len(self.queries), dtype=bool)
         chosen[kept] = True
         entries = chosen[self.query]

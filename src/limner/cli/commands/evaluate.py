@@ -42,6 +42,15 @@ if TYPE_CHECKING:
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
 
+Options = Annotated[
+    list[str] | None,
+    word(
+        "Option of the loader: -O images=DIR; or, if it has none of this name, of --encoder. Repeatable.",
+        "--option",
+        "-O",
+        metavar="NAME=VALUE",
+    ),
+]
 Beside = Annotated[
     list[Path] | None,
     word(
@@ -101,15 +110,7 @@ def evaluate(
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
     per_image: PerImage = None,
     split: Split = None,
-    option: Annotated[
-        list[str] | None,
-        word(
-            "Option of the loader: -O images=DIR; or, if it has none of this name, of --encoder. Repeatable.",
-            "--option",
-            "-O",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
+    option: Options = None,
     direction: Ways = None,
     judgements: Beside = None,
     groups: Groups = None,

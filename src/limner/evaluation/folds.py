@@ -1,0 +1,50 @@
+"""Folds: parts of a collection that are evaluated alone, such as the five of COCO 1K, named in a field of its items."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from limner.core.arrays import IntArray
+from limner.core.collection import Collection, Items
+from limner.core.ids import Ids
+
+
+def fold_of(ids: Ids, items: Items, name: str | None, collection: Collection) -> IntArray:
+    """The fold of each id as a number from 0, the same for images and texts; -1 for none and for unknown ids.
+
+    Args:
+        ids: Ids of the items.
+        items: The images or the texts of the collection.
+        name: The field that names the folds; None if all items are in one fold.
+        collection: The collection, whose images and texts have the same folds.
+    """
+    at = items.ids.find(ids)
+    if name is None:
+        return np.where(at < 0, -1, 0)
+    number = _numbers(collection, name)
+    values = _labels(items, name)
+    return np.fromiter((*map(number.__getitem__, values), -1), dtype=np.int64, count=len(values) + 1)[at]
+
+
+def _numbers(collection: Collection, name: str) -> dict[str | None, int]:
+    """The number of every label, in order of appearance."""
+    found: dict[str | None, int] = {None: -1}
+    for items in (collection.images, collection.texts):
+        for label in dict.fromkeys(_labels(items, name)):
+            found.setdefault(label, len(found) - 1)
+    return found
+
+
+def _labels(items: Items, name: str) -> list[str | None]:
+    values = list(items.field(name))
+    if {type(value) for value in values} <= {str, int}:
+        label: dict[object, str | None] = {value: str(value) for value in dict.fromkeys(values)}
+        return [label[value] for value in values]
+    return [_label(value) for value in values]
+
+
+def _label(fold: object) -> str | None:
+    """The name of a fold: 1, 1.0 and "1" are the same fold; None and NaN are no fold."""
+    if fold is None or fold != fold:
+        return None
+    return str(int(fold)) if isinstance(fold, (float, np.floating)) and float(fold).is_integer() else str(fold)
