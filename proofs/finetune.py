@@ -5,8 +5,11 @@ caption for each content ("a black cat and a red ball on a beach"). CLIP of two 
 weights, is trained whole on the images as they are and written as a folder of transformers: the pretrained model. Then
 red and blue are swapped in all images, and low-rank additions (rank 8) are trained on the training split. R@1 on
 held-out contents before and after, both directions, for three divisions of the contents and seeds: each alone, and the
-three together, where the interval takes an image (or a caption) with its queries of all divisions as one cluster. The
-settings were tried on seed 11. Needs transformers and peft; about three minutes on a CPU.
+three together, where the interval takes an image (or a caption) with its queries of all divisions as one cluster.
+
+The learning rate and the number of epochs were chosen on the dev split of seed 11, where R@1 (image to text, text to
+image) was 38 and 31 after 25 epochs with a learning rate of 0.003, 47 and 66 after 100 epochs, and 72 and 69 after 100
+epochs with 0.006. Needs transformers and peft; about four minutes on a CPU.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ SHARES = {"train": 0.6, "dev": 0.15, "test": 0.25}
 SIDE = 48
 BOTH = {"loss": "sum", "batch_size": 64, "device": "cpu"}
 FIRST = {"mode": "full", "learning_rate": 1e-3, "epochs": 40, **BOTH}
-SECOND = {"mode": "lora", "rank": 8, "learning_rate": 3e-3, "epochs": 25, **BOTH}
+SECOND = {"mode": "lora", "rank": 8, "learning_rate": 6e-3, "epochs": 100, **BOTH}
 
 
 def untrained(folder: Path, captions: list[str]) -> Path:

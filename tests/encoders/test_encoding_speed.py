@@ -46,6 +46,17 @@ def test_memory_settings_are_made_before_torch_and_leave_those_of_a_person(given
     assert done.stdout.strip() == told
 
 
+def test_idle_threads_of_torch_sleep_unless_a_person_says_otherwise(monkeypatch):
+    from limner.encoders.memory import before_torch
+
+    for given, told in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if given is not None:
+            monkeypatch.setenv("OMP_WAIT_POLICY", given)
+        before_torch()
+        assert os.environ["OMP_WAIT_POLICY"] == told
+
+
 def _plain(files):
     """What people write: the library's model as it is, one photograph at a time."""
     import torch

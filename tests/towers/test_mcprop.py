@@ -107,9 +107,9 @@ def test_damaged_models_are_refused(model, tmp_path):
 
 
 def test_positives_of_one_image_are_never_negatives(world):
+    from limner.systems.sources import source
     from limner.systems.towers.mcprop_data import Data
     from limner.systems.towers.readers import reader_of
-    from limner.systems.towers.sources import source
 
     device = torch.device(DEVICE)
     reader = reader_of("words", world.train.texts.values, dim=8, max_tokens=12, min_count=1, device=device)

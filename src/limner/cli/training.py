@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
     from limner.core.embeddings import Embeddings
     from limner.scores import Scores
-    from limner.systems.opening import OpenSystem
+    from limner.systems.opening import FoundSystem, OpenSystem
 
+ALIGNED = "aligned"
+"""The system that joins an encoder of images and one of texts."""
 SYSTEM = (
     "a saved model, a name of 'limner systems' (trained now), an encoder such as 'clip(model=DIR)', an index, a matrix "
     "of scores, or module:thing."
@@ -49,7 +51,8 @@ def encoded_by(
     """Scores of an encoder with cached vectors, so that the next run does not encode the same items again.
 
     Args:
-        name: An encoder with a joint space for images and texts, such as 'clip(model=DIR)', or a saved model.
+        name: An encoder such as 'clip(model=DIR)', or a saved model. An encoder of images or texts alone is joined with
+            a simple one of the other ('aligned').
         whole: The collection.
         split: The split to evaluate.
         cache: The cache folder for vectors; by default the one shared by all commands.
@@ -57,10 +60,10 @@ def encoded_by(
     """
     from limner.encoders.cache import Cached, remembering
     from limner.systems.held_out import hold_out
-    from limner.systems.opening import ENCODER, MODEL, find_system
+    from limner.systems.opening import ENCODER, MODEL
 
-    found = find_system(name, trust=trust)
-    if found.kind not in (ENCODER, MODEL):
+    found = _encoder_found(name, cache, trust=trust)
+    if found.kind not in (ENCODER, MODEL) and found.given != ALIGNED:
         raise LimnerError(
             f"--encoder {name}: expected an encoder of 'limner encoders', such as 'clip(model=DIR)', or a saved model; "
             "a system that is trained now is given with --system"
@@ -73,10 +76,25 @@ def encoded_by(
     elif found.kind == ENCODER:
         kept = remembering(found.given) if cache is None else Cached(found.given, cache)
         found = replace(found, given=kept)
-    elif cache is not None:
+    elif cache is not None and found.given != ALIGNED:
         raise LimnerError(f"--cache with {name}, a saved model: only vectors of encoders are cached; leave it out")
     opened = found.on(hold_out(whole, [found], split), stage=progress)
     return opened.scores, opened.collection, list(opened.notes)
+
+
+def _encoder_found(name: str, cache: Path | None, *, trust: bool) -> FoundSystem:
+    """The encoder of that name, even if a system has the same; of one kind of items, or two of them, to be joined."""
+    from limner.encoders import ENCODERS, encoder_named
+    from limner.systems import SYSTEMS
+    from limner.systems.opening import ENCODER, TRAINED, FoundSystem, completed, find_system
+
+    if ENCODERS.names(name):
+        return completed(FoundSystem(name, ENCODER, encoder_named(name, {}), trust), cache=cache)
+    if name.partition("(")[0].strip() == ALIGNED and not Path(name).exists():
+        _, options = SYSTEMS.parsed(name)
+        given = options if cache is None else {**options, "cache": cache}
+        return FoundSystem(name, TRAINED, ALIGNED, trust, given)
+    return completed(find_system(name, trust=trust), cache=cache)
 
 
 def opened_on(
@@ -125,9 +143,9 @@ def opened_together(
         The systems, the evaluated part, and notes.
     """
     from limner.systems.held_out import hold_out
-    from limner.systems.opening import features_of, find_system
+    from limner.systems.opening import completed, features_of, find_system
 
-    listed = [find_system(name, trust=trust) for name in names]
+    listed = [completed(find_system(name, trust=trust)) for name in names]
     parts = hold_out(whole, listed, split)
     given = None if features is None else as_features(features)
     takes = features_of(listed, given)

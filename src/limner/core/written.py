@@ -10,6 +10,7 @@ from typing import Any
 from limner.core.errors import LimnerError
 
 _WORDS = {"true": True, "false": False, "none": None}
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -54,13 +55,30 @@ def options(words: Iterable[str], *, what: str = "option") -> dict[str, Any]:
 
 
 def call(text: str, *, what: str) -> tuple[str, dict[str, object]]:
-    """Parses `name`, or `name(option=value, ...)`.
+    """Parses `name`, or `name(option=value, ...)`; a value may be a list, or a name with options of its own.
 
     >>> call("nnn(k=8, alpha=0.5)", what="correction")
     ('nnn', {'k': 8, 'alpha': 0.5})
+    >>> call("aligned(images=timm(model=a, size=64), texts=minilm)", what="system")
+    ('aligned', {'images': 'timm(model=a, size=64)', 'texts': 'minilm'})
     """
-    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>[^()]*)\))?", text.strip())
-    if match is None:
+    match = re.fullmatch(r"(?P<name>[^()]+)(?:\((?P<options>.*)\))?", text.strip(), flags=re.DOTALL)
+    listed = None if match is None else _listed(match["options"] or "")
+    if match is None or listed is None:
         raise LimnerError(f"{what} {text!r}: expected a name, or a name with options such as 'csls(k=5)'")
-    listed = [word for word in (match["options"] or "").split(",") if word.strip()]
     return match["name"].strip(), options(listed, what=f"{what} {match['name']}")
+
+
+def _listed(text: str) -> list[str] | None:
+    """What stands between commas outside of all brackets; None if brackets do not match."""
+    parts, closing = [""], []
+    for letter in text:
+        if letter in _BRACKETS:
+            closing.append(_BRACKETS[letter])
+        elif letter in _BRACKETS.values() and (not closing or closing.pop() != letter):
+            return None
+        if letter == "," and not closing:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return None if closing else [part for part in parts if part.strip()]

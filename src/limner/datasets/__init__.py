@@ -104,6 +104,16 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     return found.split(split) if split is not None and found.splits else found  # a loader may leave this to `load`
 
 
+def takes_option(spec: str, name: str) -> bool:
+    """Whether the loader of a spec has an option of this name.
+
+    >>> takes_option("scenes", "images"), takes_option("scenes", "weights")
+    (True, False)
+    """
+    known = inspect.signature(_resolved(spec, trusted=True)[1]).parameters
+    return name in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
+
+
 def refuse_foreign(spec: str, options: Mapping[str, object]) -> None:
     """Refuses a loader named by a file, unless it is built in.
 

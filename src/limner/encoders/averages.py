@@ -34,6 +34,8 @@ class WordVectors:
     [[0.5, 0.5], [1.0, 0.0], [0.5, 0.5]]
     """
 
+    kinds = ("text",)
+
     def __init__(self, *, file: str | Path | None = None) -> None:
         self.source, self.number, self.table = _packaged() if file is None else _read(Path(file))
         self.dim = int(self.table.shape[1])

@@ -99,6 +99,7 @@ class Histograms:
     """
 
     names: tuple[str, ...] = ("colours", "shapes")
+    kinds = ("image",)
 
     @cached_property
     def dim(self) -> int:

@@ -78,6 +78,7 @@ class UniversalSentenceEncoder:
     """
 
     dim = 512
+    kinds = ("text",)
 
     def __init__(self, *, threads: int | None = None) -> None:
         what = "the encoder 'use-multilingual'"

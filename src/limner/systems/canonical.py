@@ -27,6 +27,8 @@ from limner.core.portable import signs
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from limner.core.collection import Collection
+
 Matrix = npt.NDArray[np.float64]
 
 
@@ -42,14 +44,22 @@ class Side:
         return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float64)
 
 
+def pair_weights(collection: Collection) -> csr_array:
+    """The grades of the relevant pairs, images by texts."""
+    from scipy.sparse import csr_array
+
+    pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
+    return csr_array((pairs.grades, (pairs.rows, pairs.columns)), shape=(len(collection.images), len(collection.texts)))
+
+
 def canonical_maps(
-    images: Array, texts: csr_array, pairs: csr_array, *, ridge: float, dimensions: int
+    images: Array, texts: csr_array | Array, pairs: csr_array, *, ridge: float, dimensions: int
 ) -> tuple[Side, Side]:
     """The maps of images and texts into the joint space.
 
     Args:
         images: Dense, one row per image.
-        texts: Sparse, one row per text.
+        texts: Sparse or dense, one row per text.
         pairs: Sparse weights of the pairs, images by texts.
         ridge: Regularisation: this share of the mean variance is added to every variance.
         dimensions: Dimension of the joint space; lower if the rank of the data is lower.
@@ -59,12 +69,23 @@ def canonical_maps(
     centre, text_centre = of_image @ images.astype(np.float64), np.asarray(of_text @ texts)
     centred = images - centre
     within = centred.T @ (centred * of_image[:, None])
-    text_within = (texts.T @ texts.multiply(of_text[:, None])).toarray() - np.outer(text_centre, text_centre)
-    across = centred.T @ (shares @ texts).toarray()
+    text_within = _squares(texts, of_text) - np.outer(text_centre, text_centre)
+    across = centred.T @ _dense(shares @ texts)
     weights, text_weights = _directions(
         _smooth(within, ridge, "images"), _smooth(text_within, ridge, "texts"), across, dimensions
     )
     return Side(centre, weights), Side(text_centre, text_weights)
+
+
+def _squares(rows: csr_array | Array, weights: Matrix) -> Matrix:
+    """Sums of weighted products of every two columns."""
+    if isinstance(rows, np.ndarray):
+        return np.asarray(rows.T @ (rows * weights[:, None]), dtype=np.float64)
+    return _dense(rows.T @ rows.multiply(weights[:, None]))
+
+
+def _dense(rows: csr_array | Array) -> Matrix:
+    return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), dtype=np.float64)
 
 
 def _smooth(covariance: Matrix, ridge: float, what: str) -> Matrix:

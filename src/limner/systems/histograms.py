@@ -26,7 +26,7 @@ from limner.encoders.contract import digest
 from limner.encoders.image_descriptors import describe
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
-from limner.systems.canonical import Side, canonical_maps
+from limner.systems.canonical import Side, canonical_maps, pair_weights
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "histograms"
@@ -157,7 +157,7 @@ def train(
     images = describe(collection.images, descriptions, workers=workers, progress=progress)
     next_step(progress, "solving for the joint space")
     sides = canonical_maps(
-        images, bag.vectors(collection.texts.values), _weights(collection), ridge=ridge, dimensions=dimensions
+        images, bag.vectors(collection.texts.values), pair_weights(collection), ridge=ridge, dimensions=dimensions
     )
     options = {"ridge": ridge, "dimensions": dimensions, "min_count": min_count}
     return HistogramModel(name, tuple(descriptions), bag, *sides, options, TrainedOn.of(collection))
@@ -201,14 +201,6 @@ def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
         raise LimnerError(
             f"ridge={ridge} and dimensions={dimensions}: expected a ridge above 0 and at least 1 dimension"
         )
-
-
-def _weights(collection: Collection) -> object:
-    """Weights of the pairs, images by texts."""
-    from scipy.sparse import csr_array
-
-    pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
-    return csr_array((pairs.grades, (pairs.rows, pairs.columns)), shape=(len(collection.images), len(collection.texts)))
 
 
 def _from(low: int, total: int, progress: Progress | None) -> Progress | None:

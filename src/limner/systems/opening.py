@@ -9,7 +9,7 @@ images, or a model object. Which items are evaluated follows one rule: `limner.s
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,12 +97,16 @@ class FoundSystem:
         kind: The kind of input; see the module docstring.
         given: What the user gave: a path, an object, or the name of a system to train.
         trust: Whether its files may name custom code.
+        options: Training options of a system that is trained now.
+        notes: Remarks.
     """
 
     name: str
     kind: str
     given: Any = field(repr=False)
     trust: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def is_trained_now(self) -> bool:
@@ -173,16 +177,15 @@ class FoundSystem:
         model = self._trained(parts, features, stage) if self.is_trained_now else self.model()
         with stage(f"scoring {len(parts.held.images):,} images with {self.name}") as progress:
             scores = _scored(model, parts.held, features, progress)
-        return OpenSystem(
-            self.name, scores, parts.held, model, parts.seen if self.is_trained_now else None, parts.notes
-        )
+        seen = parts.seen if self.is_trained_now else None
+        return OpenSystem(self.name, scores, parts.held, model, seen, (*parts.notes, *self.notes))
 
     def _trained(self, parts: HoldOut, features: Any, stage: Stage) -> object:
         from limner.systems import train
 
         trainer = self._trainer
         seen = parts.whole if parts.seen is None else parts.seen
-        options: dict[str, Any] = {} if features is None else {"features": features}
+        options: dict[str, Any] = dict(self.options) if features is None else {**self.options, "features": features}
         with stage(f"training {self.name} on {len(seen.images):,} images") as progress:
             options |= progress_for(trainer, progress) | dev_of(trainer, parts.whole, parts.held)
             return train(seen, self.given, **options)
@@ -304,6 +307,24 @@ def find_system(given: object, *, trust: bool = False, said: bool = True) -> Fou
     return replace(_of_object(made, trust), name=name)
 
 
+def completed(found: FoundSystem, *, cache: str | Path | None = None) -> FoundSystem:
+    """A system that scores images with texts: an encoder of one of them is joined with a simple one of the other.
+
+    The system "aligned" is then trained; see `limner.systems.aligned`. Everything else is returned unchanged.
+
+    Args:
+        found: A system.
+        cache: Cache folder for vectors; by default the one shared by all commands.
+    """
+    kinds: tuple[str, ...] = getattr(found.given, "kinds", ()) if found.kind == ENCODER else ()
+    if len(kinds) != 1:
+        return found
+    side, others = ("images", "texts are bags of words") if kinds[0] == "image" else ("texts", "images are histograms")
+    note = f"{found.name} encodes {side} only: {others}, and both are mapped into one space fitted on training items"
+    options = {side: found.given, "cache": cache}
+    return replace(found, kind=TRAINED, given="aligned", options=options, notes=(*found.notes, note))
+
+
 def _pair_scorer(name: str) -> object:
     """A pair scorer that scores every image-text pair of a collection."""
     from limner.match import scorer
@@ -340,7 +361,7 @@ def open_system(
     Returns:
         Its scores, the evaluated items (never its training items), and its model for further items.
     """
-    found = find_system(given, trust=trust)
+    found = completed(find_system(given, trust=trust))
     return found.on(hold_out(collection, [found], split), features=features, stage=stage)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CORRECTIONS, correction
 from limner.systems.held_out import HoldOut, hold_out, outside, part_of
-from limner.systems.opening import SCORES, FoundSystem, OpenSystem, features_of, find_system
+from limner.systems.opening import SCORES, FoundSystem, OpenSystem, completed, features_of, find_system
 from limner.web.indexes import ServedIndex
 from limner.web.jobs import Job, Jobs, Pending
 
@@ -105,7 +105,8 @@ class Library:
     @cached_property
     def found(self) -> dict[str, FoundSystem]:
         """The systems by name."""
-        named = {name: replace(find_system(each, trust=self.trust), name=name) for name, each in self.systems.items()}
+        found = {name: completed(find_system(each, trust=self.trust)) for name, each in self.systems.items()}
+        named = {name: replace(each, name=name) for name, each in found.items()}
         return named | {name: FoundSystem(name, SCORES, file) for name, file in self.matrices.items()}
 
     @property

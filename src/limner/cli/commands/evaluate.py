@@ -19,7 +19,6 @@ from limner.cli.inputs import Way, by_direction, in_order, is_qrels, opened, unn
 from limner.cli.options import (
     Address,
     Json,
-    Loading,
     Split,
     Trust,
     load,
@@ -43,6 +42,15 @@ if TYPE_CHECKING:
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
 
+Options = Annotated[
+    list[str] | None,
+    word(
+        "Option of the loader: -O images=DIR; or, if it has none of this name, of --encoder. Repeatable.",
+        "--option",
+        "-O",
+        metavar="NAME=VALUE",
+    ),
+]
 Beside = Annotated[
     list[Path] | None,
     word(
@@ -102,7 +110,7 @@ def evaluate(
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
     per_image: PerImage = None,
     split: Split = None,
-    option: Loading = None,
+    option: Options = None,
     direction: Ways = None,
     judgements: Beside = None,
     groups: Groups = None,
@@ -143,6 +151,8 @@ def evaluate(
       $ limner evaluate multi30k:DIR --images I.npy --texts T.npy --by language --rename 't2i=image retrieval'
       $ limner evaluate scenes --system histograms --estimate work.db
       $ limner evaluate flickr8k:DIR --encoder 'open-clip(model=ViT-B-32, weights=FILE)' --save report.html
+      $ limner evaluate coco-5k --encoder open-clip -O model=ViT-B-32 -O weights=FILE -O images=DIR
+      $ limner evaluate flickr8k:DIR --encoder 'aligned(images=efficientnet-lite, texts=minilm)'
       $ limner evaluate flickr8k:DIR --encoder 'clip(model=A)' --encoder 'clip(model=B)' --cache vectors
     """
     refuse_report_ending(save)
@@ -150,8 +160,9 @@ def evaluate(
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
     given = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache)
-    ways = _ways(given, encoder or [], alone=bool(name or save_bank or by))
-    whole = cached_call(lambda: load(str(collection), option))
+    loader, encoders = _options(collection, option or [], encoder or [])
+    ways = _ways(given, encoders, alone=bool(name or save_bank or by))
+    whole = cached_call(lambda: load(str(collection), loader))
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties}
     how |= {"unretrieved": unretrieved, "missing": missing, "mode": mode, "workers": workers}
     reports, parts = [], []
@@ -166,6 +177,19 @@ def evaluate(
         reports.append(report.renamed(_names(rename)))
         _save(reports[-1], _page_truth(truth, beside["judgements"]), _files(save or [], way, len(ways)))
     _answer(reports, parts, as_json=as_json)
+
+
+def _options(collection: str | None, words: list[str], encoders: list[str]) -> tuple[list[str], list[str]]:
+    """The options of the loader, and the encoders with those that the loader does not have."""
+    from limner.datasets import takes_option
+
+    if not words or not encoders or collection is None:
+        return words, encoders
+    own = [word for word in words if not takes_option(collection, word.partition("=")[0].strip())]
+    named = [each.strip() for each in encoders]
+    given = ", ".join(own)
+    with_options = [f"{e.removesuffix(')')}, {given})" if e.endswith(")") else f"{e}({given})" for e in named]
+    return [word for word in words if word not in own], with_options if own else encoders
 
 
 def _ways(given: Way, encoders: list[str], *, alone: bool) -> list[Way]:

@@ -30,13 +30,13 @@ from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
 from limner.scores import Progress, Scores
+from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
 from limner.systems.towers.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
 from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_of
 from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
-from limner.systems.towers.sources import Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]

@@ -17,6 +17,7 @@ from limner.core.registry import takes
 from limner.core.renamed import translated
 from limner.core.torch_kernels import device_named
 from limner.scores import Scores
+from limner.systems.sources import Encoded, source
 from limner.systems.towers import cards, randomness
 from limner.systems.towers.collapse import NEARLY, mean_cosine, warn_if_collapsed
 from limner.systems.towers.data import PairIndex
@@ -27,7 +28,6 @@ from limner.systems.towers.fit import Fitted, fit
 from limner.systems.towers.models import Compared
 from limner.systems.towers.settings import OLD_NAMES, Training, split
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sources import Encoded, source
 from limner.systems.towers.training import plain, recall_names, recalls
 from limner.systems.towers.tuned import LEARNING_RATES, TunedTowers, Tuning, tunable
 from limner.systems.towers.tuning_inputs import PixelRows, RowBatches, TokenRows, VectorRows

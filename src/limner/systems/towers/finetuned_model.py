@@ -20,11 +20,11 @@ from limner.core.paths import damage_told
 from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.scores import Progress, Scores
+from limner.systems.sources import Encoded, load_source
 from limner.systems.towers import cards, checkpoints, randomness, tuned
 from limner.systems.towers.encoding import as_array, device_of
 from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sources import Encoded, load_source
 from limner.systems.towers.tuned import TunedTowers, Tuning, tunable
 from limner.systems.trained_on import TrainedOn, kept
 

@@ -31,6 +31,7 @@ from limner.core.registry import built_in, takes
 from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
+from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.branches import Vectors
 from limner.systems.towers.collapse import warn_if_collapsed
@@ -42,7 +43,6 @@ from limner.systems.towers.mcprop_data import Data
 from limner.systems.towers.readers import Read, Seeing, States, TextReader, load_reader, reader_of
 from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
 from limner.systems.towers.shape import Margin
-from limner.systems.towers.sources import Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "mcprop"

@@ -13,11 +13,11 @@ from torch import Tensor
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.encoders import TwoSided
+from limner.systems.sources import VectorSource
 from limner.systems.towers import losses
 from limner.systems.towers.branches import Vectors, Words
 from limner.systems.towers.models import AttentionHeads, Joint, ManyVectors, Probabilistic, TwoTowers
 from limner.systems.towers.settings import refuse_below, was
-from limner.systems.towers.sources import VectorSource
 from limner.systems.towers.unfrozen import Unfrozen
 
 if TYPE_CHECKING:

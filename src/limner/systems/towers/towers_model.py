@@ -26,12 +26,12 @@ from limner.core.paths import damage_told, read_text
 from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.scores import Progress, Scores
+from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Joint, Probabilistic
 from limner.systems.towers.settings import current_settings, settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
-from limner.systems.towers.sources import Source, VectorSource, load_source, source
 from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable
 from limner.systems.towers.vocabulary import Vocabulary
 from limner.systems.trained_on import TrainedOn, kept

@@ -20,6 +20,7 @@ from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import parse
 from limner.scores import Scores
+from limner.systems.sources import Source, source
 from limner.systems.towers import randomness
 from limner.systems.towers.branches import Vectors
 from limner.systems.towers.collapse import warn_if_collapsed
@@ -30,7 +31,6 @@ from limner.systems.towers.fit import Fitted, fit
 from limner.systems.towers.models import Compared, Joint
 from limner.systems.towers.settings import OLD_NAMES, Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
-from limner.systems.towers.sources import Source, source
 from limner.systems.towers.towers_model import TowersModel
 from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable, unfrozen_state
 from limner.systems.towers.vocabulary import Vocabulary

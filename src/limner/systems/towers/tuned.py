@@ -17,9 +17,9 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.encoders import TwoSided
 from limner.encoders.offline import needed
 from limner.encoders.running import JointEncoder
+from limner.systems.sources import VectorSource
 from limner.systems.towers.models import Compared
 from limner.systems.towers.settings import refuse_below
-from limner.systems.towers.sources import VectorSource
 
 MODES = ("frozen", "head", "lora", "full")
 LEARNING_RATES = {"frozen": 1e-3, "head": 1e-4, "lora": 1e-3, "full": 1e-5}

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.encoders.running import TorchEncoder, ahead
+from limner.systems.sources import Source, Stored
 from limner.systems.towers.branches import Seen, Vectors
-from limner.systems.towers.sources import Source, Stored
 
 if TYPE_CHECKING:
     from limner.scores import Progress

@@ -1,0 +1,192 @@
+"""Two encoders of one kind each, joined: their vectors are mapped into one space in closed form.
+
+An encoder of images and one of texts, such as those whose weights come in packages, have no space in common.
+Regularised canonical correlation analysis of the training pairs gives one (`limner.systems.canonical`). The encoders
+stay as they are, so there is nothing to train but two matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core import model_store
+from limner.core.collection import Collection, Items
+from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
+from limner.core.paths import damage_told
+from limner.core.progress import next_step
+from limner.core.registry import built_in
+from limner.encoders.contract import digest, identity
+from limner.encoders.words import BagOfWords
+from limner.scores import Progress, Scores
+from limner.systems.canonical import Side, canonical_maps, pair_weights
+from limner.systems.sources import Encoded, Source, VectorSource, load_source, source
+from limner.systems.trained_on import TrainedOn, kept
+
+if TYPE_CHECKING:
+    from limner.core.arrays import Array
+
+KIND = "aligned"
+WORDS = "words"
+"""The text encoder that needs no weights: a bag of words, learned from the training texts."""
+
+
+@built_in("kind of model", "aligned")
+@dataclass(frozen=True, eq=False)
+class AlignedModel:
+    """An encoder of images and an encoder of texts with a map each into one space.
+
+    Args:
+        name: Name in reports.
+        images: Vectors of images.
+        texts: Vectors of texts, or a bag of words.
+        image_map: From image vectors to the joint space.
+        text_map: From text vectors to the joint space.
+        options: Training options.
+        trained_on: The training items; None if unknown.
+    """
+
+    name: str
+    images: Source
+    texts: Source | BagOfWords
+    image_map: Side
+    text_map: Side
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trained_on: TrainedOn | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies the model by its encoders and maps."""
+        maps = [part for side in (self.image_map, self.text_map) for part in (side.mean, side.weights)]
+        made_by = [_identity(each) for each in (self.images, self.texts)]
+        return f"aligned {digest(*made_by, *maps)}"
+
+    def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
+        """Cosine similarity of every image and every text of a collection, computed lazily."""
+        images = self.encode_images(collection.images, progress=progress)
+        next_step(progress, f"encoding {len(collection.texts):,} texts")
+        return Scores.from_embeddings(images, self.encode_texts(collection.texts), similarity="dot")
+
+    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Images in the joint space, L2-normalised."""
+        return Embeddings.of_length_one(items.ids, self.image_map(_rows(self.images, items, progress)))
+
+    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+        """Texts in the joint space, L2-normalised."""
+        return Embeddings.of_length_one(items.ids, self.text_map(_rows(self.texts, items, progress)))
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the model as a folder, which `limner.systems.load` reads."""
+        bag = self.texts if isinstance(self.texts, BagOfWords) else None
+        content = {
+            "name": self.name,
+            "options": dict(self.options),
+            "images": self.images.about(),
+            "texts": {WORDS: list(bag.vocabulary)} if bag is not None else self.texts.about(),  # type: ignore[union-attr]
+            "idf": np.zeros(0) if bag is None else bag.weights,
+            "image_map": vars(self.image_map),
+            "text_map": vars(self.text_map),
+        }
+        return model_store.write(path, KIND, {**content, **kept(self.trained_on)})
+
+    @classmethod
+    def load(cls, path: str | Path, *, trust: bool = False) -> AlignedModel:
+        """Reads a saved model; `trust` allows it to name an encoder as "module:thing"."""
+        held = model_store.read(path, KIND).content
+        with damage_told(path, what="saved model", mend="save it again"):
+            image_map, text_map = (Side(**held[f"{side}_map"]) for side in ("image", "text"))
+            about, record = held["texts"], TrainedOn.from_content(held.get("trained_on"))
+            bag = BagOfWords(tuple(map(str, about[WORDS])), held["idf"]) if WORDS in about else None
+            name, options = str(held["name"]), held["options"]
+        images = _known(held["images"], "images", trust)
+        texts = bag if bag is not None else _known(about, "texts", trust)
+        return cls(name, images, texts, image_map, text_map, options, record)
+
+
+@built_in("system", "aligned")
+def train_aligned(
+    collection: Collection,
+    *,
+    images: VectorSource | None = None,
+    texts: VectorSource | None = None,
+    ridge: float = 1.0,
+    dimensions: int = 256,
+    cache: str | Path | None = None,
+    name: str = "aligned",
+    progress: Progress | None = None,
+) -> AlignedModel:
+    """An encoder of images and one of texts, mapped into a joint space in closed form.
+
+    Args:
+        collection: The training collection; relevant pairs are weighted by their grade.
+        images: Encoder of images, such as "efficientnet-lite", or vectors; colours and shapes by default.
+        texts: Encoder of texts, such as "minilm"; a bag of words by default.
+        ridge: Smoothing of the maps; see `limner.systems.canonical`.
+        dimensions: Dimensions of the joint space.
+        cache: Folder for vectors; by default the one that all commands share.
+        name: Name of the system in reports.
+        progress: Called with (images done, images in total).
+    """
+    if not ridge > 0 or dimensions < 1:
+        raise LimnerError(
+            f"ridge={ridge} and dimensions={dimensions}: expected a ridge above 0 and at least 1 dimension"
+        )
+    if len(collection.images) < 2 or not len(collection.judgements):
+        raise LimnerError(
+            f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "
+            "on: expected at least 2 images with texts"
+        )
+    image_side = _side(images, "image", cache)
+    text_side: Source | BagOfWords = BagOfWords.fit(collection.texts.values)
+    if texts is not None and texts != WORDS:
+        text_side = _side(texts, "text", cache)
+    rows = _rows(image_side, collection.images, progress)
+    next_step(progress, f"encoding {len(collection.texts):,} texts")
+    said = _rows(text_side, collection.texts, None)
+    next_step(progress, "solving for the joint space")
+    sides = canonical_maps(rows, said, pair_weights(collection), ridge=ridge, dimensions=dimensions)
+    options = {"ridge": ridge, "dimensions": dimensions}
+    return AlignedModel(name, image_side, text_side, *sides, options, TrainedOn.of(collection))
+
+
+def _rows(side: Source | BagOfWords, items: Items, progress: Progress | None) -> Array:
+    """Vectors of length one."""
+    if isinstance(side, BagOfWords):
+        sparse: Any = side.vectors(items.values)
+        return sparse  # type: ignore[no-any-return]  # the maps take sparse rows too
+    rows = side.vectors(items, progress).astype(np.float64)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def _side(given: VectorSource | None, kind: str, cache: str | Path | None) -> Source:
+    """The source of vectors of images or texts, with a cache folder if its encoder can be told from others."""
+    from limner.encoders.cache import Cached
+
+    side = source(given, what=f"{kind}s")
+    kinds = getattr(side.encoder, "kinds", (kind,)) if isinstance(side, Encoded) else (kind,)
+    if kind not in kinds:
+        raise LimnerError(f"{kind}s={given}: it encodes {' and '.join(kinds)}s; name an encoder of {kind}s")
+    if cache is None or not isinstance(side, Encoded) or identity(side.encoder) is None:
+        return side
+    return Encoded(Cached(side.encoder, cache), side.name, side.options)
+
+
+def _identity(side: Source | BagOfWords) -> str:
+    if isinstance(side, BagOfWords):
+        return " ".join(side.vocabulary)
+    return str(identity(side.encoder) if isinstance(side, Encoded) else side.path)
+
+
+def _known(about: object, what: str, trust: bool) -> Source:
+    found = load_source(about, what=what, trust=trust)
+    if found is None:
+        raise LimnerError(
+            f"the encoder of {what} was an object of Python and is not in the saved model: train it again"
+        )
+    return found
