@@ -159,6 +159,9 @@ class Numbers:
         rows = []
         for value in items.values if items.kind == "text" else items.ids:
             number = int(re.findall("[0-9]+", str(value))[-1])
+            if "unknown" in str(value):
+                rows.append(np.zeros(32))
+                continue
             odd = items.kind == "text" and number % 2
             rows.append(np.random.default_rng(number + 10_000 * odd).standard_normal(32))
         return np.array(rows)
@@ -193,3 +196,36 @@ def test_at_the_shell(tmp_path, monkeypatch):
     assert [(hit["query_value"], hit["id"]) for hit in hits["hits"]] == [("caption 4", "4.png")]
     assert "nothing here matches" in run(*asked, "--precision", "0.9").stdout
     assert "leave out --correct" in run(*asked, "--precision", "0.9", "--approximate", status=2).output
+
+
+def test_captions_without_a_known_word_stop_neither_an_index_nor_a_calibration(tmp_path, monkeypatch):
+    """Before, --calibrate took the texts of all splits, and one vector of zeros stopped it."""
+    import json
+
+    from typer.testing import CliRunner
+
+    from limner.cli import app
+
+    pytest.importorskip("lancedb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "numbering0.py").write_text(ENCODER)
+    rows = [f"{n}.png,{'unknown' if n in (7, 8) else 'caption'} {n},{'test' if n < 20 else 'dev'}" for n in range(320)]
+    (tmp_path / "c.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
+
+    def run(*args, status=0):
+        done = CliRunner().invoke(app, [*args, "--system", "numbering0:Numbers"])
+        assert done.exit_code == status, done.output
+        return done
+
+    run("index", "i", "c.csv")
+    assert "calibrated with 300 queries" in run("index", "i", "--calibrate", "c.csv", "--split", "dev").stderr
+    told = run("index", "i", "--calibrate", "c.csv").stderr
+    assert "2 of 320 texts have no word that the system knows, such as 'unknown 7': they are left out" in told
+    assert "calibrated with 318 queries" in told
+    made = run("index", "t", "c.csv", "--side", "texts", "--json")
+    assert json.loads(made.stdout)["items"] == 318 and "2 of 320 texts" in made.stderr
+    assert "knows no word of 'unknown 7'" in run("search", "i", "unknown 7", status=3).output
+    (tmp_path / "none.csv").write_text("image,caption\n1.png,unknown 1\n2.png,unknown 2\n")
+    assert "nothing is indexed" in run("index", "n", "none.csv", "--side", "texts", status=3).output
+    assert "calibrate with other queries" in run("index", "i", "--calibrate", "none.csv", status=3).output

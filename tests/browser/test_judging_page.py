@@ -60,6 +60,15 @@ def waited(page, number):
     page.wait_for_selector(LOOK)
 
 
+def reloaded(page, number):
+    """Reloads when the server has every answer: before that, the browser asks whether to leave, and the page stays."""
+    unsent = f"localStorage.getItem('limner-outbox:{page.get_attribute('#judge', 'data-who')}')"
+    while page.evaluate(unsent) is not None:
+        page.wait_for_timeout(20)
+    page.reload()
+    waited(page, number)
+
+
 def test_no_image_is_ever_shown_under_another_caption(judge, site):
     """While the image of a caption is on its way: nothing is shown, no key grades, no clock runs."""
     page, held, sent = judge("slow"), [], []
@@ -122,8 +131,7 @@ def test_one_key_saves_and_goes_on_and_letters_give_reasons(judge, site):
     page.keyboard.press("c")
     page.keyboard.press("3")
     waited(page, 3)
-    page.reload()
-    waited(page, 3)
+    reloaded(page, 3)
     assert page.is_checked("#one-key")
     page.click(".grades label >> nth=0")  # a tap does the same
     waited(page, 4)
@@ -188,8 +196,7 @@ def test_place_skips_and_undo_survive_a_reload_and_the_end_of_a_task(judge, site
     waited(page, 4)
     page.keyboard.press("ArrowLeft")
     waited(page, 3)
-    page.reload()
-    waited(page, 3)
+    reloaded(page, 3)
     assert page.evaluate(CHECKED) == "1"
     page.goto("/judge")  # not the one that was skipped
     waited(page, 4)
@@ -279,8 +286,7 @@ def test_the_guideline_is_read_first_and_again_when_it_changes_and_no_time_is_co
     page.keyboard.press("Enter")
     waited(page, 2)
     assert sent[0]["milliseconds"] < 60_000 and sent[0]["guideline"] == "2"
-    page.reload()
-    waited(page, 2)
+    reloaded(page, 2)
     assert page.locator("#guide[open]").count() == 0
     page.keyboard.press("h")
     page.wait_for_selector("#guide[open]")

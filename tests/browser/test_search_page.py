@@ -29,6 +29,12 @@ CELLS = """() => [...document.querySelectorAll('.found.images li')].map((cell) =
 })"""
 
 
+STAYS = """() => {
+  addEventListener('submit', (event) => event.preventDefault());
+  addEventListener('click', (event) => { if (event.target.closest('a')) event.preventDefault(); });
+}"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_images_fill_their_cells_and_begin_in_the_first_third_of_the_screen(page, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -74,6 +80,25 @@ def test_back_and_forward_show_the_query_of_the_results(page):
     page.go_forward()
     page.wait_for_selector(".found.images img")
     assert page.input_value("#q") == "a house"
+
+
+def test_a_slow_search_says_so_and_keeps_the_query_and_the_page(page):
+    """Before, nothing changed on the page until the answer came."""
+    page.goto("/search?q=a red balloon")
+    page.wait_for_selector(".found.images img")
+    page.evaluate(STAYS)  # the answer does not come: Playwright would wait for a page that is on its way
+    page.fill("#q", "a house")
+    page.press("#q", "Enter")
+    page.wait_for_selector("#searching[role=status]:has-text('Searching for “a house” …')")
+    assert page.locator("#searching progress").count() == 1 and page.input_value("#q") == "a house"
+    assert page.is_visible("nav >> text=Failures")
+    assert page.locator("#results.earlier .found.images img").count() == 12
+    page.reload()
+    page.evaluate(STAYS)
+    page.click("text=like this >> nth=0", modifiers=["Shift"])  # another window: this page waits for nothing
+    page.click("text=like this >> nth=0")
+    page.wait_for_selector("#searching:has-text('Searching …')")
+    assert page.locator("#searching").count() == 1
 
 
 def test_waiting_keeps_the_query_and_the_results_appear_in_place(browser, tmp_path, monkeypatch):

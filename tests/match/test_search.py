@@ -518,7 +518,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return encoded(system, items, **options)
 
-    monkeypatch.setattr("limner.search.encoded", stops)
+    monkeypatch.setattr("limner.search.encode.encoded", stops)
     run(*words, status=130)
     assert len(open_index(tmp_path / "i")) == 40
     done = json.loads(run(*words, "--resume").stdout)

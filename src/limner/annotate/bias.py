@@ -16,6 +16,7 @@ from limner.annotate.store.contents import Key, Proposal
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, shown
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress
 from limner.core.ranking import Ranking
 
 Measure = Callable[[Ranking, Judgements], float]
@@ -143,7 +144,7 @@ def biases(
     *,
     measure: str = "R@1",
     direction: str = "t2i",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Bias]:
     """The bias of every proper subset of the systems, in percent, small subsets first.
 

@@ -29,6 +29,7 @@ from limner.annotate.store.designs import add_machine_answers, machine_answers
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress
 
 KEY = "LIMNER_JUDGE_KEY"
 """The default environment variable for the key."""
@@ -213,7 +214,7 @@ def ask_all(
     pairs: Sequence[Key],
     *,
     batch: int = 20,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Asks a judge for all unanswered pairs, and saves the answers as they arrive.
 

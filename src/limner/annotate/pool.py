@@ -15,6 +15,7 @@ from limner.annotate.store.contents import DEPTH, DIRECTIONS, Key, Listed, Propo
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.core.progress import Progress
 from limner.core.ranking import Ranking
 from limner.core.renamed import renamed
 from limner.language.overlap import bleu, content_words
@@ -98,7 +99,7 @@ def fill(
     keep: int = DEPTH,
     turn: int = 1,
     filtered: Callable[[Sequence[Key]], Sequence[Key]] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, int]:
     """Writes the systems' proposals and the pooled pairs to a store that contains their collection, in one transaction.
 

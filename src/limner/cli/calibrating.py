@@ -7,29 +7,47 @@ from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress, tell
 from limner.cli.encoding import opened
-from limner.cli.options import load
+from limner.cli.options import load, part
 from limner.core.errors import LimnerError
+from limner.core.progress import next_step
 
 if TYPE_CHECKING:
-    from limner.core.collection import Collection
+    from limner.core.collection import Collection, Items
 
 SHOWN = (0.5, 0.7, 0.8, 0.9, 0.95)
 """Precisions to try, to report which are reachable."""
 
 
 def calibrated(
-    path: str, collection: str, option: list[str] | None, system: str | None, *, features: str | None, trust: bool
+    path: str,
+    collection: str,
+    split: str,
+    option: list[str] | None,
+    system: str | None,
+    *,
+    features: str | None,
+    trust: bool,
 ) -> dict[str, object]:
     """Calibrates an index with queries that its system was not trained on; returns a message."""
     from limner.search import calibrate_index, judged_queries
+    from limner.search.encode import encoded_known
 
     index = opened(path, system, features=features, trust=trust)
-    whole = load(collection, option)
-    asked = _unseen(whole, index.system, index.about.kind)
+    asked = _unseen(part(load(collection, option), split), index.system, index.about.kind)
     direction, queries = ("t2i", asked.texts) if index.about.kind == "image" else ("i2t", asked.images)
-    with progress(f"calibrating with {len(queries):,} judged queries") as told:
-        known = calibrate_index(index, queries, *judged_queries(asked, direction), progress=told)
-    tell(f"calibrated with {len(queries):,} queries of {asked.name}, relevant by {' or '.join(asked.all_judgements)}")
+    index.refuse_other(index.system)
+    judgements, images = judged_queries(asked, direction)
+    with progress(f"encoding {len(queries):,} judged queries", f"{queries.kind}s") as told:
+        vectors, kept, left = encoded_known(index.system, queries, progress=told)
+        left_out(left, len(queries))
+        if vectors is None:
+            raise LimnerError(f"no query of {asked.name!r} is known to the system: calibrate with other queries")
+        image = dict(zip(queries.ids, images, strict=True))
+        step = next_step(told, f"calibrating with {len(kept):,} judged queries", "queries")
+        known = calibrate_index(
+            index, vectors, judgements.restrict(queries=kept.ids), [image[key] for key in kept.ids], progress=step
+        )
+    tell(f"calibrated with {len(kept):,} queries of {asked.name}, relevant by {' or '.join(asked.all_judgements)}")
     return {"calibrated": {str(precision): reached(known, precision) for precision in SHOWN}}
 
 
@@ -43,9 +61,18 @@ def with_correction(
     queries = read(bank)
     needed = not isinstance(queries, Embeddings)
     index = opened(path, system, needed=needed, features=features, trust=trust)
-    with progress(f"gathering the statistics of {how} with {len(queries):,} queries"):
-        keep_correction(index, how, queries)
+    with progress(f"gathering the statistics of {how} with {len(queries):,} queries", "queries") as told:
+        keep_correction(index, how, queries, progress=told)
     return {"corrected": f"{how}, with {len(queries):,} queries of {bank}"}
+
+
+def left_out(items: Items, total: int) -> None:
+    """Warns of items that a system knows nothing of."""
+    if not len(items):
+        return
+    example = str(items.values[0])[:60] if items.kind == "text" else items.ids[0]
+    why = "have no word that the system knows" if items.kind == "text" else "have a vector of zeros"
+    tell(f"warning: {len(items):,} of {total:,} {items.kind}s {why}, such as {example!r}: they are left out")
 
 
 def _unseen(whole: Collection, system: object, kind: str) -> Collection:

@@ -11,6 +11,7 @@ import typer
 from limner.cli.console import progress, tell
 from limner.cli.options import word
 from limner.core.errors import LimnerError
+from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -75,10 +76,11 @@ def corrected(
     name, options = CORRECTIONS.parsed(how)
     if tune is not None:
         options = _tuned(name, options, tune, dev)
-    with progress(f"correcting with {name}"):
-        made: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
-        if keep is not None:
-            made.statistics.save(keep, other=made.T.statistics)
+    made: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
+    if keep is not None:
+        with progress(f"gathering statistics for {name}", "queries") as told:
+            known = made.gather(progress=told)
+            known.save(keep, other=made.T.gather(progress=next_step(told, "in the other direction", "queries")))
     return made
 
 
@@ -107,7 +109,7 @@ def _tuned(name: str, fixed: dict[str, object], split: str, dev: Dev) -> dict[st
     from limner.evaluation.tuning import tune
 
     scores, collection = dev(split)
-    with progress(f"tuning {name} on {collection.name}"):
-        chosen: dict[str, object] = tune(name, scores, collection, fixed=fixed)
+    with progress(f"tuning {name} on {collection.name}", "settings") as told:
+        chosen: dict[str, object] = tune(name, scores, collection, fixed=fixed, progress=told)
     tell(f"{name} is best on {collection.name} with {', '.join(f'{k} = {v}' for k, v in chosen.items())}")
     return chosen

@@ -10,6 +10,7 @@ import typer
 
 from limner.cli.commands.answers import opened
 from limner.cli.console import progress, tell
+from limner.core.progress import next_step, progress_for
 
 if TYPE_CHECKING:
     from limner.annotate.pool import Lists
@@ -57,8 +58,13 @@ def trained_again(store: Store, names: list[str], held: Collection, whole: Colle
         raise typer.BadParameter(f"--retrain: {foreign or 'no system'} is not a system that limner trains by name")
     train = whole.train if "train" in whole.splits else None
     learned = turns.trained_again(held, turns.known_from(by_majority(answers(store))), train=train)
-    with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs"):
-        return {name: limner.train(learned, name).scores(held) for name in names}
+    trained: dict[str, Lists] = {}
+    with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as told:
+        for name in names:
+            step = next_step(told, f"training {name} on {len(learned.judgements):,} pairs")
+            how: dict[str, Any] = progress_for(SYSTEMS.find(name), step)
+            trained[name] = limner.train(learned, name, **how).scores(held)
+    return trained
 
 
 def several(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, array, is_lazy, pieces, refuse, unmasked
-from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.errors import LimnerError, UnknownName, ZeroVectors, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
@@ -70,10 +70,13 @@ class Embeddings:
             bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
             if len(bad):
                 at = low + int(bad[0])
-                raise LimnerError(
+                message = (
                     f"embedding row {at} (id {self.ids[at]!r}) {_kind(given[at])}: {len(bad)} such rows in rows {low} "
                     f"to {low + len(squares) - 1}; encode that item again or leave it out"
                 )
+                if squares[bad[0]] == 0:
+                    raise ZeroVectors(message, np.flatnonzero(~self.matrix.any(axis=1)).tolist())
+                raise LimnerError(message)
             max_norm = max(max_norm, float(np.sqrt(squares.max())))
         object.__setattr__(self, "max_norm", max_norm)
 

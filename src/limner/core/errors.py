@@ -7,7 +7,7 @@ program can catch them all at once. They are also `ValueError`, Python's excepti
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
@@ -21,6 +21,23 @@ class LimnerWarning(UserWarning):
 
 class UnknownId(LimnerError):
     """An id that does not exist."""
+
+
+class ZeroVectors(LimnerError):
+    """Vectors without a direction, such as those of texts with no known word.
+
+    Args:
+        message: What is wrong.
+        rows: All rows of zeros.
+    """
+
+    def __init__(self, message: str, rows: Sequence[int]) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+
+class NothingKnown(LimnerError):
+    """A query of which a system knows nothing, such as a text with no known word."""
 
 
 class UnknownName(LimnerError):

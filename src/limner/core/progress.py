@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
+Item = TypeVar("Item")
+_CALLS = 500
 
 
 def progress_for(function: Callable[..., object], progress: Callable[[int, int], object] | None) -> dict[str, object]:
@@ -41,6 +44,23 @@ def next_step(progress: Progress | None, what: str, unit: str = "", *, total: in
     """
     start = getattr(progress, "step", None)
     return None if start is None else start(what, unit, total)
+
+
+def counting(items: Sequence[Item], progress: Progress | None) -> Iterator[Item]:
+    """Yields the items and counts those that are done; a long list is not counted one by one.
+
+    >>> for letter in counting("ab", print):
+    ...     print(letter)
+    a
+    1 2
+    b
+    2 2
+    """
+    total = len(items)
+    for number, item in enumerate(items, start=1):
+        yield item
+        if progress is not None and number * _CALLS // total > (number - 1) * _CALLS // total:
+            progress(number, total)
 
 
 class Stages:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
+from limner.core.progress import Progress
 from limner.core.registry import Registry, checked
 
 if TYPE_CHECKING:
@@ -125,17 +126,20 @@ def refuse_foreign(spec: str, options: Mapping[str, object]) -> None:
     checked(loader, options, what=repr(name), filled=1)
 
 
-def write(collection: Collection, path: str | Path, *, form: str | None = None) -> tuple[str, ...]:
+def write(
+    collection: Collection, path: str | Path, *, form: str | None = None, progress: Progress | None = None
+) -> tuple[str, ...]:
     """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what the format cannot store.
 
     Args:
         collection: The collection.
         path: The file or folder; its extension determines the format.
         form: "beir" for a BEIR folder, "croissant" for a Croissant folder.
+        progress: Called with (images written, images in total) if images are written.
     """
     from limner.datasets import writing
 
-    return writing.write(collection, path, form=form)
+    return writing.write(collection, path, form=form, progress=progress)
 
 
 def detect(path: str | Path) -> Dataset:

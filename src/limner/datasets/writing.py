@@ -16,6 +16,7 @@ import numpy as np
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder
+from limner.core.progress import Progress, counting
 from limner.datasets._image_files import write_image
 from limner.datasets.beir import write_beir
 from limner.datasets.croissant_writing import write_croissant
@@ -31,13 +32,16 @@ _TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "l
 """Reserved column names; a field of that name would be misread."""
 
 
-def write(collection: Collection, path: str | Path, *, form: str | None = None) -> tuple[str, ...]:
+def write(
+    collection: Collection, path: str | Path, *, form: str | None = None, progress: Progress | None = None
+) -> tuple[str, ...]:
     """Writes the format of the file extension: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
 
     Args:
         collection: The collection.
         path: The file or folder.
         form: A key of `FOLDERS`, for a folder in another format than images with captions.
+        progress: Called with (images written, images in total) if images are written.
 
     Returns:
         What the format cannot store, one sentence each.
@@ -54,7 +58,7 @@ def write(collection: Collection, path: str | Path, *, form: str | None = None) 
         further = [f"qrels store only judgements: no texts, images or splits of {collection.name!r}"]
         return tuple(further + _further_judgements(collection))
     if path.suffix == "":
-        return write_folder(collection, path)
+        return write_folder(collection, path, progress=progress)
     if path.suffix == ".tar":
         return write_webdataset(collection, path)
     known = ", ".join((*_TABLES, *_QRELS, ".tar"))
@@ -76,7 +80,7 @@ def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
     return _write_rows(collection, path, files) + _lost_images(collection, files)
 
 
-def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
+def write_folder(collection: Collection, path: str | Path, *, progress: Progress | None = None) -> tuple[str, ...]:
     """Writes every image to `images/` in a new folder, with `captions.csv` next to it.
 
     Files are copied, and drawn images are written as PNG. If the file name differs from the id, the column `image_id`
@@ -90,7 +94,8 @@ def write_folder(collection: Collection, path: str | Path) -> tuple[str, ...]:
         raise LimnerError(f"{folder} is not empty: give a new folder")
     with replacing_folder(folder, head="captions.csv", own=()) as draft:
         (draft / "images").mkdir()
-        files = [write_image(collection.images, row, draft / "images") for row in range(len(collection.images))]
+        rows = counting(range(len(collection.images)), progress)
+        files = [write_image(collection.images, row, draft / "images") for row in rows]
         return _write_rows(collection, draft / "captions.csv", files) + _lost_images(collection, files)
 
 

@@ -24,6 +24,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
+from limner.core.progress import Progress, counting
 from limner.core.registry import Registry
 from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
@@ -242,6 +243,7 @@ def compare(
     labels: object | None = None,
     collection: Collection | None = None,
     mode: str = "fixed",
+    progress: Progress | None = None,
 ) -> Comparison:
     """Compares systems on the queries they share.
 
@@ -259,6 +261,7 @@ def compare(
             "estimated", differences estimated for complete judgements, from the lists in the reports.
         collection: The collection with the given pairs, for `labels`; that of the store by default.
         mode: Intervals from labels: "fixed", valid for one look, or "anytime", valid after every answer.
+        progress: Called with (lines done, lines in total).
 
     Returns:
         A comparison with one line per measure that all reports have.
@@ -281,7 +284,8 @@ def compare(
             f"the reports are not comparable: {'; '.join(different)}. Evaluate all systems with the same settings, or "
             "compare them anyway with allow_different=True (--allow-different), which notes it"
         )
-    lines = _corrected([_line([k[key] for k in keyed], test, samples, seed) for key in shared], family)
+    made = [_line([k[key] for k in keyed], test, samples, seed) for key in counting(shared, progress)]
+    lines = _corrected(made, family)
     notes = [*different, *_notes(reports, keyed, shared), *_test_notes(lines, test)]
     found, told = _estimated(reports, labels, collection, mode)
     return Comparison(system_names(reports), lines, (*notes, *told), level, family, found)

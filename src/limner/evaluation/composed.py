@@ -16,6 +16,7 @@ from limner import stats
 from limner.core.arrays import Float32, FloatArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import Progress, Stages
 from limner.datasets.composed import ComposedQueries, ComposedQuery
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.excluded import excluding
@@ -135,6 +136,7 @@ def evaluate_composed(
     name: str = "system",
     measures: str = MEASURES,
     weight: float = 0.5,
+    progress: Progress | None = None,
 ) -> ComposedReport:
     """Evaluates composed queries.
 
@@ -145,6 +147,7 @@ def evaluate_composed(
         name: Name of that system.
         measures: Measures over the whole pool.
         weight: The weight of the words in "sum".
+        progress: Called with (queries done, queries in total), over all compositions.
 
     Returns:
         A line for each system, kind of change and measure.
@@ -158,7 +161,8 @@ def evaluate_composed(
         found = {
             how: _cosines(queries, composed(queries, pool, texts, how=how, weight=weight), pool) for how in COMPOSITIONS
         }
-    lines = [line for each, scores in found.items() for line in _lines(queries, each, scores, measures)]
+    stages = Stages(progress, **dict.fromkeys(found, len(queries.queries)))
+    lines = [line for each, scores in found.items() for line in _lines(queries, each, scores, measures, stages[each])]
     notes = ["the reference image of a query is left out of its pool"]
     if not queries.complete:
         notes.append("images that are not known answers count as wrong, though some may be right")
@@ -181,9 +185,13 @@ def _left_out(queries: ComposedQueries, scores: Scores) -> Scores:
     return Scores.from_matrix(matrix, queries.texts.ids, queries.images.ids)
 
 
-def _lines(queries: ComposedQueries, name: str, scores: Scores, measures: str) -> list[ComposedLine]:
+def _lines(
+    queries: ComposedQueries, name: str, scores: Scores, measures: str, progress: Progress | None
+) -> list[ComposedLine]:
     groups = {query.id: query.reference for query in queries.queries}
-    report = evaluate(scores, queries.judgements, measures=measures, groups=groups, name=name, keep=0)
+    report = evaluate(
+        scores, queries.judgements, measures=measures, groups=groups, name=name, keep=0, progress=progress
+    )
     subsets = list(dict.fromkeys(query.subset for query in queries.queries if query.subset))
     values = {str(result.measure): dict(zip(result.queries, result.values, strict=True)) for result in report.results}
     values |= _within_groups(queries.queries, scores)

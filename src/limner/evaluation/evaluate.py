@@ -35,6 +35,7 @@ from limner.evaluation.protocols import View, views
 from limner.evaluation.report import Report
 from limner.evaluation.results import ALONE, Result
 from limner.scores import Progress, Scores
+from limner.scores.corrected import gather_first
 
 Source = Scores | Ranking
 
@@ -142,6 +143,7 @@ def _measured(
         judged_here = [(f"{v.name} ({towards})", judged[v.name, towards]) for v in here]
         whole, kept_judgements, told = covered(source, judged_here, how["missing"])
         questions = [_question(v, j, truth, whole, towards) for v, j in zip(here, kept_judgements, strict=True)]
+        gather_first(source, how["progress"])
         placed, kept = place(whole, questions, empty=how["missing"] == "empty", **_passing(how, whole))
         notes += [*_source_notes(source), *told]
         for view, placements in zip(here, placed, strict=True):

@@ -15,6 +15,7 @@ from limner import stats
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress, Stages
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure, parse
 from limner.evaluation.plain import plain
@@ -105,7 +106,13 @@ class LanguageReport(TableReport):
 
 
 def evaluate_languages(
-    scores: Scores, collection: Collection, *, measures: str = MEASURES, name: str = "system", field: str = "language"
+    scores: Scores,
+    collection: Collection,
+    *,
+    measures: str = MEASURES,
+    name: str = "system",
+    field: str = "language",
+    progress: Progress | None = None,
 ) -> LanguageReport:
     """Evaluates a system on every language of a collection.
 
@@ -115,6 +122,7 @@ def evaluate_languages(
         measures: Means of values between 0 and 1: R@k, MRR, nDCG, MAP, ...
         name: Name of the system in the table.
         field: The field of the language.
+        progress: Called with (queries done, queries in total), over all languages and both directions.
 
     Returns:
         The measures of each language in both directions, with intervals, and the macro mean.
@@ -124,7 +132,9 @@ def evaluate_languages(
     told = [str(value) for value in collection.texts.field(field)]
     languages = sorted(dict.fromkeys(told))
     kept = scores.restrict(queries=collection.images.ids, candidates=collection.texts.ids)
-    results = {each: _results(kept, collection, [t == each for t in told], chosen) for each in languages}
+    queries = len(collection.images) * len(languages) + len(told)
+    stages = Stages(progress, **{each: queries // len(languages) for each in languages})
+    results = {each: _results(kept, collection, [t == each for t in told], chosen, stages[each]) for each in languages}
     lines = [_line(each, result) for each, found in results.items() for result in found]
     lines += _macro(results)
     notes = ["for each language the texts are those of that language alone, the images the same for all"]
@@ -143,14 +153,23 @@ def _refuse_unbounded(measures: Iterable[Measure]) -> None:
 
 
 def _results(
-    scores: Scores, collection: Collection, chosen: Sequence[bool], measures: Sequence[Measure]
+    scores: Scores,
+    collection: Collection,
+    chosen: Sequence[bool],
+    measures: Sequence[Measure],
+    progress: Progress | None,
 ) -> tuple[Result, ...]:
     """The results of one language in both directions; the clusters are the rows of the images."""
     texts = collection.texts[np.flatnonzero(chosen)]
     judged = collection.judgements.restrict(candidates=texts.ids)
     part = replace(collection, texts=texts, judgements=judged, extra={}, reverse={}, splits={})
     here = scores.restrict(candidates=texts.ids)
-    found = evaluate({"i2t": here, "t2i": here.T}, part, measures=measures, keep=0).results
+    sources, stages = {"i2t": here, "t2i": here.T}, Stages(progress, i2t=here.shape[0], t2i=here.shape[1])
+    found = [
+        result
+        for way, source in sources.items()
+        for result in evaluate({way: source}, part, measures=measures, keep=0, progress=stages[way]).results
+    ]
     rows = collection.images.ids
     return tuple(
         each if each.clusters is not None else replace(each, clusters=rows.find(each.queries)) for each in found

@@ -21,6 +21,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
+from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
@@ -179,7 +180,7 @@ def slices(
     control: str = "by",
     samples: int | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Slices:
     """Compares slices of the queries with all other queries, with control of the false discovery rate.
 
@@ -235,7 +236,7 @@ def _starts(grouped: Sequence[tuple[object, Sequence[QueryGroup]]]) -> list[int]
     return [0, *np.cumsum([len(groups) for _, groups in grouped]).tolist()[:-1]]
 
 
-def _after(progress: Callable[[int, int], None] | None, before: int, total: int) -> Callable[[int, int], None] | None:
+def _after(progress: Progress | None, before: int, total: int) -> Progress | None:
     """Converts the progress of some slices to progress of all slices."""
     return None if progress is None else lambda done, _: progress(before + done, total)
 
@@ -282,7 +283,7 @@ def _tested(
     groups: Sequence[QueryGroup],
     samples: int,
     seed: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> list[_Tested]:
     result, other = pair
     values = result.values if other is None else result.values - other.values

@@ -15,6 +15,7 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
+from limner.core.progress import Progress, counting
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
 from limner.scores import CorrectedScores, Correction, Scores, correct, correction
@@ -29,6 +30,7 @@ def tune(
     measure: str = "rsum",
     grid: Grid | None = None,
     fixed: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Finds the options of a correction that are best on a dev split.
 
@@ -41,6 +43,7 @@ def tune(
             over both directions.
         grid: Values to try for each option; the grid of the correction by default.
         fixed: Options that are not tuned.
+        progress: Called with (points of the grid done, points in total).
 
     Returns:
         The options, ready for `scores.correct(name, **options)`.
@@ -58,9 +61,10 @@ def tune(
     tried = {option: values for option, values in (grid or kind.grid).items() if option not in (fixed or {})}
     if not tried and not fixed:
         raise LimnerError(f"{name} has no tuning grid: pass grid={{option: values}}, or add a grid to its class")
+    points = list(_points(kind, tried, fixed or {}, len(dev_scores.queries)))
     results = [
         (options, _value(correct(dev_scores, kind, **options), dev_collection, measure))
-        for options in _points(kind, tried, fixed or {}, len(dev_scores.queries))
+        for options in counting(points, progress)
     ]
     if not results:
         raise LimnerError(f"nothing to try for {name}: expected values for each option, got the grid {tried}")

@@ -19,6 +19,7 @@ import numpy as np
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json
+from limner.core.progress import Progress, counting, next_step
 from limner.datasets._read import table
 from limner.explain.reading import phrases
 from limner.language.wordnet import WordNet
@@ -100,7 +101,12 @@ class Faults:
 
 
 def of_images(
-    images: Items, wordnet: WordNet, *, faults: Faults | None = None, objects: str = "objects"
+    images: Items,
+    wordnet: WordNet,
+    *,
+    faults: Faults | None = None,
+    objects: str = "objects",
+    progress: Progress | None = None,
 ) -> dict[str, Concepts]:
     """The concepts of every image, by id, from its field "objects" (and "relations", "background", "width", "height").
 
@@ -113,16 +119,19 @@ def of_images(
             "read_visual_genome and add them: images.with_fields(objects=[...])"
         )
     noted = faults or Faults()
-    return {image: _concepts(images, row, wordnet, noted, objects) for row, image in enumerate(images.ids)}
+    rows = enumerate(counting(images.ids, progress))
+    return {image: _concepts(images, row, wordnet, noted, objects) for row, image in rows}
 
 
-def with_caption_objects(collection: Collection, wordnet: WordNet) -> Collection:
+def with_caption_objects(collection: Collection, wordnet: WordNet, *, progress: Progress | None = None) -> Collection:
     """A collection with image objects taken from the captions: nouns with number, colour and size.
 
     Objects that no caption mentions may still be present, so these are less informative than annotated objects.
     """
     said: dict[str, dict[str, list[dict[str, object]]]] = {image: {} for image in collection.images.ids}
-    for image, text, grade in collection.judgements:
+    pairs = list(collection.judgements)
+    step = next_step(progress, "reading the captions", "captions", total=len(pairs))
+    for image, text, grade in counting(pairs, step):
         if grade > 0 and text in collection.texts.ids:
             for noun, entries in _named_in(collection.texts.values[collection.texts.ids.index(text)], wordnet).items():
                 if len(entries) > len(said[image].get(noun, ())):

@@ -19,6 +19,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
 from limner.core.pages import template
+from limner.core.progress import Progress, next_step
 from limner.evaluation.hubs import Hubs
 from limner.explain.map_projection import METHODS, MapProjection, Reducer, project
 from limner.scores import Scores, VectorScores
@@ -177,6 +178,7 @@ def embedding_map(
     method: str | Reducer = "tsne",
     limit: int = LIMIT,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> EmbeddingMap:
     """Draws a map of the images and texts of a collection.
 
@@ -188,6 +190,7 @@ def embedding_map(
         method: "tsne", "pca", or an object with `fit_transform` such as `umap.UMAP()`.
         limit: Maximum number of points; a random sample is drawn if there are more.
         seed: Seed of the choice and of the projection.
+        progress: Called with (iterations of t-SNE done, iterations at most).
 
     >>> vectors = np.random.default_rng(0).standard_normal((2, 40, 8))
     >>> pairs = Collection.in_order(range(40), range(40))
@@ -207,9 +210,9 @@ def embedding_map(
     if total > limit:
         rows = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False))
     vectors = np.concatenate([images.normalised().matrix, texts.normalised().matrix])[rows]
-    projection = project(vectors, method, seed=seed)
+    projection = project(vectors, method, seed=seed, progress=progress)
     ids, is_text = [*images.ids, *texts.ids], np.arange(total) >= len(images)
-    colours = _colours(scores, collection, ids, is_text, classes)
+    colours = _colours(scores, collection, ids, is_text, classes, progress)
     shown = _labels(collection)
     return EmbeddingMap(
         collection.name,
@@ -235,7 +238,12 @@ def _labels(collection: Collection) -> dict[tuple[bool, str], str]:
 
 
 def _colours(
-    scores: VectorScores, collection: Collection, ids: Sequence[str], is_text: Array, classes: Classes | None
+    scores: VectorScores,
+    collection: Collection,
+    ids: Sequence[str],
+    is_text: Array,
+    classes: Classes | None,
+    progress: Progress | None,
 ) -> list[MapColour]:
     """By kind, failure, hubness, and every field with a few values."""
     found = [MapColour.of("kind", ["text" if text else "image" for text in is_text])]
@@ -243,8 +251,10 @@ def _colours(
         both = [classes["t2i"] if text else classes["i2t"] for text in is_text]
         found.append(MapColour.of("failure", [held.get(key, RIGHT) for key, held in zip(ids, both, strict=True)]))
     k = min(NEAREST, *scores.shape)
-    images = Hubs.of(scores.T.top(k), k=k).counts
-    texts = Hubs.of(scores.top(k), k=k).counts
+    images, texts = (
+        Hubs.of(each.top(k, progress=next_step(progress, f"counting hubs among {what}", "queries")), k=k).counts
+        for each, what in ((scores.T, "images"), (scores, "texts"))
+    )
     found.append(MapColour("hubness", np.concatenate([images, texts])))
     return [*found, *_fields(collection, ids, is_text)]
 
@@ -271,29 +281,37 @@ def _one(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def failure_classes(scores: Scores, collection: Collection, whole: Collection | None = None) -> Classes:
+def failure_classes(
+    scores: Scores, collection: Collection, whole: Collection | None = None, *, progress: Progress | None = None
+) -> Classes:
     """The class of every query, text ("t2i") or image ("i2t"), whose first answer is wrong.
 
     Args:
         scores: Images by texts.
         collection: The searched collection.
         whole: The collection that words for settings are learned from; the same by default.
+        progress: A display, which shows the steps: ranking, reading, comparing.
     """
     both = {"t2i": scores.T, "i2t": scores}
-    return {name: _classes(towards, collection, whole or collection, name) for name, towards in both.items()}
+    return {name: _classes(towards, collection, whole or collection, name, progress) for name, towards in both.items()}
 
 
-def _classes(scores: Scores, collection: Collection, whole: Collection, direction: str) -> dict[str, str]:
+def _classes(
+    scores: Scores, collection: Collection, whole: Collection, direction: str, progress: Progress | None
+) -> dict[str, str]:
     from limner.explain.failures import explain, failures
     from limner.explain.labels import ClaimReader, label_all, setting_words
     from limner.language.wordnet import WordNet
 
-    wrong = failures(scores, collection, direction=direction, judgements=collection.judgements.name)
+    step = next_step(progress, f"looking for failures, {direction}", "queries", total=len(scores.queries))
+    wrong = failures(scores, collection, direction=direction, judgements=collection.judgements.name, progress=step)
     labels: Mapping[str, frozenset[str]] = {}
     if "objects" in collection.images.fields and wrong:
         wordnet = WordNet.load()
-        done = explain(wrong, collection, wordnet=wordnet)
-        labels = label_all(done.failures, done.concepts, ClaimReader(wordnet, setting_words(whole, wordnet)))
+        done = explain(wrong, collection, wordnet=wordnet, progress=progress)
+        reader = ClaimReader(wordnet, setting_words(whole, wordnet))
+        step = next_step(progress, "classifying failures", "failures", total=len(wrong))
+        labels = label_all(done.failures, done.concepts, reader, progress=step)
     return {each.query: class_of(labels.get(each.query)) for each in wrong}
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress, counting, next_step
 from limner.core.ranking import Ranking
 from limner.evaluation.evaluate import direction_of
 from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, ConceptAgreement, agreement, similarities
@@ -57,6 +58,7 @@ def failures(
     direction: str | None = None,
     judgements: str = "pairs",
     fuller: str | None = "complete",
+    progress: Progress | None = None,
 ) -> list[Failure]:
     """Every query whose first answer is not relevant.
 
@@ -66,9 +68,10 @@ def failures(
         direction: "t2i" for text queries, "i2t" for image queries; needed only if they share ids.
         judgements: The relevance judgements.
         fuller: Judgements with more relevant pairs, to find acceptable alternatives.
+        progress: Called with (queries ranked, queries in total).
     """
     direction = direction_of(system, collection, direction)
-    top, forward = system.top(1), direction == "t2i"
+    top, forward = _first(system, progress), direction == "t2i"
     right = collection.judged(judgements, direction)
     more = collection.judged(fuller, direction) if fuller in collection.all_judgements else None
     home = _homes(collection)
@@ -84,6 +87,11 @@ def failures(
         alternative = None if more is None else (more.grade(query, answer) or 0) > 0
         found.append(Failure(query, said, truth, returned, alternative, forward))
     return found
+
+
+def _first(system: Scores | Ranking, progress: Progress | None) -> Ranking:
+    """The first answer of every query."""
+    return system.top(1) if isinstance(system, Ranking) else system.top(1, progress=progress)
 
 
 def _homes(collection: Collection) -> dict[str, str]:
@@ -191,6 +199,7 @@ def explain(
     informed: bool = False,
     threshold: float = THRESHOLD,
     wordnet: WordNet | None = None,
+    progress: Progress | None = None,
 ) -> Explanations:
     """Explains failures by comparing the relevant and the returned image.
 
@@ -200,15 +209,18 @@ def explain(
         informed: Compare only concepts that the query mentions, by their words, synonyms and hypernyms.
         threshold: Relative difference above which two areas disagree (T of the binary SD).
         wordnet: The graph; limner's own by default.
+        progress: Called with (failures done, failures in total).
     """
     graph = wordnet or WordNet.load()
     faults = Faults()
     annotated = "objects" in collection.images.fields
-    collection = collection if annotated else with_caption_objects(collection, graph)
-    concepts = of_images(collection.images, graph, faults=faults)
+    collection = collection if annotated else with_caption_objects(collection, graph, progress=progress)
+    step = next_step(progress, "reading the objects", "images", total=len(collection.images))
+    concepts = of_images(collection.images, graph, faults=faults, progress=step)
     similar = similarities(concepts.values(), graph)
     agreements = []
-    for failure in found:
+    told_of = next_step(progress, "comparing images", "failures", total=len(found)) or progress
+    for failure in counting(found, told_of):
         truth, returned = concepts[failure.truth], concepts[failure.returned]
         if informed:
             said = mentioned(failure.text, truth.names | returned.names, graph)

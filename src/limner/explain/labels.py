@@ -16,6 +16,7 @@ from pathlib import Path
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import Progress, counting
 from limner.datasets._read import At, table
 from limner.explain.concepts import Concepts, Thing
 from limner.explain.failures import Failure
@@ -170,10 +171,15 @@ def label(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimRe
 
 
 def label_all(
-    found: Sequence[Failure], concepts: Mapping[str, Concepts], reader: ClaimReader
+    found: Sequence[Failure],
+    concepts: Mapping[str, Concepts],
+    reader: ClaimReader,
+    *,
+    progress: Progress | None = None,
 ) -> dict[str, frozenset[str]]:
-    """The classes of every failure, by query."""
-    return {f.query: label(f, concepts[f.truth], concepts[f.returned], reader) for f in found}
+    """The classes of every failure, by query; `progress` is called with (failures done, failures in total)."""
+    done = counting(found, progress)
+    return {f.query: label(f, concepts[f.truth], concepts[f.returned], reader) for f in done}
 
 
 def read_labels(path: str | Path) -> dict[str, frozenset[str]]:

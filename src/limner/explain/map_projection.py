@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import io
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
@@ -15,7 +20,11 @@ from limner.core.arrays import Array, Float32, FloatArray
 from limner.core.cache_dir import vectors_folder
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
+from limner.core.progress import Progress, next_step
 
+ITERATIONS = 1000
+"""Iterations of t-SNE at most."""
+_COUNTING = threading.Lock()
 METHODS = ("tsne", "pca")
 NEIGHBOURS = 10
 """Neighbours that trustworthiness compares."""
@@ -63,13 +72,16 @@ class Reducer(Protocol):
         """The points, one row for each row."""
 
 
-def project(vectors: npt.ArrayLike, method: str | Reducer = "tsne", *, seed: int = 0) -> MapProjection:
+def project(
+    vectors: npt.ArrayLike, method: str | Reducer = "tsne", *, seed: int = 0, progress: Progress | None = None
+) -> MapProjection:
     """Projects rows of vectors; for named methods the positions are cached and reused in the next run.
 
     Args:
         vectors: One row per point.
         method: "tsne", "pca", or an object with `fit_transform`.
         seed: Seed of random numbers.
+        progress: Called with (iterations done, iterations at most).
 
     >>> rows = np.random.default_rng(0).standard_normal((50, 8))
     >>> print(project(rows, "pca"))
@@ -79,16 +91,17 @@ def project(vectors: npt.ArrayLike, method: str | Reducer = "tsne", *, seed: int
     if len(rows) < 3:
         raise LimnerError(f"{len(rows)} points: a map needs 3 or more")
     if isinstance(method, str):
-        points = _kept(f"{method} {seed}", rows, lambda: _reduced(rows, method, seed))
+        points = _kept(f"{method} {seed}", rows, lambda: _reduced(rows, method, seed, progress))
         name = method
     else:
         points, name = np.asarray(method.fit_transform(rows), dtype=np.float64), type(method).__name__
     if points.shape != (len(rows), 2) or not np.isfinite(points).all():
         raise LimnerError(f"{name} gave points of shape {points.shape}: expected ({len(rows)}, 2), finite numbers")
+    next_step(progress, "measuring how reliable the map is")
     return MapProjection(_fitted(points), name, *_trust(rows, points, seed))
 
 
-def _reduced(rows: Array, method: str, seed: int) -> FloatArray:
+def _reduced(rows: Array, method: str, seed: int, progress: Progress | None) -> FloatArray:
     from sklearn.decomposition import PCA
 
     if method == "pca" or len(rows) < FEW:
@@ -99,8 +112,42 @@ def _reduced(rows: Array, method: str, seed: int) -> FloatArray:
     if rows.shape[1] > REDUCED:
         rows = PCA(min(REDUCED, len(rows)), random_state=seed).fit_transform(rows)
     perplexity = min(30.0, (len(rows) - 1) / 3)
-    made = TSNE(2, init="pca" if rows.shape[1] > 1 else "random", perplexity=perplexity, random_state=seed)
-    return np.asarray(made.fit_transform(rows), dtype=np.float64)
+    how = {"init": "pca" if rows.shape[1] > 1 else "random", "perplexity": perplexity, "random_state": seed}
+    with _iterations(progress) as counted:
+        made = TSNE(2, max_iter=ITERATIONS, verbose=2 if counted else 0, **how)
+        return np.asarray(made.fit_transform(rows), dtype=np.float64)
+
+
+@contextmanager
+def _iterations(progress: Progress | None) -> Iterator[bool]:
+    """Counts the iterations that scikit-learn prints in this thread: it has no callback. One thread at a time."""
+    if progress is None or not _COUNTING.acquire(blocking=False):
+        yield False
+        return
+    progress(0, ITERATIONS)
+    kept, sys.stdout = sys.stdout, _Counted(sys.stdout, progress)
+    try:
+        yield True
+    finally:
+        sys.stdout = kept
+        _COUNTING.release()
+
+
+class _Counted(io.TextIOBase):
+    """Standard output for a while: lines of this thread are counted and not shown, those of others are passed on."""
+
+    def __init__(self, passed_to: Any, progress: Progress) -> None:
+        self._thread, self._passed_to, self._progress = threading.get_ident(), passed_to, progress
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() != self._thread:
+            return int(self._passed_to.write(text))
+        if found := re.search(r"Iteration (\d+)", text):
+            self._progress(int(found[1]), ITERATIONS)
+        return len(text)
+
+    def flush(self) -> None:
+        self._passed_to.flush()
 
 
 def _fitted(points: FloatArray) -> FloatArray:

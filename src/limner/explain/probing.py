@@ -20,6 +20,7 @@ import numpy as np
 from limner import stats
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress, Stages, counting, next_step
 from limner.datasets.probes import Probe, ProbeCase
 from limner.evaluation.plain import plain
 from limner.evaluation.table_report import TableReport, percent, titled
@@ -122,7 +123,12 @@ def _record(line: ProbeLine) -> dict[str, object]:
 
 
 def probe(
-    given: Probe, scores: Scores | None = None, *, name: str = "system", corpus: Sequence[str] | None = None
+    given: Probe,
+    scores: Scores | None = None,
+    *,
+    name: str = "system",
+    corpus: Sequence[str] | None = None,
+    progress: Progress | None = None,
 ) -> ProbeReport:
     """Measures a system on a probe, against baselines that see no image.
 
@@ -132,6 +138,7 @@ def probe(
         name: Name of the system in the table.
         corpus: Captions to train the language model on. Without it, the right captions of the probe itself, for each
             case without those of its images and of every image that has one of its captions or foils as a caption.
+        progress: Called with (cases done, cases in total); each case is scored by every baseline and the system.
 
     Returns:
         The report.
@@ -140,14 +147,17 @@ def probe(
         "bigrams": _bigrams(given, corpus),
         "length": lambda case: [-float(len(words(text))) for text in case.texts],
     }
+    stages = Stages(progress, **dict.fromkeys([*blind, *([] if scores is None else [_SYSTEM])], len(given.cases)))
     tables = {
-        each: [np.array([scored(case)] * len(case.images)) for case in given.cases] for each, scored in blind.items()
+        each: [np.array([scored(case)] * len(case.images)) for case in counting(given.cases, stages[each])]
+        for each, scored in blind.items()
     }
     if scores is not None:
-        tables[_SYSTEM] = _scored(given, scores)
+        tables[_SYSTEM] = _scored(given, scores, stages[_SYSTEM])
     lines = []
     subsets = list(dict.fromkeys(case.subset for case in given.cases))
-    for subset in ["all", *(subsets if len(subsets) > 1 else [])]:
+    every = ["all", *(subsets if len(subsets) > 1 else [])]
+    for subset in counting(every, next_step(progress, "computing intervals", "subsets", total=len(every))):
         rows = [row for row, case in enumerate(given.cases) if subset in ("all", case.subset)]
         held = {each: [table[row] for row in rows] for each, table in tables.items()}
         lines += _lines(subset, [given.cases[row] for row in rows], held)
@@ -185,7 +195,7 @@ def _table(case: ProbeCase, score: Callable[[str, str], float]) -> FloatArray:
     return np.array([[score(image, text) for text in case.texts] for image in case.images])
 
 
-def _scored(given: Probe, scores: Scores) -> list[FloatArray]:
+def _scored(given: Probe, scores: Scores, progress: Progress | None) -> list[FloatArray]:
     collection = given.collection()
     row = {image: at for at, image in enumerate(scores.queries)}
     column = {text: collection.texts.ids[at] for at, text in enumerate(collection.texts.values)}
@@ -194,7 +204,9 @@ def _scored(given: Probe, scores: Scores) -> list[FloatArray]:
     if lost:
         raise LimnerError(f"the scores lack {len(lost):,} images or texts of the probe, such as {lost[0]!r}")
     matrix = scores.matrix()
-    return [_table(case, lambda i, t: float(matrix[row[i], place[column[t]]])) for case in given.cases]
+    return [
+        _table(case, lambda i, t: float(matrix[row[i], place[column[t]]])) for case in counting(given.cases, progress)
+    ]
 
 
 # --- measures ---------------------------------------------------------------------------------------------------

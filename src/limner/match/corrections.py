@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from limner.core.arrays import Array, IntArray
+from limner.core.progress import Progress, Stages
 from limner.core.registry import built_in
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
@@ -51,9 +52,9 @@ class Csls(Correction):
         """Whether the neighbourhood is not larger than the number of queries."""
         return self.k <= queries
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
-        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
+        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
         """Twice the score minus the mean of the candidate's neighbourhood and of the query's k best."""
@@ -87,10 +88,10 @@ class InvertedSoftmax(Correction):
         """The bound for beta times a score plus the logarithm of a sum."""
         return 4.0 * self.beta
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
         """The sums of each candidate with and without the highest term, its query, and values that identify queries."""
         places = some_places(bank.shape[1])
-        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places)
+        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places, progress=progress)
         return {
             "whole": _columns.neutral(sums.whole),
             "without_owner": _columns.neutral(sums.without_owner),
@@ -149,9 +150,10 @@ class DualSoftmax(Correction):
         """The bound for twice beta times a score plus the logarithms of two sums."""
         return 8.0 * self.beta
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
         """The sum of each candidate over the bank."""
-        return {"whole": _columns.neutral(_columns.log_sums(bank, self.beta, limit=self.limit(bank)).whole)}
+        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), progress=progress)
+        return {"whole": _columns.neutral(sums.whole)}
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides by the sums of row and column."""
@@ -178,12 +180,13 @@ class DynamicInvertedSoftmax(Correction):
         """The bound for beta times a score plus the logarithm of a sum."""
         return 4.0 * self.beta
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
         """The log-sum-exp of each candidate over the bank, and whether any query of the bank ranks it first."""
-        whole = _columns.neutral(_columns.log_sums(bank, self.beta, limit=self.limit(bank)).whole)
-        active, first = np.zeros(bank.shape[1], dtype=bool), bank.top(1)
+        stages = Stages(progress, sums=len(bank.queries), first=len(bank.queries))
+        sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), progress=stages["sums"])
+        active, first = np.zeros(bank.shape[1], dtype=bool), bank.top(1, progress=stages["first"])
         active[first.indices[np.asarray(first.scores) > -np.inf]] = True
-        return {"whole": whole, "active": active}
+        return {"whole": _columns.neutral(sums.whole), "active": active}
 
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Divides the rows whose best candidate is active, that is, first for some query of the bank."""
@@ -216,9 +219,9 @@ class Nnn(Correction):
         """Whether the neighbourhood is not larger than the number of queries."""
         return self.k <= queries
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
-        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank))}
+        return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
         """The score minus a share of the candidate's neighbourhood."""
@@ -251,9 +254,9 @@ class Centred(Correction):
         """The bound for a score plus a share of a mean."""
         return 2.0 + self.alpha
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
         """Mean of the bank scores of each candidate."""
-        return {"mean": _columns.means(bank, limit=self.limit(bank))}
+        return {"mean": _columns.means(bank, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
         """The score minus a share of the candidate's mean."""
@@ -286,11 +289,13 @@ class Sinkhorn(Correction):
         """The bound for beta times a score plus the potentials of all rounds."""
         return 4.0 * self.beta * (self.rounds + 1)
 
-    def gather(self, bank: Scores) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
         """v after all rounds."""
         potential, limit = np.zeros(bank.shape[1]), self.limit(bank)
-        for _ in range(self.rounds):
-            whole = _columns.log_sums(bank, self.beta, limit=limit, shift=potential).whole
+        stages = Stages(progress, **{str(number): len(bank.queries) for number in range(self.rounds)})
+        for number in range(self.rounds):
+            step = stages[str(number)]
+            whole = _columns.log_sums(bank, self.beta, limit=limit, shift=potential, progress=step).whole
             known = whole > -np.inf
             potential = potential - np.where(known, whole, 0.0)
         return {"potential": _columns.neutral(np.where(known, potential, -np.inf))}

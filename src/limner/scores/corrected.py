@@ -15,7 +15,7 @@ from limner.core.arrays import Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
-from limner.core.progress import Progress
+from limner.core.progress import Progress, next_step
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
 from limner.scores.running import Block, Result
@@ -49,6 +49,15 @@ class CorrectedScores(Scores):
     @cached_property
     def statistics(self) -> Statistics:
         """The statistics of each candidate, from the bank."""
+        return self._gathered(None)
+
+    def gather(self, *, progress: Progress | None = None) -> Statistics:
+        """The statistics of each candidate; `progress` is called with (queries done, queries in total)."""
+        if "statistics" not in self.__dict__:
+            self.__dict__["statistics"] = self._gathered(progress)
+        return self.statistics
+
+    def _gathered(self, progress: Progress | None) -> Statistics:
         known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
         if isinstance(known, Statistics):
             if known.candidates != self.candidates:
@@ -62,7 +71,7 @@ class CorrectedScores(Scores):
             raise LimnerError(
                 f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
             )
-        return Statistics.gathered(self.correction, bank, own=self.bank is None)
+        return Statistics.gathered(self.correction, bank, own=self.bank is None, progress=progress)
 
     @cached_property
     def _in_bank(self) -> IntArray | None:
@@ -153,6 +162,12 @@ class CorrectedScores(Scores):
         self.correction.limit(self.base)(block, start)
         positions = None if self._in_bank is None else self._in_bank[start:stop]
         return self.correction.apply(block, statistics.known, statistics.rows(positions, block))
+
+
+def gather_first(scores: object, progress: Progress | None) -> None:
+    """Gathers the statistics of corrected scores before a pass over them, as a step of its own."""
+    if isinstance(scores, CorrectedScores):
+        scores.gather(progress=next_step(progress, f"gathering statistics for {scores.correction}", "queries"))
 
 
 @KINDS.register("corrected")

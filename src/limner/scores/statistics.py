@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_arrays
+from limner.core.progress import Progress, progress_for
 from limner.scores.base import Scores
 from limner.scores.correction import CORRECTIONS, Correction, correction
 from limner.scores.running import Block, on_host
@@ -49,9 +50,11 @@ class Statistics:
     bank: Ids | None = None
 
     @classmethod
-    def gathered(cls, correction: Correction, bank: Scores, *, own: bool) -> Statistics:
+    def gathered(
+        cls, correction: Correction, bank: Scores, *, own: bool, progress: Progress | None = None
+    ) -> Statistics:
         """Gathers the statistics in one or more passes over the bank."""
-        known = correction.gather(bank)
+        known = correction.gather(bank, **cast(Any, progress_for(correction.gather, progress)))
         if not own:
             known.pop("seen", None)
         return cls(correction, bank.candidates, known, bank.queries if "seen" in known else None)

@@ -19,6 +19,7 @@ from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.core.progress import Progress, counting, next_step
 from limner.scores import TILE_ROWS, VectorScores
 from limner.search.store import VectorStore
 
@@ -111,11 +112,13 @@ def build(store: VectorStore, kind: str) -> None:
 Row = dict[str, Any]
 
 
-def near(store: VectorStore, queries: Embeddings, k: int, probes: int) -> Iterator[list[Row]]:
+def near(
+    store: VectorStore, queries: Embeddings, k: int, probes: int, *, progress: Progress | None = None
+) -> Iterator[list[Row]]:
     """Approximately the k best rows of every query, best first: id, value, thumbnail and score."""
     for low in range(0, len(queries), TILE_ROWS):
         part = Embeddings(queries.ids[low : low + TILE_ROWS], queries.matrix[low : low + TILE_ROWS])
-        asked = [_asked(store, vector, k, probes) for vector in part.matrix]
+        asked = [_asked(store, part.matrix[row], k, probes) for row in counting(range(len(part)), progress)]
         yield from _graded(part, asked)
 
 
@@ -151,3 +154,44 @@ def joined(listed: list[list[Row]]) -> tuple[list[Row], Array, Array]:
         indices[number, : len(each)] = [at[row["id"]] for row in each]
         scores[number, : len(each)] = [row["score"] for row in each]
     return list(rows.values()), indices, scores
+
+
+def sample(store: VectorStore, most: int) -> Array:
+    """Vectors of some rows, the same each time."""
+    chosen = np.sort(np.random.default_rng(0).choice(len(store), min(most, len(store)), replace=False))
+    rows = store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
+    return np.asarray(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1))
+
+
+def measured(
+    store: VectorStore,
+    asked: Embeddings,
+    of: str,
+    answer: Array,
+    k: int,
+    probes: int,
+    progress: Progress | None = None,
+) -> Recall:
+    """The recall of these queries with this number of clusters; `answer` has the exact k best of each."""
+    truth = [[row["id"] for row in store.take(places)] for places in answer]
+    found = [{row["id"] for row in listed} for listed in near(store, asked, k, probes, progress=progress)]
+    shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
+    return Recall(float(np.mean(shares)), k, len(asked), of, len(store), store.version)
+
+
+def fewest_probes(
+    store: VectorStore,
+    asked: Embeddings,
+    of: str,
+    answer: Array,
+    k: int,
+    recall: float,
+    progress: Progress | None,
+) -> tuple[int, Recall]:
+    """The fewest probed clusters that reach a recall, or else the maximum; and the recall."""
+    for probes in PROBES:
+        step = next_step(progress, f"measuring recall, {probes} clusters probed", "queries", total=len(asked))
+        found = measured(store, asked, of, answer, k, probes, step)
+        if found.value >= recall:
+            break
+    return probes, found

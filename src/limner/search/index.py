@@ -21,7 +21,7 @@ from limner.scores.corrected import correct
 from limner.scores.correction import Correction
 from limner.search import approximate, exact, proposals
 from limner.search.approximate import Ann, Recall, Row
-from limner.search.encode import Encoder, TwoSided, encoded, identity
+from limner.search.encode import Encoder, TwoSided, encoded_queries, identity
 from limner.search.held import HeldVersion
 from limner.search.hits import Hits
 from limner.search.queries import Queries, as_vectors, numbered
@@ -30,6 +30,7 @@ from limner.search.store import About, VectorStore, Version
 from limner.search.stored import StoredScores
 
 System = Encoder | TwoSided | Callable[..., object]
+Named = str | type[Correction] | Correction
 How = str | Path | type[Correction] | Correction | Statistics
 
 EXISTING = ("refuse", "replace", "skip")
@@ -173,7 +174,7 @@ class Index:
                 self._measure_again(measure)
         return len(gone)
 
-    def compact(self, *, keep_days: float = 7) -> None:
+    def compact(self, *, keep_days: float = 7, progress: Progress | None = None) -> None:
         """Merges the fragments of many small additions, and drops versions older than `keep_days` days.
 
         An approximate index is rebuilt over all rows, and its recall is measured again.
@@ -183,7 +184,7 @@ class Index:
             self.store.drop_index()
             self.store.compact(keep=timedelta(days=keep_days))
             if ann is not None and len(self) >= approximate.FEWEST:
-                self._build(ann.kind, ann.wanted, *self._sample(None, SAMPLE), K)
+                self._build(ann.kind, ann.wanted, *self._sample(None, SAMPLE), K, progress)
             elif ann is not None:
                 self.store.note(ann=None)
 
@@ -239,13 +240,19 @@ class Index:
             return VectorScores(vectors, Embeddings(self.ids, held))
         return StoredScores(vectors, self.store, self.ids)
 
-    def statistics(self, how: str | type[Correction] | Correction, bank: Queries, **options: Any) -> Statistics:
+    def statistics(self, how: Named, bank: Queries, *, progress: Progress | None = None, **options: Any) -> Statistics:
         """The statistics of a query bank, which can be saved to correct single live queries."""
         seen = self.scores(bank)
-        return correct(seen, how, bank=seen, **options).statistics
+        return correct(seen, how, bank=seen, **options).gather(progress=progress)
 
     def approximate(
-        self, kind: str = "ivf_sq", *, recall: float = 0.95, queries: Queries | None = None, k: int = K
+        self,
+        kind: str = "ivf_sq",
+        *,
+        recall: float = 0.95,
+        queries: Queries | None = None,
+        k: int = K,
+        progress: Progress | None = None,
     ) -> Ann:
         """Builds LanceDB's approximate index, and probes as many clusters as the target recall needs.
 
@@ -254,29 +261,29 @@ class Index:
             recall: The target recall: the mean share of the exact k best that a search should return.
             queries: Queries to measure it with; by default rows of the index itself, which are easier to find.
             k: Number of neighbours.
+            progress: A display, which shows the steps and counts the queries that recall is measured with.
         """
         with self.store.writing():
-            return self._build(kind, recall, *self._sample(queries, SAMPLE), k)
+            return self._build(kind, recall, *self._sample(queries, SAMPLE), k, progress)
 
-    def recall(self, sample: int = SAMPLE, *, queries: Queries | None = None, k: int = K) -> Recall:
+    def recall(
+        self, sample: int = SAMPLE, *, queries: Queries | None = None, k: int = K, progress: Progress | None = None
+    ) -> Recall:
         """Measures the recall of the approximate index now, and saves it in the store."""
         with self.store.writing():
             ann = self._needed_ann()
             asked, of = self._sample(queries, sample)
-            measured = self._measured(asked, of, self.nearest(asked, k)[0], k, ann.probes)
+            measured = approximate.measured(self.store, asked, of, self.nearest(asked, k)[0], k, ann.probes, progress)
             self._keep(replace(ann, recall=measured))
         return measured
 
     # --- how -------------------------------------------------------------------------------------------------------
 
-    def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int) -> Ann:
+    def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int, progress: Progress | None) -> Ann:
         """Builds the approximate index, with the fewest probes that reach the target recall, or else the maximum."""
         approximate.build(self.store, kind)
         answer = self.nearest(asked, k)[0]
-        for probes in approximate.PROBES:
-            measured = self._measured(asked, of, answer, k, probes)
-            if measured.value >= recall:
-                break
+        probes, measured = approximate.fewest_probes(self.store, asked, of, answer, k, recall, progress)
         ann = Ann(kind, probes, measured, recall)
         self._keep(ann)
         return ann
@@ -286,7 +293,8 @@ class Index:
         ann = Ann.noted(self.store) if wanted and len(self) else None
         if ann is not None:
             asked, of = self._sample(None, SAMPLE)
-            self._keep(replace(ann, recall=self._measured(asked, of, self.nearest(asked, K)[0], K, ann.probes)))
+            found = approximate.measured(self.store, asked, of, self.nearest(asked, K)[0], K, ann.probes)
+            self._keep(replace(ann, recall=found))
 
     def _keep(self, ann: Ann) -> None:
         """Saves the settings, which creates a new version of the same rows."""
@@ -306,7 +314,7 @@ class Index:
                 "(open_index(path, system=...), --system)"
             )
         self.refuse_other(self.system)
-        return queries, self._checked(encoded(self.system, queries))
+        return queries, self._checked(encoded_queries(self.system, queries))
 
     def _checked(self, vectors: Embeddings) -> Embeddings:
         self._refuse_unlike(vectors, None)
@@ -386,15 +394,7 @@ class Index:
     def _sample(self, queries: Queries | None, sample: int) -> tuple[Embeddings, str]:
         if queries is not None:
             return self.asked(queries)[1], "given"
-        chosen = np.sort(np.random.default_rng(0).choice(len(self), min(sample, len(self)), replace=False))
-        rows = self.store.table.take_offsets(chosen.tolist()).select(["vector"]).to_arrow()["vector"].combine_chunks()
-        return numbered(rows.flatten().to_numpy(zero_copy_only=False).reshape(len(chosen), -1)), "stored"
-
-    def _measured(self, asked: Embeddings, of: str, answer: Array, k: int, probes: int) -> Recall:
-        truth = [[row["id"] for row in self.store.take(places)] for places in answer]
-        found = [{row["id"] for row in listed} for listed in approximate.near(self.store, asked, k, probes)]
-        shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
-        return Recall(float(np.mean(shares)), k, len(asked), of, len(self), self.version)
+        return numbered(approximate.sample(self.store, sample)), "stored"
 
 
 def index(

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress
 from limner.scores import Statistics
 from limner.scores.correction import Correction
 from limner.search.index import Index
@@ -20,7 +21,12 @@ KEPT = "kept"
 
 
 def keep_correction(
-    index: Index, how: str | type[Correction] | Correction, bank: Queries, **options: object
+    index: Index,
+    how: str | type[Correction] | Correction,
+    bank: Queries,
+    *,
+    progress: Progress | None = None,
+    **options: object,
 ) -> Statistics:
     """Gathers the statistics of a query bank, and keeps them in the index; they replace those it kept before.
 
@@ -28,11 +34,12 @@ def keep_correction(
         index: The index; gather them again after every change.
         how: The correction: a name of `limner corrections`, or the correction itself.
         bank: Queries like those to come, not the judged ones of a test: vectors, or items that the index encodes.
+        progress: Called with (queries done, queries in total).
         options: Options of the correction.
     """
     import pyarrow as pa
 
-    known = index.statistics(how, bank, **options)
+    known = index.statistics(how, bank, progress=progress, **options)
     with tempfile.TemporaryDirectory() as folder:
         data = known.save(Path(folder, "statistics.npz")).read_bytes()
     about = {"version": index.version, "rows": len(index), "correction": known.correction.name}

@@ -9,7 +9,7 @@ larger variance are not reported either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress
 from limner.stats.inputs import Codes, Vector, codes, one_of, share, vector, whole
 
 FIRST, BATCH = 50, 400
@@ -65,7 +66,7 @@ def group_tests(
     clusters: npt.ArrayLike | None = None,
     samples: int = 20_000,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[GroupTest]:
     """Tests each group of queries against all other queries, by permuting membership of whole clusters.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress
 
 Result = TypeVar("Result")
 
@@ -47,7 +48,7 @@ class Job:
         self.done, self.total = done, total
 
     @contextmanager
-    def stage(self, what: str) -> Iterator[Callable[[int, int], None]]:
+    def stage(self, what: str) -> Iterator[Progress]:
         """Description of the next step of the work, and its progress callback."""
         self.what, self.done, self.total = what, 0, 0
         yield self.told

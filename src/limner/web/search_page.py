@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from starlette.responses import RedirectResponse, Response
 
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, NothingKnown
 from limner.web.jobs import Job, Pending
 from limner.web.search_request import SearchRequest
 from limner.web.searching import Column, search
@@ -50,12 +50,12 @@ def search_page(ask: Ask) -> Response:
     upload = ask.get("upload")
     asked = asked_in(ask, uploaded=ask.site.uploads.get(upload) if upload else None)
     library = ask.site.library
-    columns, error, job = _found(ask, asked)
+    columns, error, job, unknown = _found(ask, asked)
     shown = f"/upload/{upload}" if upload else f"/image?{query(c=asked.collection, id=asked.image, size='view')}"
     return page(
         ask, "search.html", status=202 if job else 200, asked=asked, columns=columns, error=error, job=job,
-        upload=upload, picture=shown, link=linker(asked), collections=library.searchable, systems=library.names,
-        corrections=_corrections(ask, asked), is_index=asked.collection in library.indexes,
+        unknown=unknown, upload=upload, picture=shown, link=linker(asked), collections=library.searchable,
+        systems=library.names, corrections=_corrections(ask, asked), is_index=asked.collection in library.indexes,
         splits=[] if job else _splits(ask, asked), samples=[] if job or columns else _samples(ask, asked),
         starts=[] if job or columns else _starts(ask, asked),
         promises=PROMISES, choices={} if job else choices_of(library, asked),
@@ -63,14 +63,14 @@ def search_page(ask: Ask) -> Response:
     )  # fmt: skip
 
 
-def _found(ask: Ask, asked: SearchRequest) -> tuple[list[Column], str, Job | None]:
-    """The columns; or the reason why there are none; or the job to wait for."""
+def _found(ask: Ask, asked: SearchRequest) -> tuple[list[Column], str, Job | None, bool]:
+    """The columns; or the reason why there are none; or the job to wait for; and whether no word is known."""
     try:
-        return search(ask.site.library, asked), "", None
+        return search(ask.site.library, asked), "", None, False
     except Pending as pending:
-        return [], "", pending.job
+        return [], "", pending.job, False
     except LimnerError as refusal:
-        return [], str(refusal), None
+        return [], str(refusal), None, isinstance(refusal, NothingKnown)
 
 
 def _corrections(ask: Ask, asked: SearchRequest) -> list[str]:

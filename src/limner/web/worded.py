@@ -114,13 +114,15 @@ def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: s
 
 def texts_of_index(library: Library, name: str, *, patience: float = 5.0) -> ItemTexts:
     """The stored texts of an index's items, read once per version."""
-    from limner.search import ItemTexts
+    from limner.search import ItemTexts, search_words
 
     index = library.indexes[name].index
 
     def work(job: Job) -> ItemTexts:
         found = ItemTexts.of_index(index)
         _ = found.bm25, found.choices
+        with suppress(LimnerError):  # searched once, so that no visitor waits for what is loaded on first use
+            search_words(index, ["a red dog"], 1, texts=found)
         return found
 
     key = ("words", name, index.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from limner.annotate.store import Store, alone
 from limner.annotate.store.schema import caption, image, pair, proposal, system, task, task_item
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
+from limner.core.progress import Progress
 from limner.core.ranking import Ranking
 
 DIRECTIONS = ("i2t", "t2i")
@@ -52,7 +53,7 @@ def add_collection(
     collection: Collection,
     *,
     spec: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, int]:
     """Adds images and captions with the hash of their contents; existing ones must be identical.
 
@@ -77,7 +78,7 @@ def add_collection(
     return added
 
 
-def _image_hashes(images: Items, progress: Callable[[int, int], None] | None) -> Iterator[str | None]:
+def _image_hashes(images: Items, progress: Progress | None) -> Iterator[str | None]:
     for number, value in enumerate(images.values):
         if progress is not None:
             progress(number, len(images))

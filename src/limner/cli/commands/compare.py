@@ -102,8 +102,8 @@ def _refuse_lone(compared: Comparison | None, asked: dict[str, bool]) -> None:
 def _compared(reports: list[Report], **how: Any) -> Comparison:
     import limner
 
-    with progress(f"comparing {len(reports)} systems"):
-        return limner.compare(reports, **how)
+    with progress(f"comparing {len(reports)} systems", "results") as told:
+        return limner.compare(reports, progress=told, **how)
 
 
 def _worse(compared: Comparison) -> list[str]:

@@ -61,9 +61,14 @@ def composed(
     asked = _queries(source, image_folder, pool, queries, seed)
     warn(asked.warnings)
     found = _system(asked, system, images, texts, scores, trust)
-    with progress(f"ranking {len(asked.images):,} images for {len(asked.queries):,} queries"):
+    with progress(f"ranking {len(asked.images):,} images for {len(asked.queries):,} queries", "queries") as told:
         made = evaluate_composed(
-            asked, found, name=name or "system", measures=MEASURES if measures is None else measures, weight=weight
+            asked,
+            found,
+            name=name or "system",
+            measures=MEASURES if measures is None else measures,
+            weight=weight,
+            progress=told,
         )
     saved([made.save(file) for file in save or []])
     answer(str(made), made.describe(), as_json=as_json)

@@ -149,13 +149,13 @@ def convert(
     target = place_for(_target(out, to))
     whole = load(spec, option)
     chosen = whole if split is None else part(whole, split)
-    with progress(f"writing {target}"):
+    with progress(f"writing {target}", "images") as told:
         if to == "label-studio":
             lost = _as_tasks(chosen, target, image_url)
         elif to == "croissant":
             lost = _as_croissant(chosen, target, about or [])
         else:
-            lost = _written(chosen, target, to, images, texts, whole)
+            lost = _written(chosen, target, to, images, texts, whole, told)
     for sentence in lost:
         tell(f"warning: {sentence}")
     data = {"wrote": str(target), "images": len(chosen.images), "texts": len(chosen.texts), "left_out": list(lost)}
@@ -163,13 +163,19 @@ def convert(
 
 
 def _written(
-    chosen: Collection, target: Path, to: str | None, images: Path | None, texts: Path | None, whole: Collection
+    chosen: Collection,
+    target: Path,
+    to: str | None,
+    images: Path | None,
+    texts: Path | None,
+    whole: Collection,
+    told: Progress,
 ) -> tuple[str, ...]:
     """Writes a collection; returns what the form cannot hold."""
     if to != "clip-retrieval":
         from limner.datasets import write
 
-        return write(chosen, target, form="beir" if to == "beir" else None)
+        return write(chosen, target, form="beir" if to == "beir" else None, progress=told)
     from limner.cli.inputs import Way, opened
     from limner.datasets.clip_retrieval import write_clip_retrieval
 

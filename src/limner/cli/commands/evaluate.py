@@ -215,8 +215,8 @@ def _answer(reports: list[Report], parts: list[Breakdown], *, as_json: bool) -> 
         return
     from limner.evaluation import compare
 
-    with progress(f"comparing {len(reports)} encoders"):
-        compared = compare(reports)
+    with progress(f"comparing {len(reports)} encoders", "results") as step:
+        compared = compare(reports, progress=step)
     data = {"reports": [summary(report) for report in reports], "comparison": compared.describe()}
     answer("\n\n".join(map(str, [*reports, compared])), data, as_json=as_json)
 

@@ -14,10 +14,12 @@ from limner.cli.inputs import Way, by_direction, opened
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, Features, trained
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import next_step
 from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
+    from limner.core.progress import Progress
     from limner.explain.failures import Explanations
 
 OBJECTS = "Objects of the images: a csv, or Visual Genome's objects.json."
@@ -66,8 +68,8 @@ def explain(
     source, chosen = opened_system(way, whole, split, direction)
     chosen = _with_objects(chosen, objects)
     towards = _towards(source, direction)
-    with progress("explaining"):
-        done, classes = _explained(source, towards, chosen, whole, labels, informed=informed)
+    with progress("explaining") as told:
+        done, classes = _explained(source, towards, chosen, whole, labels, informed=informed, progress=told)
     if save:
         _save(source, chosen, done, classes, save, way.system or "system")
     answer(*_said(done, classes, query, only, limit), as_json=as_json)
@@ -129,16 +131,20 @@ def _explained(
     labels: str | None,
     *,
     informed: bool,
+    progress: Progress,
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
     from limner.explain.failures import explain, failures
     from limner.explain.labels import ClaimReader, label_all, setting_words
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
-    found = failures(source[direction], collection, direction=direction)
-    done = explain(found, collection, informed=informed, wordnet=wordnet)
+    told = next_step(progress, "looking for failures", "queries", total=len(source[direction].queries))
+    found = failures(source[direction], collection, direction=direction, progress=told)
+    done = explain(found, collection, informed=informed, wordnet=wordnet, progress=progress)
     if labels is None:
-        return done, label_all(done.failures, done.concepts, ClaimReader(wordnet, setting_words(whole, wordnet)))
+        reader = ClaimReader(wordnet, setting_words(whole, wordnet))
+        told = next_step(progress, "classifying failures", "failures", total=len(found))
+        return done, label_all(done.failures, done.concepts, reader, progress=told)
     given = _of_people(labels, done)
     asked = {failure.query for failure in done.failures}
     if not asked & given.keys():
@@ -172,8 +178,9 @@ def _save(
     import limner
     from limner.explain.showing import shown_failures
 
-    with progress("evaluating and writing"):
-        report = limner.evaluate(source, collection, name=name, unretrieved="never")
+    with progress(f"evaluating {name}") as told:
+        report = limner.evaluate(source, collection, name=name, unretrieved="never", progress=told)
+        next_step(told, f"writing {', '.join(map(str, files))}")
         for file in files:
             report.save(file, collection=collection, failures=shown_failures(done, classes))
     saved(files)

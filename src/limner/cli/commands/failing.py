@@ -66,9 +66,9 @@ def failures(
     source, held = opened_system(way, load(collection, option), split, direction)
     if direction not in source:
         raise LimnerError(f"no system for {direction!r}: got {', '.join(source)}; give a run of that direction")
-    with progress("finding failures"):
+    with progress("finding failures", "queries") as told:
         scored: Any = source[direction]
-        found = failed(scored, held, direction=direction, judgements=held.judgements.name)
+        found = failed(scored, held, direction=direction, judgements=held.judgements.name, progress=told)
         kept = with_keywords(found, held, min_common=keywords)
     chosen = kept if limit is None or limit >= len(kept) else random.Random(seed).sample(kept, limit)
     with opened(store, create=True) as db:

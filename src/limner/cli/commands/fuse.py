@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -11,6 +11,7 @@ from limner.cli.console import answer, progress
 from limner.cli.options import Json, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import read_array, read_text
+from limner.core.progress import counting, progress_for
 
 if TYPE_CHECKING:
     from limner.core.ranking import Ranking
@@ -38,13 +39,15 @@ def fuse(
     """
     from limner.core.ranking import Ranking
     from limner.match import fuse as fused_by
+    from limner.match.fusion import FUSIONS
 
     if len(runs) < 2:
         raise typer.BadParameter(f"got {len(runs)} run: give two or more to fuse")
-    with progress(f"reading {len(runs)} runs"):
-        systems = [Ranking.load(run) for run in runs]
-    with progress(f"fusing with {method}"):
-        fused = fused_by(systems, method, depth=depth)
+    with progress(f"reading {len(runs)} runs", "runs") as told:
+        systems = [Ranking.load(run) for run in counting(runs, told)]
+    with progress(f"fusing with {method}", "queries") as told:
+        how: dict[str, Any] = progress_for(FUSIONS.find(FUSIONS.parsed(method)[0]), told)
+        fused = fused_by(systems, method, depth=depth, **how)
     _written(fused, out, {"method": method, "systems": [str(r) for r in runs]}, as_json)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.calibrating import calibrated, with_correction
+from limner.cli.calibrating import calibrated, left_out, with_correction
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared, system_for
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
@@ -66,7 +66,7 @@ def index(
     ] = None,
     features: Features = None,
     side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",
-    split: Annotated[str, word("Part of the collection.")] = "all",
+    split: Annotated[str, word("Part of the collection, and of the one to calibrate with.")] = "all",
     option: Loading = None,
     similarity: Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine")] = None,
     replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
@@ -115,11 +115,11 @@ def index(
     if delete:
         done["deleted"] = made.delete(delete, measure=False)
     if compact:
-        with progress(f"compacting {len(made):,} items"):
-            made.compact()
+        with progress(f"compacting {len(made):,} items") as told:
+            made.compact(progress=told)
     _approximate(made, ann, exact)
     if calibrate:
-        done |= calibrated(path, calibrate, option, system, features=features, trust=trust)
+        done |= calibrated(path, calibrate, split, option, system, features=features, trust=trust)
     if correct and bank:
         done |= with_correction(path, correct, bank, system, features=features, trust=trust)
     data = {"index": path, **done, **described(made)}
@@ -212,8 +212,8 @@ def _added(
             else:
                 count += made.add(vectors, items, existing=existing, measure=False, progress=told)
     if made is not None and count > 8 * AT_ONCE:
-        with progress(f"compacting {len(made):,} items"):
-            made.compact()
+        with progress(f"compacting {len(made):,} items") as told:
+            made.compact(progress=told)
     return count
 
 
@@ -268,16 +268,26 @@ def _left(items: Items, made: Index | None, existing: str) -> Items:
 def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | None]]:
     from limner.encoders.batching import PART_SECONDS, paced
     from limner.scores import RUNNER
-    from limner.search import encoded
+    from limner.search.encode import encoded_known
 
     cluster: Any = RUNNER.get()
+    lost: list[str] = []
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
-    with progress(f"encoding {len(items):,} {items.kind}s") as told:
+    with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
         # A cluster starts slowly, and needs enough work for all its cores.
         for rows in paced(len(items), most=step, seconds=PART_SECONDS if cluster is None else None):
             piece = items[rows]
-            yield encoded(model, piece) if cluster is None else cluster.encode(model, piece, batch=AT_ONCE), piece
+            if cluster is not None:
+                yield cluster.encode(model, piece, batch=AT_ONCE), piece
+            else:
+                vectors, kept, left = encoded_known(model, piece)
+                lost += list(left.ids)
+                if vectors is not None:
+                    yield vectors, kept
             told(min(rows.stop, len(items)), len(items))
+    left_out(items[items.ids.positions(lost)], len(items))
+    if len(lost) == len(items) > 0:
+        raise LimnerError(f"none of the {len(items):,} {items.kind}s is known to the system: nothing is indexed")
 
 
 def _approximate(made: Index, ann: str | None, exact: bool) -> None:
@@ -286,11 +296,11 @@ def _approximate(made: Index, ann: str | None, exact: bool) -> None:
 
     there = Ann.noted(made.store)
     if not ann and there is not None and there.recall is None and len(made):
-        with progress(f"measuring the recall of the approximate index over {len(made):,} items"):
-            made.recall()
+        with progress(f"measuring the recall of the approximate index over {len(made):,} items", "queries") as told:
+            made.recall(progress=told)
     elif ann or (len(made) >= ANN_ABOVE and there is None and not exact):
-        with progress(f"building an approximate index over {len(made):,} items"):
-            built = made.approximate(ann or "ivf_sq")
+        with progress(f"building an approximate index over {len(made):,} items") as told:
+            built = made.approximate(ann or "ivf_sq", progress=told)
         tell(f"approximate index {built.kind}, {built.probes} clusters probed: {built.recall}")
 
 

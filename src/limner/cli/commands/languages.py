@@ -48,8 +48,8 @@ def languages(
     found, truth, notes = _opened(way, collection, option, split)
     warn(notes)
     label = name or str(way.encoder or way.system or Path(str(way.scores or way.images)).stem)
-    with progress(f"evaluating {label} by {field}"):
-        made = evaluate_languages(found, truth, measures=measures or MEASURES, name=label, field=field)
+    with progress(f"evaluating {label} by {field}", "queries") as told:
+        made = evaluate_languages(found, truth, measures=measures or MEASURES, name=label, field=field, progress=told)
     saved([made.save(file) for file in save or []])
     answer(str(made), made.describe(), as_json=as_json)
 

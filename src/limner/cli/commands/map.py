@@ -53,10 +53,11 @@ def map_embeddings(
     scores: Any = source["i2t"]
     classes = None
     if not plain:
-        with progress("looking for failures"):
-            classes = failure_classes(scores, chosen, whole)
-    with progress(f"projecting {len(chosen.images) + len(chosen.texts):,} vectors by {method}"):
-        made = embedding_map(scores, chosen, classes=classes, method=method, limit=limit, seed=seed)
+        with progress("looking for failures") as told:
+            classes = failure_classes(scores, chosen, whole, progress=told)
+    count = min(len(chosen.images) + len(chosen.texts), limit)
+    with progress(f"projecting {count:,} vectors by {method}", "iterations") as told:
+        made = embedding_map(scores, chosen, classes=classes, method=method, limit=limit, seed=seed, progress=told)
     if out:
         saved([made.save(file) for file in out])
     answer(str(made), made.head(), as_json=as_json)

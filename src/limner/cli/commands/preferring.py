@@ -14,6 +14,7 @@ from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading,
 from limner.cli.studies import remember, several
 from limner.cli.training import SYSTEM, Features
 from limner.core.errors import UnknownName
+from limner.core.progress import counting
 from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
@@ -100,9 +101,11 @@ def _of_systems(systems: Any, truth: Judgements, *, direction: str, length: int,
     from limner.annotate.pool import lists_of
     from limner.annotate.preference import study_of_systems
 
-    with progress(f"ranking with {len(systems)} systems"):
+    with progress(f"ranking with {len(systems)} systems", "systems") as told:
         lists = {
-            name: found[direction] for name, s in systems.items() if direction in (found := lists_of(s, depth=length))
+            name: found[direction]
+            for name, system in counting(list(systems.items()), told)
+            if direction in (found := lists_of(system, depth=length))
         }
     return study_of_systems(lists, judgements=truth, direction=direction, length=length, **how)
 

@@ -66,9 +66,9 @@ def probe(
     pairs = given.collection()
     written = [] if save_texts is None else [_listed(pairs, save_texts)]
     way = Way(images, texts, None, None, scores, (), system, trust)
-    found, told = _scores(way, pairs, trust), None if corpus is None else _captions(corpus)
-    with progress(f"probing with {len(given.cases):,} cases"):
-        made = measured(given, found, name=name or _named(way), corpus=told)
+    found, read = _scores(way, pairs, trust), None if corpus is None else _captions(corpus)
+    with progress(f"probing with {len(given.cases):,} cases", "cases") as told:
+        made = measured(given, found, name=name or _named(way), corpus=read, progress=told)
     saved([*written, *(made.save(file) for file in save or [])])
     answer(str(made), made.describe(), as_json=as_json)
 

@@ -192,8 +192,8 @@ def _correction(
         if save_bank or options:
             raise LimnerError(f"{bank} contains statistics with their options: leave out --save-bank and -O")
         return {"correct": correct, "bank": Statistics.load(bank, trust=trust)}
-    with progress(f"searching with the bank {bank}"):
-        known = index.statistics(correct, read(bank), **options)
+    with progress(f"searching with the bank {bank}", "queries") as told:
+        known = index.statistics(correct, read(bank), progress=told, **options)
     if save_bank is not None:
         saved([known.save(save_bank)])
     return {"correct": known}

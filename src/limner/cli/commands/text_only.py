@@ -135,8 +135,8 @@ def _measured(
         )
     regions = " of region descriptions" if how["regions"] is not None else ""
     name = f"{encoder}, caption {number} is the query, {how['corpus']} corpus{regions}"
-    with progress("evaluating"):
-        report = limner.evaluate(scores, right, measures=measures or MEASURES, name=name)
+    with progress("evaluating") as told:
+        report = limner.evaluate(scores, right, measures=measures or MEASURES, name=name, progress=told)
     return replace(report, collection=collection.name, notes=(*report.notes, *length_note(collection, number)))
 
 

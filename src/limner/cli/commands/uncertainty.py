@@ -11,6 +11,7 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, part, word
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import progress_for
 
 DIRECTIONS = ("i2t", "t2i")
 
@@ -46,8 +47,9 @@ def uncertainty(
     items = held.images if direction == "i2t" else held.texts
     richest = max(held.all_judgements.items(), key=lambda each: len(each[1]))[0]
     name = judgements or richest
-    with progress(f"predicting the uncertainty of {len(items):,} queries"):
-        values = dict(zip(items.ids, map(float, sure.uncertainty(items)), strict=True))
+    with progress(f"predicting the uncertainty of {len(items):,} queries", f"{items.kind}s") as told:
+        how = progress_for(sure.uncertainty, told)
+        values = dict(zip(items.ids, map(float, sure.uncertainty(items, **how)), strict=True))
         found = multiplicity(values, held.judged(name, direction), bins=bins)
     data = {
         "judgements": name, "direction": direction, "queries": len(found.queries), "rho": found.rho,

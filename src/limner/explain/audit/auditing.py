@@ -14,6 +14,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.formats import save_as
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.evaluation.table_report import TABLE_FORMATS, TableReport
 from limner.evaluation.tables import Grid, plain_text, to_csv
@@ -133,7 +134,7 @@ def audit(
     vectors: FloatArray | None = None,
     min_side: int = MIN_SIDE,
     look: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Audit:
     """Looks for defects in a collection.
 
@@ -176,7 +177,7 @@ def audit(
 
 
 def _looked(
-    collection: Collection, min_side: int, progress: Callable[[int, int], None] | None
+    collection: Collection, min_side: int, progress: Progress | None
 ) -> tuple[list[Finding], list[str], image_checks.Pairs]:
     """Findings in the images themselves, and all pairs of duplicates."""
     images = collection.images

@@ -10,7 +10,7 @@ and mirrored copies are not found.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from limner.core.arrays import FloatArray
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress
 from limner.explain.audit.findings import Finding
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Prints:
     problems: dict[int, str]
 
 
-def prints(images: Items, progress: Callable[[int, int], None] | None = None) -> Prints:
+def prints(images: Items, progress: Progress | None = None) -> Prints:
     """Opens every image once. Images without a file (None) are left out of all checks.
 
     Args:

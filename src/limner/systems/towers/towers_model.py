@@ -125,11 +125,13 @@ class TowersModel:
         """All vectors of each text."""
         return as_sets(items.ids, self._texts(items)[0])
 
-    def uncertainty(self, items: Items, *, features: VectorSource | None = None) -> npt.NDArray[np.float32]:
+    def uncertainty(
+        self, items: Items, *, features: VectorSource | None = None, progress: Progress | None = None
+    ) -> npt.NDArray[np.float32]:
         """PCME's uncertainty about each item: the mean logarithm of its variance; higher is less certain."""
         if self.variant != "pcme":
             raise LimnerError(f"a model of kind {self.variant!r} does not predict uncertainty: train 'pcme'")
-        seen = self._images(items, features, None) if items.kind == "image" else self._texts(items)
+        seen = self._images(items, features, progress) if items.kind == "image" else self._texts(items)
         return as_array(seen[1].mean(1))
 
     def to(self, device: str) -> TowersModel:

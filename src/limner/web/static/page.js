@@ -1,6 +1,11 @@
 // Shared by all pages: the current page's name stays visible on a narrow screen, an image dropped on the page is uploaded,
 // and after Back or Forward the search form shows the query of its results, not what was typed last (it has autocomplete off, too).
-addEventListener("pageshow", (event) => { if (event.persisted) document.getElementById("find")?.reset(); });
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  document.getElementById("find")?.reset();
+  document.getElementById("searching")?.remove();
+  document.getElementById("results")?.classList.remove("earlier");
+});
 document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
 for (const form of document.querySelectorAll("form[data-drop]")) {
   const input = form.querySelector("input[type=file]");
@@ -16,3 +21,26 @@ for (const form of document.querySelectorAll("form[data-drop]")) {
   });
   input.addEventListener("change", () => { if (input.files.length) form.requestSubmit(); });
 }
+// A search that takes long, on a slow network or a busy server, says so; the query stays, earlier results are pale.
+const PATIENCE = 400; // milliseconds
+function searching(words) {
+  const results = document.getElementById("results");
+  if (!results || document.getElementById("searching")) return;
+  const note = document.createElement("p");
+  const bar = document.createElement("progress");
+  note.id = "searching";
+  note.className = "note";
+  note.setAttribute("role", "status");
+  bar.setAttribute("aria-label", "Searching");
+  note.append(words ? `Searching for “${words}” … ` : "Searching … ", bar);
+  results.classList.add("earlier");
+  results.before(note);
+}
+document.getElementById("find")?.addEventListener("submit", () => {
+  setTimeout(searching, PATIENCE, document.getElementById("q").value.trim());
+});
+document.querySelector("form[data-drop]")?.addEventListener("submit", () => { setTimeout(searching, PATIENCE, ""); });
+document.getElementById("results")?.addEventListener("click", (event) => {
+  const plain = !event.defaultPrevented && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey;
+  if (plain && event.target.closest("a[href^='/search']")) setTimeout(searching, PATIENCE, "");
+});

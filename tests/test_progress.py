@@ -1,0 +1,195 @@
+"""Every long step counts: its last call says that all is done, and no count goes back."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import limner
+import toys
+from limner.cli.console import Lines
+from limner.core.progress import counting
+from limner.evaluation.composed import evaluate_composed
+from limner.evaluation.languages import evaluate_languages
+from limner.evaluation.tuning import tune
+from limner.explain.embedding_map import embedding_map, failure_classes
+from limner.explain.failures import explain, failures
+from limner.explain.probing import probe
+from limner.scores.correction import CORRECTIONS
+
+CLI = Path(limner.__file__).parent / "cli"
+UNCOUNTED = ("loading", "joining", "writing", "drawing the labels", "weighting the systems", "scoring", "counting")
+"""Steps whose work another library does, or that are short."""
+
+
+class Told:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, done, total):
+        self.calls.append((done, total))
+
+    @property
+    def ends(self):
+        """Whether one count went from the beginning to the end."""
+        done, totals = [each for each, _ in self.calls], {total for _, total in self.calls}
+        return len(totals) == 1 and done == sorted(done) and done[-1] == totals.pop()
+
+
+class Shown(Lines):
+    """A display that is never shown, with its steps."""
+
+    def __init__(self):
+        super().__init__("work")
+        self.steps = []
+
+    def step(self, what, unit="", total=None):
+        self.steps.append(what)
+        return super().step(what, unit, total)
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return toys.collection()
+
+
+@pytest.fixture(scope="module")
+def world():
+    held = limner.load("scenes", images=80).test
+    rng = np.random.default_rng(0)
+    sides = [limner.Embeddings(items.ids, rng.standard_normal((len(items), 8))) for items in (held.images, held.texts)]
+    return held, limner.Scores.from_embeddings(*sides)
+
+
+def test_a_long_list_is_not_counted_one_by_one():
+    told = Told()
+    assert list(counting(range(100_000), told)) == list(range(100_000))
+    assert told.ends and len(told.calls) == 500
+    assert list(counting([], told)) == [] == list(counting([], None))
+
+
+def test_comparing_and_tuning(toy):
+    reports = [limner.evaluate(toys.scores(toy, noise=noise), toy) for noise in (0.6, 1.2)]
+    told = Told()
+    compared = limner.compare(reports, samples=100, progress=told)
+    assert told.ends and told.calls[-1] == (len(compared.lines),) * 2
+    told = Told()
+    tune("csls", toys.scores(toy), toy, grid={"k": [1, 2, 5]}, progress=told)
+    assert told.calls == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("name", [*CORRECTIONS])
+def test_gathering_the_statistics_of_a_correction(toy, name):
+    told, scores = Told(), toys.scores(toy)
+    made = scores.correct(name)
+    known = made.gather(progress=told)
+    assert told.ends
+    told.calls.clear()
+    assert made.gather(progress=told) is known is made.statistics and not told.calls
+    shown = Shown()
+    limner.evaluate(scores.correct(name), toy, measures="R@1", progress=shown)
+    assert sum(step.startswith(f"gathering statistics for {name}(") for step in shown.steps) == 2
+
+
+def test_a_correction_that_does_not_count_works_as_before(toy):
+    from own_things import MeanShift
+
+    told = Told()
+    toys.scores(toy).correct(MeanShift).gather(progress=told)
+    assert told.calls == []
+
+
+def test_explaining(world):
+    held, scores = world
+    told = Told()
+    found = failures(scores.T, held, progress=told)
+    assert told.ends and told.calls[-1] == (len(held.texts),) * 2
+    told = Told()
+    explain(found, held, progress=told)
+    assert told.ends and told.calls[-1] == (len(found),) * 2
+    shown = Shown()
+    bare = limner.Collection(held.name, limner.Items(held.images.ids, [None] * len(held.images)), held.texts,
+                             held.judgements)  # fmt: skip
+    explain(found, bare, progress=shown)
+    assert shown.steps == ["reading the captions", "reading the objects", "comparing images"]
+
+
+def test_a_map(world, monkeypatch, tmp_path):
+    held, scores = world
+    monkeypatch.setenv("LIMNER_CACHE", str(tmp_path))
+    told, before = Told(), sys.stdout
+    plain = embedding_map(scores, held, seed=1)
+    monkeypatch.setenv("LIMNER_CACHE", str(tmp_path / "again"))
+    counted = embedding_map(scores, held, seed=1, progress=told)
+    assert sys.stdout is before and np.array_equal(plain.points, counted.points)
+    assert told.calls[0] == (0, 1000) and len(told.calls) > 5 and told.calls == sorted(told.calls)
+    shown = Shown()
+    failure_classes(scores, held, progress=shown)
+    assert shown.steps[0] == "looking for failures, t2i" and "classifying failures" in shown.steps
+
+
+def test_what_scikit_learn_prints_is_not_shown_and_other_threads_are_heard(capsys):
+    from threading import Thread
+
+    from limner.explain.map_projection import _iterations
+
+    told = Told()
+    with _iterations(told) as counted, _iterations(told) as second:
+        assert counted and not second
+        print("[t-SNE] Iteration 50: error = 1.0")
+        other = Thread(target=print, args=("another request",))
+        other.start()
+        other.join()
+    assert told.calls == [(0, 1000), (50, 1000)] and capsys.readouterr().out == "another request\n"
+
+
+def test_probes_languages_and_composed_queries():
+    from limner.datasets.scenes.composed import scenes_composed
+    from limner.datasets.scenes.probes import scenes_probe
+
+    told, given = Told(), scenes_probe(20)
+    probe(given, progress=told)
+    assert told.ends and told.calls[-1] == (40, 40)  # two baselines
+    toy = toys.collection()
+    texts = toy.texts.with_fields(language=["en" if n % 2 else "de" for n in range(len(toy.texts))])
+    by_language = limner.Collection(toy.name, toy.images, texts, toy.judgements)
+    told = Told()
+    evaluate_languages(toys.scores(toy), by_language, progress=told)
+    assert told.ends
+    queries, rng = scenes_composed(12), np.random.default_rng(0)
+    pool, words = (limner.Embeddings(items.ids, rng.standard_normal((len(items), 8)))
+                   for items in (queries.images, queries.texts))  # fmt: skip
+    told = Told()
+    evaluate_composed(queries, (pool, words), progress=told)
+    assert told.ends and told.calls[-1] == (36, 36)  # three compositions
+
+
+def test_an_index_counts_the_queries_of_its_recall(tmp_path):
+    pytest.importorskip("lancedb")
+    from limner.search import index, keep_correction
+
+    vectors = np.random.default_rng(0).standard_normal((300, 8))
+    made, shown, told = index(tmp_path / "i", limner.Embeddings(range(300), vectors)), Shown(), Told()
+    made.approximate("ivf_flat", progress=shown)
+    assert shown.steps and all(step.startswith("measuring recall, ") for step in shown.steps)
+    made.recall(progress=told)
+    assert told.ends and told.calls[-1] == (100, 100)
+    told = Told()
+    keep_correction(made, "csls", limner.Embeddings(range(20), vectors[:20]), progress=told)
+    assert told.ends and told.calls[-1] == (20, 20)
+
+
+@pytest.mark.parametrize("file", sorted(CLI.rglob("*.py")), ids=lambda file: file.stem)
+def test_every_step_of_a_command_that_can_be_counted_is(file):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for item in node.items if isinstance(node, ast.With) else ():
+            call = item.context_expr
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "progress" and not item.optional_vars:
+                what = ast.unparse(call.args[0]).removeprefix("f").strip("'\"")
+                assert what.startswith(UNCOUNTED), f"{file.name}, line {node.lineno}: {what!r} shows no count"
