@@ -19,14 +19,13 @@ from limner.core.cache_dir import compiled
 from limner.core.kernels import best
 
 _jit = compiled(nogil=True, fastmath={"contract"}, boundscheck=False)
-_summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 _inlined = numba.njit(nogil=True, inline="always", fastmath={"contract"})
 _F = np.float32
 
 STRIP = 1024
 """Columns processed together: a few rows of this many numbers fit into the L1 cache."""
 PIECE = 64
-"""Number of values that are checked together before each one is checked separately."""
+"""Number of values that are checked together before each one is checked separately, or summed together."""
 
 
 def _add_to_exponent(context, x, n):  # type: ignore[no-untyped-def]
@@ -188,17 +187,28 @@ def add_columns(block, beta, highest, owner, second, rest):  # type: ignore[no-u
             highest[low + c], second[low + c] = top[c], next_best[c]
 
 
-@_summing
-def _sum_of_exp(values, beta, top):  # type: ignore[no-untyped-def]
-    total = beta - beta
+@_jit
+def _exp_of(values, beta, top, part):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
-        total += exponential(beta * (values[i] - top))
-    return total
+        part[i] = exponential(beta * (values[i] - top))
+
+
+@_jit
+def _folded(part):  # type: ignore[no-untyped-def]
+    """The sum of `PIECE` values in an order of its own: one that the compiler chose would change from run to run.
+
+    Code that is compiled now and code read from the cache are not always vectorised in the same way.
+    """
+    for width in (32, 16, 8, 4, 2, 1):
+        for i in range(width):
+            part[i] += part[i + width]
+    return part[0]
 
 
 @_jit
 def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
     """log sum of exp(beta value) along every row; 0 for a row that is all -inf. `beta` has the type of the block."""
+    part = np.zeros(PIECE, block.dtype)
     for r in range(block.shape[0]):
         row = block[r]
         top = row.max()
@@ -206,8 +216,11 @@ def add_rows(block, beta, sums):  # type: ignore[no-untyped-def]
             sums[r] = 0.0
             continue
         total = 0.0
-        for low in range(0, row.shape[0], 64):
-            total += _sum_of_exp(row[low : low + 64], beta, top)
+        for low in range(0, row.shape[0], PIECE):
+            if low + PIECE > row.shape[0]:
+                part[:] = 0
+            _exp_of(row[low : low + PIECE], beta, top, part)
+            total += _folded(part)
         sums[r] = np.float64(beta) * top + math.log(total)
 
 

@@ -1,0 +1,30 @@
+"""Compiled loops give the same bits when they are compiled now and when they are read from the cache."""
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import hashlib
+import numpy as np
+from limner.match import _loops
+
+random = np.random.default_rng(0)
+for kind in (np.float32, np.float64):
+    block = (0.3 * random.standard_normal((40, 1100))).astype(kind)
+    rows = np.empty(40)
+    _loops.add_rows(block, kind(20), rows)
+    columns = [np.empty(1100), np.empty(1100, np.int32), np.empty(1100), np.empty(1100)]
+    _loops.add_columns(block, kind(20), *columns)
+    print(*(hashlib.sha256(each.tobytes()).hexdigest() for each in (rows, *columns)))
+"""
+
+
+def test_sums_of_the_first_run_are_those_of_every_later_one(tmp_path):
+    cache = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    said = [
+        subprocess.run([sys.executable, "-c", PROGRAM], env=cache, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert any((tmp_path / "compiled").rglob("*add_rows*.nbc")), "nothing was cached"
+    assert said[0] == said[1] and len(said[0].split()) == 10
