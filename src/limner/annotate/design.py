@@ -98,12 +98,9 @@ def plan(
     Returns:
         The plan for each direction.
     """
-    wanted = parse(measures)
-    unit_of(wanted)
+    wanted = plannable(measures, half_width, budget)
     if not systems:
         raise LimnerError("no system to plan for: expected at least one")
-    if half_width <= 0 or (budget is not None and budget < 1):
-        raise LimnerError(f"half-width {half_width:g}, budget {budget}: expected numbers above 0")
     chosen = ("i2t", "t2i") if direction is None else (direction,)
     listed = next_step(progress, f"ranking with {len(systems)} systems", "systems", total=len(systems))
     keep_study(store, collection, systems, wanted, chosen, half_width, progress=listed)
@@ -119,6 +116,17 @@ def plan(
             notes.append("the judge is not used: a measure here needs all matches of a query")
         found.append(replace(made, notes=tuple(notes)))
     return found
+
+
+def plannable(
+    measures: str | Iterable[str | Measure], half_width: float = 2.0, budget: int | None = None
+) -> tuple[Measure, ...]:
+    """The measures of a plan; refuses those that cannot be estimated, a half-width or a budget that is not above 0."""
+    wanted = parse(measures)
+    unit_of(wanted)
+    if not half_width > 0 or (budget is not None and budget < 1):
+        raise LimnerError(f"half-width {half_width:g}, budget {budget}: expected numbers above 0")
+    return wanted
 
 
 @dataclass(frozen=True)
@@ -216,7 +224,7 @@ def _cheaper(
         study = _Study(made, collection.judgements, known, domains, spread, None, costs, PILOT, least, answered=False)
         labels = int(np.ceil(float(_wanted(study, spread, half_width / 100) @ costs)))
     return [
-        f"{names} alone would need about {labels:,} labels: to know no more than this, plan it in a store of its own"
+        f"{names} alone would need about {labels:,} labels: plan this without the other measures, in a store of its own"
     ]
 
 

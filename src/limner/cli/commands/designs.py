@@ -55,8 +55,10 @@ def plan(
       $ limner annotate plan work.db captions.csv --scores a=A.npy --scores b=B.npy --measure R@5 --budget 300
     """
     from limner.annotate.design import plan as make
+    from limner.annotate.design import plannable
     from limner.annotate.judges import judge_named
 
+    wanted = plannable(measure or ["R@1"], half_width, budget)  # before anything is trained
     whole = load(collection, option)
     systems, held = several(system or [], scores or [], run or [], whole, split, trust=trust)
     with opened(store, create=True) as db:
@@ -64,7 +66,7 @@ def plan(
         chosen = None if judge is None else judge_named(judge, collection=held, systems=systems, store=db)
         with progress("planning") as told:
             found = make(
-                db, held, systems, measures=measure or ["R@1"], direction=direction, half_width=half_width,
+                db, held, systems, measures=wanted, direction=direction, half_width=half_width,
                 budget=budget, judge=chosen, replication=replication, seconds=seconds, seed=seed, progress=told,
             )  # fmt: skip
     text = "\n".join(str(each) for each in found)
