@@ -34,12 +34,17 @@ def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
 
 def few_rows(dimensions: int) -> int:
     """Number of rows of the smallest tile that rounds like the whole one."""
-    return _equal_tile(dimensions)[0]
+    return _equal_tiles(dimensions)[0][0]
+
+
+def tile_for(rows: int, dimensions: int) -> Shape:
+    """The smallest tile with so many rows that rounds like the whole one; the whole one for more rows than it has."""
+    return next((shape for shape in _equal_tiles(dimensions) if shape[0] >= rows), WHOLE)
 
 
 def fill_few(block: Float32, rows: Float32, columns: Float32) -> None:
     """Like `fill_small`, in a thread whose products already use one core."""
-    height, width = _equal_tile(rows.shape[1])
+    height, width = tile_for(len(rows), rows.shape[1])
     for top in range(0, len(rows), height):
         part = _padded(rows[top : top + height], height)
         for low in range(0, len(columns), width):
@@ -49,8 +54,8 @@ def fill_few(block: Float32, rows: Float32, columns: Float32) -> None:
 
 
 @cache
-def _equal_tile(dimensions: int) -> Shape:
-    """The smallest tile whose products equal those of the whole tile bit for bit.
+def _equal_tiles(dimensions: int) -> tuple[Shape, ...]:
+    """The tiles whose products equal those of the whole tile bit for bit, the smallest first; the whole one is last.
 
     The order in which a matrix library sums depends on the shapes, not on the numbers. Two different orders give
     different bits for many random products whose terms differ widely in size, so two shapes that agree on a whole tile
@@ -62,8 +67,8 @@ def _equal_tile(dimensions: int) -> Shape:
     rows[-height:], columns[-width:] = _uneven(rng, height, dimensions), _uneven(rng, width, dimensions)
     with one_thread_per_product():
         whole = np.matmul(rows, columns.T)[-height:, -width:]
-        tried = (np.array_equal(_tiled(rows[-height:], columns[-width:], shape), whole) for shape in SMALL)
-        return next((shape for shape, equal in zip(SMALL, tried, strict=True) if equal), WHOLE)
+        equal = [s for s in SMALL if np.array_equal(_tiled(rows[-height:], columns[-width:], s), whole)]
+    return (*equal, WHOLE)
 
 
 def _uneven(rng: np.random.Generator, count: int, dimensions: int) -> Float32:
