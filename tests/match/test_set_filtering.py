@@ -102,7 +102,7 @@ def test_too_many_undecided_pairs_are_read_in_float32(monkeypatch):
     monkeypatch.setattr(SetFilter, "_verified", lambda *given: pytest.fail("verified"))
     found = scores.top(4, progress=lambda *at: seen.append(at))
     assert np.array_equal(found.indices, plain.indices) and np.array_equal(found.scores, plain.scores)
-    assert seen == [(8, 20), (20, 20)]
+    assert seen == [(4, 20), (20, 20)]
 
 
 def test_a_smooth_maximum_has_no_filter(monkeypatch):

@@ -263,7 +263,7 @@ class GPUSetFilter:
         if self._attempts.go_on:
             found = _cuda.on_host(self._open(tile, min(k, width)).nonzero()[:, 0])
             found = None if len(found) > MOST_VERIFIED * width + k * len(tile.places) else found
-            self._attempts.took(found is not None)
+            self._attempts.took(*[found is not None] * 2)  # the first tile decides for all
         if found is None:
             return self.scores.scores_of(tile, self.scores._all), np.arange(width)
         return self.scores.scores_of(tile, self.scores.items(found)), found

@@ -39,7 +39,7 @@ WIDTH = 4096
 """Candidate vectors whose low-precision products with a tile of query vectors are in memory at once, about."""
 BOUNDED = 1 << 23
 """Pairs of items whose bounds are in memory at once."""
-PROBED = 8
+PROBED = 4
 """Queries that are tried first."""
 MOST_VERIFIED = 0.25
 """The share of all pairs that may be computed again; with more, the float32 way is taken."""
@@ -113,7 +113,7 @@ class SetFilter:
             self.__dict__["_stored"] = self._laid_out(work_on)
             for start, stop in self._groups():
                 found = self._best(start, stop, choose, work_on) if self._attempts.go_on else None
-                self._attempts.took(found is not None)
+                self._attempts.took(*[found is not None] * (1 if start else 2))  # the first few decide for all
                 yield self._plain(start, stop, choose, work_on) if found is None else found
                 if progress is not None:
                     progress(stop, n)
