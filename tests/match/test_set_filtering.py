@@ -114,8 +114,9 @@ def test_a_smooth_maximum_has_no_filter(monkeypatch):
 
 def test_the_tile_for_some_rows_has_room_for_them():
     for rows in (1, 8, 9, 33, 65, 256):
-        height, _ = tile_for(rows, 48)
-        assert height >= rows and (height, _) in _equal_tiles(48)
+        for columns in (1, 100, 5000):
+            tile = tile_for(rows, columns, 48)
+            assert tile[0] >= rows and tile in _equal_tiles(48)
 
 
 # --- on a torch device --------------------------------------------------------------------------------------------
@@ -130,6 +131,7 @@ def test_scores_on_a_device_are_those_of_the_cpu(pooling, turned, monkeypatch):
     pytest.importorskip("torch", reason="torch is not installed")
     from limner.scores import device_sets
 
+    monkeypatch.setattr(device_sets, "ROWS", 256)
     monkeypatch.setattr(device_sets, "COLUMNS", 1024)
     rng = np.random.default_rng(3)
     queries, candidates = sets(rng, "random", 40, 24, 9), sets(rng, "random", 90, 24, 30)
@@ -169,6 +171,7 @@ def test_lists_on_a_device_are_those_of_its_float32(data, monkeypatch):
         return
     with monkeypatch.context() as patch:
         patch.setattr(device_sets, "ROWS", 64)
+        patch.setattr(device_sets, "FEW", data.draw(st.sampled_from([16, 64])))
         patch.setattr(device_sets, "COLUMNS", 256)
         scores = device_sets.TorchSetScores.sent(case.scores, device=DEVICE)
         plain = scores.top(case.k)

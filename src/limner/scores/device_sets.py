@@ -3,14 +3,15 @@
 Items are padded to equal numbers of vectors by repeating their first one, which changes no maximum. Every product has
 the same shape, `ROWS` query vectors by `COLUMNS` candidate vectors, so that a score depends only on its two items.
 With `LIMNER_LOW_PRECISION=always`, lists of the best "max" or "maxsim" are found from bfloat16 products by the bound of
-`limner.scores.set_filtering`, and verified in float32: the same lists and scores to the bit.
+`limner.scores.set_filtering`, and verified in float32: the same lists and scores to the bit. What is verified takes
+products of fewer rows, `FEW`, if the device computes the same bits with that shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,13 +31,15 @@ from limner.scores.running import Block, Result, counted
 from limner.scores.set_filtering import MOST_VERIFIED, SUMMED, item_factors, query_factors
 from limner.scores.sets import SetScores
 
-ROWS, COLUMNS = 512, 16384
+ROWS, COLUMNS = 4096, 16384
 """Query and candidate vectors of every product; more for an item that has more."""
-TOGETHER = 16
+FEW = 256
+"""Query vectors of the products that verify, where they give the same bits."""
+TOGETHER = 2
 """Tiles of queries in a block."""
 Tensor = Any
-Product = Callable[[Tensor, Tensor], Tensor]
-"""Products of the query and the candidate vectors at these places."""
+Product = Callable[[Any, Any], Tensor]
+"""Products of the vectors of a tile of queries and a tile of items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +74,10 @@ class _Side:
         place = np.arange(int(counts.max()))
         inside = place < counts[:, None]
         index = self.starts[items][:, None] + np.where(inside, place, 0)
-        device = self.vectors.device
-        return _Tile(places, torch.as_tensor(index, device=device), torch.as_tensor(inside, device=device))
+        first = int(index[0, 0])
+        whole = inside.all() and np.array_equal(index[:, 0], first + np.arange(len(items)) * len(place))
+        at, own = (torch.as_tensor(each, device=self.vectors.device) for each in (index, inside))
+        return _Tile(places, at, own, first if whole else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +88,19 @@ class _Tile:
         places: Their places among those that were asked for.
         index: The places of their vectors, (items, most vectors).
         inside: Which of these are their own.
+        first: Where their vectors begin, if they are one after another.
     """
 
     places: IntArray
     index: Tensor
     inside: Tensor
+    first: int | None
+
+    def of(self, vectors: Tensor) -> Tensor:
+        """Their vectors."""
+        if self.first is None:
+            return vectors[self.index.flatten()]
+        return vectors[self.first : self.first + self.index.numel()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +181,7 @@ class TorchSetScores(Scores):
         torch = _cuda.torch_module()
         block = torch.empty(stop - start, len(self.candidates), device=self.rows.vectors.device)
         for tile in self.rows.tiles(np.arange(start, stop)):
-            block[torch.as_tensor(tile.places, device=block.device)] = self.scores_of(tile, self._all)
+            block[torch.as_tensor(tile.places, device=block.device)] = self.scores_of(tile, self.all_items)
         return block
 
     def scores_of(self, queries: _Tile, items: _Items) -> Tensor:
@@ -178,14 +191,24 @@ class TorchSetScores(Scores):
     def _of_tiles(self, queries: _Tile, items: _Items, product: Product, pool: Callable[..., Any]) -> list[Tensor]:
         torch, parts = _cuda.torch_module(), []
         for tile in items.tiles:
-            products = product(queries.index.flatten(), tile.index.flatten())
-            parts.append(pool(products.unflatten(0, queries.index.shape).unflatten(2, tile.index.shape), queries, tile))
+            products = product(queries, tile).unflatten(0, queries.index.shape).unflatten(2, tile.index.shape)
+            parts.append(pool(products, queries, tile))
         return [torch.cat(each, dim=1)[:, items.order] for each in zip(*parts, strict=True)]
 
-    def _products(self, rows: Tensor, columns: Tensor) -> Tensor:
-        left, right = _filled(self.rows.vectors[rows], ROWS), _filled(self.columns.vectors[columns], COLUMNS)
-        with full_precision():
-            return (left @ right.T)[: len(rows), : len(columns)]
+    def _products(self, queries: _Tile, items: _Tile) -> Tensor:
+        left, right = queries.of(self.rows.vectors), items.of(self.columns.vectors)
+        height = FEW if len(left) <= FEW and self.same_bits else ROWS
+        return _shaped(left, right, height)
+
+    @cached_property
+    def same_bits(self) -> bool:
+        """Whether products of `FEW` query vectors give the same bits as those of `ROWS`: tried with uneven numbers."""
+        torch, rng = _cuda.torch_module(), np.random.default_rng(0)
+        size = ROWS + COLUMNS, self.rows.vectors.shape[1]
+        drawn = np.ldexp(rng.standard_normal(size, dtype=np.float32), rng.integers(-6, 7, size, dtype=np.int32))
+        vectors = torch.as_tensor(drawn, device=self.rows.vectors.device)
+        left, right = vectors[:ROWS], vectors[ROWS:]
+        return bool(torch.equal(_shaped(left[-FEW:], right, FEW), _shaped(left, right, ROWS)[-FEW:]))
 
     def pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor]:
         """Pools products of (queries, their vectors, items, their vectors)."""
@@ -196,10 +219,17 @@ class TorchSetScores(Scores):
             return ((torch.logsumexp(terms, dim=(1, 3)) / self.gamma).float(),)
         if self.pooling == "max":
             return (products.amax(dim=(1, 3)),)
-        return (_summed(products, queries, items, self.turned).float(),)
+        return (_summed(*self.best_of_each(products, queries, items)).float(),)
+
+    def best_of_each(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor, Tensor, int]:
+        """For every vector of the side that is summed, the best of the other; which ones there are; and their axis."""
+        if self.turned:
+            return products.amax(dim=1), items.inside, 2
+        return products.amax(dim=3), queries.inside[:, :, None], 1
 
     @cached_property
-    def _all(self) -> _Items:
+    def all_items(self) -> _Items:
+        """All candidates, in tiles."""
         return self.items(np.arange(len(self.candidates)))
 
     def items(self, which: IntArray) -> _Items:
@@ -231,6 +261,14 @@ class _Items:
 
 
 @dataclass(frozen=True, eq=False)
+class _Columns:
+    """Some candidates: their places among all, and their tiles."""
+
+    which: IntArray
+    items: _Items
+
+
+@dataclass(frozen=True, eq=False)
 class GPUSetFilter:
     """Filter and verify on a device.
 
@@ -246,36 +284,46 @@ class GPUSetFilter:
         n, step = self.scores.shape[0], self.scores.block_rows
 
         def work(start: int) -> Any:
-            places, found = [], []
-            for tile in self.scores.rows.tiles(np.arange(start, min(start + step, n))):
-                block, columns = self._verified(tile, choose.k)
-                indices, kept = choose(start, block)
-                places.append(tile.places)
-                found.append((columns[indices].astype(np.int32), kept))
+            which, places, found = np.arange(start, min(start + step, n)), [], []
+            for tile in self.scores.rows.tiles(which):
+                for part, columns in self._verified(tile, which, choose.k):
+                    indices, kept = choose(start, self.scores.scores_of(part, columns.items))
+                    places.append(tile.places[part.places])
+                    found.append((columns.which[indices].astype(np.int32), kept))
             order = np.argsort(np.concatenate(places), kind="stable")
             return tuple(np.concatenate(each)[order] for each in zip(*found, strict=True))
 
         yield from counted(map(work, range(0, n, step)), step, n, progress)
 
-    def _verified(self, tile: _Tile, k: int) -> tuple[Tensor, IntArray]:
-        """The float32 scores of some queries and all candidates that may be among the k best of any, and which."""
-        width, found = self.scores.shape[1], None
-        if self._attempts.go_on:
-            found = _cuda.on_host(self._open(tile, min(k, width)).nonzero()[:, 0])
-            found = None if len(found) > MOST_VERIFIED * width + k * len(tile.places) else found
+    def _verified(self, tile: _Tile, which: IntArray, k: int) -> Iterator[tuple[_Tile, _Columns]]:
+        """Parts of a tile of queries, each with all candidates that may be among the k best of any of its queries."""
+        width, height = self.scores.shape[1], FEW if self.scores.same_bits else ROWS
+        found = self._open(tile, min(k, width)) if self._attempts.go_on else None
+        if found is not None:
+            undecided = float(found.float().mean())
+            found = found if undecided <= MOST_VERIFIED + k / width else None
             self._attempts.took(*[found is not None] * 2)  # the first tile decides for all
         if found is None:
-            return self.scores.scores_of(tile, self.scores._all), np.arange(width)
-        return self.scores.scores_of(tile, self.scores.items(found)), found
+            yield _Tile(np.arange(len(tile.places)), tile.index, tile.inside, tile.first), self._every
+            return
+        side = replace(self.scores.rows, span=height)
+        for part in side.tiles(which[tile.places]):
+            open_ = _cuda.on_host(found[_cuda.torch_module().as_tensor(part.places, device=found.device)].any(dim=0))
+            columns = np.flatnonzero(open_)
+            yield part, _Columns(columns, self.scores.items(columns))
+
+    @cached_property
+    def _every(self) -> _Columns:
+        return _Columns(np.arange(self.scores.shape[1]), self.scores.all_items)
 
     def _open(self, tile: _Tile, k: int) -> Tensor:
-        """Which candidates may be among the k best of any of these queries."""
-        middle, size = self.scores._of_tiles(tile, self.scores._all, self._products, self._pooled)
+        """Which candidates may be among the k best of each of these queries."""
+        middle, size = self.scores._of_tiles(tile, self.scores.all_items, self._products, self._pooled)
         rows, columns = self._factors
         reach = (READ * size + rows[self._queries(tile)] @ columns) * SLACK
         reach += SUMMED * (size + reach)
         floor = (middle - reach).topk(k, dim=1).values.amin(dim=1, keepdim=True)
-        return (middle + reach >= floor).any(dim=0)
+        return middle + reach >= floor
 
     def _queries(self, tile: _Tile) -> Tensor:
         """The queries of a tile: the owners of their first vectors."""
@@ -299,23 +347,27 @@ class GPUSetFilter:
         rows, columns = (torch.as_tensor(each, device=queries.near.device) for each in found)
         return rows, columns
 
-    def _products(self, rows: Tensor, columns: Tensor) -> Tensor:
-        return low_products(self._near[0].near[rows], self._near[1].near[columns])
+    def _products(self, queries: _Tile, items: _Tile) -> Tensor:
+        return low_products(queries.of(self._near[0].near), items.of(self._near[1].near))
 
     def _pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor, Tensor]:
         """The low-precision scores, and what they would be if all terms had the same sign."""
         if self.scores.pooling == "max":
             highest = products.amax(dim=(1, 3)).double()
             return highest, highest.abs()
-        how = queries, items, self.scores.turned
-        return _summed(products, *how), _summed(products, *how, absolute=True)
+        highest, inside, axis = self.scores.best_of_each(products, queries, items)
+        return _summed(highest.float(), inside, axis), _summed(highest.float().abs(), inside, axis)
 
 
-def _summed(products: Tensor, queries: _Tile, items: _Tile, turned: bool, *, absolute: bool = False) -> Tensor:
-    """The sum over the vectors of one side of the best of the other, in double precision."""
-    highest = (products.amax(dim=1) if turned else products.amax(dim=3)).double()
-    inside, axis = (items.inside, 2) if turned else (queries.inside[:, :, None], 1)
-    return ((highest.abs() if absolute else highest) * inside).sum(dim=axis)
+def _summed(highest: Tensor, inside: Tensor, axis: int) -> Tensor:
+    """The sum over the vectors that items have, in double precision."""
+    return (highest * inside).sum(dim=axis, dtype=_cuda.torch_module().float64)
+
+
+def _shaped(left: Tensor, right: Tensor, height: int) -> Tensor:
+    """Float32 products, computed with this many rows and `COLUMNS` columns."""
+    with full_precision():
+        return (_filled(left, height) @ _filled(right, COLUMNS).T)[: len(left), : len(right)]
 
 
 def _filled(vectors: Tensor, rows: int) -> Tensor:

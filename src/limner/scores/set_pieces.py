@@ -11,7 +11,7 @@ import numpy as np
 from limner.core.arrays import Float32, IntArray
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
 
-CHUNK = 8 * TILE_COLUMNS
+CHUNK = 4 * TILE_COLUMNS
 """Number of candidate vectors whose products with a tile of query vectors are in memory at once."""
 
 

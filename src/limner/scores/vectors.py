@@ -132,7 +132,7 @@ class VectorScores(Scores):
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, equal to those in blocks."""
         columns = self.candidate_vectors.matrix[places]
-        if tile_for(len(rows), rows.shape[1]) != WHOLE:
+        if tile_for(len(rows), len(places), rows.shape[1]) != WHOLE:
             block = np.empty((len(rows), len(places)), dtype=np.float32)
             fill_few(block, rows, columns)
             return block
