@@ -48,7 +48,6 @@ class Reading:
     Attributes:
         query: The caption that asks.
         mean: Whether the vectors of the other captions are averaged; else their texts are joined.
-        between: What stands between joined captions.
         backwards: Whether the last caption comes first.
         changed: What is done to every text.
         official: Whether only the images of the official splits take part.
@@ -56,7 +55,6 @@ class Reading:
 
     query: int = 0
     mean: bool = False
-    between: str = " "
     backwards: bool = False
     changed: Callable[[str], str] = str
     official: bool = False
@@ -72,7 +70,7 @@ class Reading:
             flat = encode([text for each in rest for text in each])
             held = flat.reshape(len(rest), -1, flat.shape[1]).mean(axis=1)
         else:
-            held = encode([self.between.join(each) for each in rest])
+            held = encode([" ".join(each) for each in rest])
         queries, images = (
             Embeddings(asked, encode([said[key] for key in asked])),
             Embeddings(collection.images.ids, held),
@@ -86,7 +84,6 @@ READINGS: Mapping[str, Reading] = {
     JOINED: Reading(),
     "vectors averaged, as the text says": Reading(mean=True),
     "captions joined, no punctuation": Reading(changed=bare),
-    "captions joined, a line each": Reading(between="\n"),
     "captions joined, last first": Reading(backwards=True),
     "captions joined, images of the official splits": Reading(official=True),
     "captions joined, caption #1 asks": Reading(query=1),
