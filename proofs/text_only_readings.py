@@ -93,7 +93,7 @@ READINGS: Mapping[str, Reading] = {
 
 def encoders(options: argparse.Namespace) -> Iterator[tuple[str, Remembered]]:
     """The encoders whose weights are given, MiniLM first."""
-    given = {"all-MiniLM-L6-v2": package()}
+    given = {"all-MiniLM-L6-v2": options.minilm or package()}
     if options.mpnet:
         given["all-mpnet-base-v2"] = Path(backbone_folder(options.mpnet, Path(tempfile.mkdtemp())))
     for name, folder in given.items():
@@ -166,6 +166,7 @@ def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[st
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of this script."""
+    parser.add_argument("--minilm", type=Path, metavar="FOLDER", help="all-MiniLM-L6-v2 (default: from its package)")
     parser.add_argument("--mpnet", type=Path, metavar="FOLDER", help="all-mpnet-base-v2")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="keep the vectors in npz files named after this one")
