@@ -1,7 +1,7 @@
 """TagRank of the ranking paper with one factor d of the diagonal and with three: what the choice on dev does.
 
-`ranking_paper.py` misses one printed figure beyond chance, R@5 of search with TagRank. There the fifteen fused models are
-chosen from d = 1, 5 and 15. Here the same system is also chosen from d = 1 alone, and both are compared on the same
+`ranking_paper.py` misses one printed figure beyond chance, R@5 of search with TagRank. There the fifteen fused models
+are chosen from d = 1, 5 and 15. Here the same system is also chosen from d = 1 alone, and both are compared on the same
 queries. Needs Flickr8k (`--data`); run it with `--rank 1000 --keep DIR`.
 """
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
     if options.gpu:
         on_gpu()
-    every = tuple(options.diagonals)
+    every, options.smaller = tuple(options.diagonals), None
     bench = Bench(timed("captions", lambda: Data.read(options.data, quick=options.quick)), options)
     found = {}
     for diagonals in (every, ONE):
