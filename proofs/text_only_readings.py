@@ -89,12 +89,12 @@ READINGS: Mapping[str, Reading] = {
 
 def encoders(options: argparse.Namespace) -> Iterator[tuple[str, Remembered]]:
     """The encoders whose weights are given, MiniLM first."""
-    given = {"all-MiniLM-L6-v2": options.minilm or package()}
-    if options.mpnet:
-        given["all-mpnet-base-v2"] = Path(backbone_folder(options.mpnet, Path(tempfile.mkdtemp())))
+    given = {"all-MiniLM-L6-v2": options.minilm or package(), "all-mpnet-base-v2": options.mpnet}
+    given = {name: folder for name, folder in given.items() if folder is not None}
     for name, folder in given.items():
         cache = options.cache and options.cache.with_stem(f"{options.cache.stem}-{name}")
-        yield name, Remembered(transformer(folder, device_of(options)), cache)
+        single = Path(backbone_folder(folder, Path(tempfile.mkdtemp())))
+        yield name, Remembered(transformer(single, device_of(options)), cache)
 
 
 def read(collection: Collection, official: Collection, encode: Remembered) -> dict[str, dict[str, float]]:
