@@ -117,7 +117,7 @@ for _ in range(100):
     except OSError:
         time.sleep(0.1)
 ask("admin/tasks", urllib.parse.urlencode({"pairs": 18, "people": 1}), "application/x-www-form-urlencoded")
-while "tasks made" not in (page := ask("admin")):
+while "tasks created" not in (page := ask("admin")):
     assert 'class="error"' not in page, page
     time.sleep(0.2)
 item = json.loads(ask("api/task", "{}"))["task"]["items"][0]["id"]
