@@ -140,6 +140,7 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
     """The columns of a progress bar. On a narrow terminal the bar and the description are shorter, never the counts."""
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
+    from rich.text import Text
 
     class Description(TextColumn):
         """Cut where there is no room: the only column that the table may narrow."""
@@ -149,11 +150,17 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
             text.no_wrap, text.overflow = True, "ellipsis"
             return text
 
+    class Counted(MofNCompleteColumn):
+        """Empty where nothing can be counted: the bar and the clock move."""
+
+        def render(self, task: Task) -> Text:
+            return Text("") if task.total is None else super().render(task)
+
     return (
         SpinnerColumn(table_column=Column(no_wrap=True)),
         Description("{task.description}", markup=False, table_column=Column(min_width=8)),
         BarColumn(bar_width=24 if width > 120 else 8, table_column=Column(no_wrap=True)),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        Counted(table_column=Column(no_wrap=True)),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[pace]}", markup=False),
     )
