@@ -34,7 +34,7 @@ LONGEST = 60.0
 
 @dataclass(frozen=True)
 class Case:
-    """A command, in words, and its arguments."""
+    """A command, in words, and its arguments; "NEW" stands for another name each time."""
 
     name: str
     arguments: tuple[str, ...]
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an interrupted process ended: when it was interrupted, and how long it took."""
+    """How an interrupted process ended: when it was interrupted, and how long it took; or how it failed before."""
 
     moment: float
     seconds: float
@@ -59,7 +59,7 @@ class Ending:
 def interrupted(case: Case, moment: float, folder: Path) -> Ending | None:
     """Starts a command and interrupts it after so many seconds; None if it has ended before."""
     process = subprocess.Popen(
-        [*LIMNER, *case.arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        [*LIMNER, *(word.replace("NEW", f"new{moment:g}") for word in case.arguments)], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
@@ -70,9 +70,7 @@ def interrupted(case: Case, moment: float, folder: Path) -> Ending | None:
         pass
     else:
         said = process.communicate()[1]
-        if process.returncode != 0:
-            raise RuntimeError(f"{case.name} failed with status {process.returncode}:\n{said}")
-        return None
+        return None if process.returncode == 0 else Ending(moment, 0.0, process.returncode, said)
     began = time.perf_counter()
     os.killpg(process.pid, signal.SIGINT)
     try:
@@ -142,7 +140,7 @@ def _reports(folder: Path, queries: int) -> None:
         texts = np.repeat(images, 5, axis=0) + spread * rng.standard_normal((len(images) * 5, 32), dtype=np.float32)
         np.save(folder / "report-texts.npy", texts)
         _commands(folder, ["evaluate", "--per-image", "5", "--images", "report-images.npy", "--texts",
-                           "report-texts.npy", "--save", f"{name}.json"])  # fmt: skip
+                           "report-texts.npy", "--name", name, "--save", f"{name}.json"])  # fmt: skip
 
 
 def cases(folder: Path, data: Path | None) -> Iterator[Case]:
@@ -150,10 +148,10 @@ def cases(folder: Path, data: Path | None) -> Iterator[Case]:
     world = ("scenes", "-O", "images=1000")
     vectors = ("--per-image", "5", "--images", "images.npy", "--texts", "texts.npy")
     reports = tuple(f"{name}.json" for name in "abcd")
-    yield Case("demo", ("demo", "--out", "out"))
-    yield Case("train histograms", ("train", "histograms", "scenes", "-O", "images=2000", "-o", "out"))
-    yield Case("train kcca", ("train", "kcca", *world, "-o", "out"))
-    yield Case("train towers", ("train", "towers", *world, "-o", "out"))
+    yield Case("demo", ("demo", "--out", "demo-NEW"))
+    yield Case("train histograms", ("train", "histograms", "scenes", "-O", "images=2000", "-o", "trained-NEW"))
+    yield Case("train kcca", ("train", "kcca", *world, "-o", "trained-NEW"))
+    yield Case("train towers", ("train", "towers", *world, "-o", "trained-NEW"))
     yield Case("evaluate vectors", ("evaluate", *vectors))
     yield Case("evaluate vectors, csls", ("evaluate", *vectors, "--correct", "csls"))
     yield Case("evaluate, system trained now", ("evaluate", *world, "--system", "histograms"))
@@ -173,17 +171,17 @@ def cases(folder: Path, data: Path | None) -> Iterator[Case]:
     yield Case("encode images", ("encode", *world[:1], "-L", "images=1000", "--side", "images", "--encoder",
                                  "efficientnet-lite", "-o", "out.npy"))  # fmt: skip
     yield Case("text-only", ("text-only", *world, "--encoder", "minilm"))
-    yield Case("index, vectors", ("index", "new.index", "--embeddings", "stored.npy", "--exact"))
-    yield Case("index, from a system", ("index", "other.index", *world, "--system", "histograms"))
+    yield Case("index, vectors", ("index", "NEW.index", "--embeddings", "stored.npy", "--exact"))
+    yield Case("index, from a system", ("index", "other-NEW.index", *world, "--system", "histograms"))
     for kind in ("ivf_sq", "ivf_pq", "ivf_hnsw_sq", "ivf_rq", "ivf_flat"):
         yield Case(f"index --ann {kind}", ("index", "large.index", "--ann", kind))
     yield Case("index --compact", ("index", "large.index", "--compact"))
     yield Case("search", ("search", "large.index", "--queries", "queries.npy", "--json"))
-    yield Case("annotate pool", ("annotate", "pool", "new.db", *world, "--system", "histograms", "--system", "colours"))
-    yield Case("annotate plan", ("annotate", "plan", "plan.db", *world, "--system", "histograms"))
+    yield Case("annotate pool", ("annotate", "pool", "NEW.db", *world, "--system", "histograms", "--system", "colours"))
+    yield Case("annotate plan", ("annotate", "plan", "plan-NEW.db", *world, "--system", "histograms"))
     yield Case("annotate judge", ("annotate", "judge", "pool.db", "--judge", "captions"))
     yield Case("annotate bias", ("annotate", "bias", "pool.db"))
-    yield Case("serve", ("serve", *world, "--system", "histograms", "--store", "serve.db", "--port", "0"))
+    yield Case("serve", ("serve", *world, "--system", "histograms", "--store", "serve-NEW.db", "--port", "0"))
     if data is not None and (data / "flickr8k").is_dir():
         yield from real(folder, data / "flickr8k")
 
@@ -196,9 +194,9 @@ def real(folder: Path, flickr: Path) -> Iterator[Case]:
     place = f"flickr8k:{flickr}"
     for kernel in ("linear", "chi2", "histogram"):
         features = ("-s", "features=cnn.npz", "-s", f"images={kernel}")
-        yield Case(f"train kcca on CNN features, {kernel}", ("train", "kcca", place, *features, "-o", "out"),
+        yield Case(f"train kcca on CNN features, {kernel}", ("train", "kcca", place, *features, "-o", "trained-NEW"),
                    MOMENTS + LATE)  # fmt: skip
-    yield Case("train kcca on photographs", ("train", "kcca", place, "-o", "out"), MOMENTS + LATE)
+    yield Case("train kcca on photographs", ("train", "kcca", place, "-o", "trained-NEW"), MOMENTS + LATE)
     yield Case("audit of photographs", ("audit", place))
     yield Case("encode photographs", ("encode", place, "--side", "images", "--encoder", "efficientnet-lite",
                                       "-o", "out.npy"))  # fmt: skip

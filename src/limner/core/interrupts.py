@@ -39,9 +39,9 @@ def end_soon() -> None:
         return
     end, begin = os.pipe()
     os.set_blocking(begin, False)
+    threading.Thread(target=_wait, args=(end,), name="limner interrupts", daemon=True).start()
     signal.set_wakeup_fd(begin, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _raise)
-    threading.Thread(target=_wait, args=(end,), name="limner interrupts", daemon=True).start()
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
