@@ -52,14 +52,15 @@ class Ending:
 
     @property
     def clean(self) -> bool:
-        """Whether it ended as it should."""
-        return self.status == 130 and "Traceback" not in self.said
+        """Whether it ended as it should: as interrupted, or by itself if its work was done."""
+        return self.status in (0, 130) and "Traceback" not in self.said
 
 
 def interrupted(case: Case, moment: float, folder: Path) -> Ending | None:
     """Starts a command and interrupts it after so many seconds; None if it has ended before."""
+    words = [word.replace("NEW", f"new{moment:g}") for word in case.arguments]
     process = subprocess.Popen(
-        [*LIMNER, *(word.replace("NEW", f"new{moment:g}") for word in case.arguments)], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        [*LIMNER, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -37,6 +38,8 @@ def end_soon() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return
+    # When all is done and threads have ended, Python would restore the default: the signal kills the process.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     end, begin = os.pipe()
     os.set_blocking(begin, False)
     threading.Thread(target=_wait, args=(end,), name="limner interrupts", daemon=True).start()
