@@ -180,7 +180,7 @@ def cases(folder: Path, data: Path | None) -> Iterator[Case]:
     yield Case("search", ("search", "large.index", "--queries", "queries.npy", "--json"))
     yield Case("annotate pool", ("annotate", "pool", "NEW.db", *world, "--system", "histograms", "--system", "colours"))
     yield Case("annotate plan", ("annotate", "plan", "plan-NEW.db", *world, "--system", "histograms"))
-    yield Case("annotate judge", ("annotate", "judge", "pool.db", "--judge", "captions"))
+    yield Case("annotate judge", ("annotate", "judge", "answers.db", "--judge", "captions"))
     yield Case("annotate bias", ("annotate", "bias", "pool.db"))
     yield Case("serve", ("serve", *world, "--system", "histograms", "--store", "serve-NEW.db", "--port", "0"))
     if data is not None and (data / "flickr8k").is_dir():

@@ -189,6 +189,24 @@ def test_an_index_counts_the_queries_of_its_recall(tmp_path):
     assert told.ends and told.calls[-1] == (20, 20)
 
 
+def test_a_count_that_stands_still_promises_no_time(monkeypatch):
+    from limner.cli import console
+
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    step = console.Step("solving")
+    for done in range(1, 11):
+        now[0] += 1
+        step.count(done, 12)
+    assert step.pace() == ["1.0/s", "about 5 s left"]
+    now[0] += 60
+    assert step.pace() == ["at this one for 60 s"]
+    step.count(10, 12)  # the same again is no step
+    assert step.pace() == ["at this one for 60 s"]
+    step.count(11, 12)
+    assert step.pace() == ["6.4 s each", "about 5 s left"]
+
+
 @pytest.mark.parametrize("file", sorted(CLI.rglob("*.py")), ids=lambda file: file.stem)
 def test_every_step_of_a_command_that_can_be_counted_is(file):
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

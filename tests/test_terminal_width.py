@@ -112,3 +112,26 @@ def test_the_table_of_an_attack_fits():
     text = table(attacks, dict.fromkeys(KINDS, 0.5))
     assert max(map(len, text.split("\n"))) <= 80 and len({line[:1] for line in text.split("\n")}) > 3
     assert FURTHER  # `antonym-wordnet`, the longest name, is asked for by name
+
+
+def test_colour_helps_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    text = "R@1  difference\n---------------\n1.0  -0.2 [-0.3, -0.1] *\n2.0  +0.1 [-0.1, 0.3]\n\nnote: a note"
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    found = []
+    for stream, quiet in ((Terminal(), ""), (Terminal(), "1"), (io.StringIO(), "")):
+        monkeypatch.setenv("NO_COLOR", quiet)
+        monkeypatch.setattr("sys.stdout", stream)
+        monkeypatch.setattr("sys.stderr", stream)
+        console.answer(text, {}, as_json=False)
+        console.tell("error: no file")
+        found.append(stream.getvalue())
+    assert found[1] == found[2] == text + "\nlimner: error: no file\n"
+    assert re.sub(r"\x1b\[\d+m", "", found[0]) == found[1]
+    assert found[0].count("\x1b[31m") == 2 and "\x1b[32m" not in found[0]  # a loss and the error; no gain is sure
+    assert "\x1b[1mR@1" in found[0] and "\x1b[2mnote" in found[0]

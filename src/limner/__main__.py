@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from limner.core.interrupts import INTERRUPTED, end_soon, heard, say_interrupted
+from limner.core.interrupts import end_soon, heard, leave
 
 
 def main() -> None:
@@ -17,9 +15,7 @@ def main() -> None:
     except BaseException as error:
         if not heard.is_set() and not isinstance(error, KeyboardInterrupt):
             raise
-        say_interrupted()
-        exec("")  # Python forgets an interrupt during an `exec` of text, for which it would kill itself by the signal
-        sys.exit(INTERRUPTED)
+        leave()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -87,6 +88,20 @@ def app(prog_name):
 cli.app = app
 command.main()
 """
+BUSY = """
+import limner.__main__ as command, numpy as np
+from limner import cli
+from limner.core.interrupts import interruptible
+
+def app(prog_name):
+    "A decomposition that takes minutes: its threads hold up the end of the process."
+    print("working", flush=True)
+    square = np.random.default_rng(0).standard_normal((8000, 8000))
+    interruptible(lambda: np.linalg.eigh(square @ square.T))
+
+cli.app = app
+command.main()
+"""
 LATE = """
 import limner.__main__ as command, threading
 from limner import cli
@@ -104,7 +119,7 @@ command.main()
 """
 
 
-@pytest.mark.parametrize("code", [DEAF, WITHIN_TEXT, LATE], ids=["deaf", "within text", "another error"])
+@pytest.mark.parametrize("code", [DEAF, WITHIN_TEXT, LATE, BUSY], ids=["deaf", "within text", "another error", "busy"])
 def test_a_command_ends_after_an_interrupt_whatever_it_does(code):
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -113,6 +128,7 @@ def test_a_command_ends_after_an_interrupt_whatever_it_does(code):
     )  # fmt: skip
     try:
         assert child.stdout.readline() == "working\n"
+        time.sleep(3 * (code is BUSY))  # until the decomposition has begun
         child.send_signal(signal.SIGINT)
         _, told = child.communicate(timeout=LONG / 10)
     finally:

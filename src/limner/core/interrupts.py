@@ -62,6 +62,22 @@ def _wait(end: int) -> None:
         os._exit(INTERRUPTED)
 
 
+def leave() -> NoReturn:
+    """Ends an interrupted process without the end of Python itself.
+
+    That would wait for threads, and then for the threads of a decomposition that still runs (OpenBLAS), when no thread
+    of Python can end the process any more.
+    """
+    try:
+        say_interrupted()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    finally:
+        os._exit(INTERRUPTED)
+
+
 def say_interrupted() -> None:
     """Prints the message on stderr, unless it was printed before; shows the cursor, which a progress bar hides."""
     if told.is_set() or sys.stderr is None:
