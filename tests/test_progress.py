@@ -194,7 +194,7 @@ def test_a_count_that_stands_still_promises_no_time(monkeypatch):
 
     now = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    step = console.Step("solving")
+    step = console.Step("solving", began=0.0, moved=0.0)
     for done in range(1, 11):
         now[0] += 1
         step.count(done, 12)

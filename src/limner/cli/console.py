@@ -34,7 +34,7 @@ EVERY = 5.0
 SURE = 2.0
 """Seconds after which a rate is shown."""
 STILL, STEADY = 5.0, 5.0
-"""A count that has stood still for so many seconds, and so many times the usual time of one, has no time left to show."""
+"""Where a count stands still for so many seconds, and so many times the usual time of one, no time left is shown."""
 # Control characters other than tab and newline, bidirectional controls, and lone surrogates.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
