@@ -193,7 +193,7 @@ def real(folder: Path, flickr: Path) -> Iterator[Case]:
     (matrix,) = (np.load(file) for file in (flickr / "features").glob("*.npy") if np.load(file).ndim == 2)
     limner.Embeddings(names, matrix.astype(np.float32)).save(folder / "cnn.npz")
     place = f"flickr8k:{flickr}"
-    for kernel in ("linear", "chi2", "histogram"):
+    for kernel in ("linear", "chi2", "rbf"):
         features = ("-s", "features=cnn.npz", "-s", f"images={kernel}")
         yield Case(f"train kcca on CNN features, {kernel}", ("train", "kcca", place, *features, "-o", "trained-NEW"),
                    MOMENTS + LATE)  # fmt: skip
