@@ -22,7 +22,7 @@ from limner.explain.probing import probe
 from limner.scores.correction import CORRECTIONS
 
 CLI = Path(limner.__file__).parent / "cli"
-UNCOUNTED = ("loading", "joining", "writing", "drawing the labels", "weighting the systems", "scoring", "counting")
+UNCOUNTED = ("loading", "joining", "writing", "scoring", "counting")
 """Steps whose work another library does, or that are short."""
 
 
@@ -177,12 +177,34 @@ def test_an_index_counts_the_queries_of_its_recall(tmp_path):
     vectors = np.random.default_rng(0).standard_normal((300, 8))
     made, shown, told = index(tmp_path / "i", limner.Embeddings(range(300), vectors)), Shown(), Told()
     made.approximate("ivf_flat", progress=shown)
-    assert shown.steps and all(step.startswith("measuring recall, ") for step in shown.steps)
+    assert shown.steps[:2] == [
+        "building an approximate index (ivf_flat) of 300 items",
+        "finding the exact neighbours of 100 queries",
+    ]
+    assert shown.steps[2:] and all(step.startswith("measuring recall, ") for step in shown.steps[2:])
     made.recall(progress=told)
     assert told.ends and told.calls[-1] == (100, 100)
     told = Told()
     keep_correction(made, "csls", limner.Embeddings(range(20), vectors[:20]), progress=told)
     assert told.ends and told.calls[-1] == (20, 20)
+
+
+def test_a_count_that_stands_still_promises_no_time(monkeypatch):
+    from limner.cli import console
+
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    step = console.Step("solving", began=0.0, moved=0.0)
+    for done in range(1, 11):
+        now[0] += 1
+        step.count(done, 12)
+    assert step.pace() == ["1.0/s", "about 5 s left"]
+    now[0] += 60
+    assert step.pace() == ["at this one for 60 s"]
+    step.count(10, 12)  # the same again is no step
+    assert step.pace() == ["at this one for 60 s"]
+    step.count(11, 12)
+    assert step.pace() == ["6.4 s each", "about 5 s left"]
 
 
 @pytest.mark.parametrize("file", sorted(CLI.rglob("*.py")), ids=lambda file: file.stem)

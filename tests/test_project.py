@@ -109,7 +109,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
 
 def test_the_wheel_brings_the_command_and_asks_for_no_torch(wheel):
     read = {Path(name).name: wheel.read(name).decode() for name in wheel.namelist() if ".dist-info/" in name}
-    assert "limner = limner.cli:" in read["entry_points.txt"]
+    assert "limner = limner.__main__:main" in read["entry_points.txt"]
     needed = [
         line for line in read["METADATA"].splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line
     ]

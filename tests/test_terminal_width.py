@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import re
 
 import click
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -69,3 +71,67 @@ def test_help_fits_eighty_columns_without_breaking_words():
         words = {width: set(re.findall(r"[^\s│╭╮╰╯─]+", text)) for width, text in shown.items()}
         assert words[300] <= words[80], path
     assert len(list(commands(typer.main.get_command(app)))) > 40
+
+
+def test_examples_are_indented_and_can_be_copied_into_a_shell():
+    """A line that is too long ends in a backslash; joined again, it is the line of the docstring."""
+    seen = 0
+    for path in commands(typer.main.get_command(app)):
+        command = typer.main.get_command(app)
+        for name in path:
+            command = command.get_command(click.Context(command), name)
+        source = inspect.getdoc(command.callback) or ""
+        wanted = [line.strip() for line in source.split("\n") if line.startswith("  $ ")]
+        done = CliRunner().invoke(app, [*path, "--help"], terminal_width=80, env={"COLUMNS": "80"}).output
+        lines = [line.rstrip() for line in done.partition("Examples:")[2].partition("╭")[0].split("\n")]
+        shown = re.sub(r" \\\n +", " ", "\n".join(lines)).split("\n")
+        assert [line.strip() for line in shown if "$ " in line] == wanted, path
+        assert all(line.startswith("   $ ") for line in shown if "$ " in line), path
+        seen += len(wanted)
+    assert seen > 100
+
+
+def test_long_tables_are_cut_into_parts_that_fit():
+    from limner.evaluation.published import scores
+    from limner.evaluation.ranks import of_table
+
+    ranks = of_table(scores("mean"))
+    lines = str(ranks).split("\n")
+    assert max(map(len, lines)) <= 80
+    heads = [line for line in lines if line.startswith(" ")]
+    assert " ".join(heads).split().count("R@1") == sum(name.endswith("R@1") for name in ranks.columns)
+    assert sum(line.startswith("BLIP ") for line in lines) == len(heads) // 2
+
+
+def test_the_table_of_an_attack_fits():
+    from limner.explain.adversarial import FURTHER, KINDS, Edit
+    from limner.explain.blindness import Attack, table
+
+    edit, places = Edit("colour-in", "a red dog", "a blue dog", 2, "red", "blue", "red"), np.ones(12_345)
+    attacks = [Attack(kind, (edit,) * 12_345, 12_345, places, places, places, places[:0]) for kind in KINDS]
+    text = table(attacks, dict.fromkeys(KINDS, 0.5))
+    assert max(map(len, text.split("\n"))) <= 80 and len({line[:1] for line in text.split("\n")}) > 3
+    assert FURTHER  # `antonym-wordnet`, the longest name, is asked for by name
+
+
+def test_colour_helps_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    text = "R@1  difference\n---------------\n1.0  -0.2 [-0.3, -0.1] *\n2.0  +0.1 [-0.1, 0.3]\n\nnote: a note"
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    found = []
+    for stream, quiet in ((Terminal(), ""), (Terminal(), "1"), (io.StringIO(), "")):
+        monkeypatch.setenv("NO_COLOR", quiet)
+        monkeypatch.setattr("sys.stdout", stream)
+        monkeypatch.setattr("sys.stderr", stream)
+        console.answer(text, {}, as_json=False)
+        console.tell("error: no file")
+        found.append(stream.getvalue())
+    assert found[1] == found[2] == text + "\nlimner: error: no file\n"
+    assert re.sub(r"\x1b\[\d+m", "", found[0]) == found[1]
+    assert found[0].count("\x1b[31m") == 2 and "\x1b[32m" not in found[0]  # a loss and the error; no gain is sure
+    assert "\x1b[1mR@1" in found[0] and "\x1b[2mnote" in found[0]

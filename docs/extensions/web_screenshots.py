@@ -50,10 +50,21 @@ def take(browser: Any, where: str) -> None:
     page = browser.new_context(base_url=where, viewport=DESK, reduced_motion="reduce").new_page()
     arrive(page, "/search?q=two+brown+rabbits+in+a+room&s=histograms&fix=csls&k=9")
     shot(page, "serve-search")
+    arrive(page, "/search?q=two+red+dogs+-house+background:meadow&s=histograms&by=hybrid&k=15")
+    shot(page, "serve-words")
+    arrive(page, "/failures")
+    shot(page, "serve-failures")
     arrive(page, "/failures?class=colour")
-    page.click(".stories h2 a >> nth=1")
+    page.click("a[href*='/failure?'] >> nth=1")
     page.wait_for_load_state("networkidle")
     shot(page, "serve-failure")
+    arrive(page, "/compare")
+    shot(page, "serve-compare")
+    arrive(page, "/map")
+    page.wait_for_selector("#map[data-ready]", timeout=120_000)
+    page.select_option("#colour", label="failure")
+    page.wait_for_timeout(1000)
+    shot(page, "serve-map")
     arrive(page, "/admin")
     page.fill("#pairs", "36")
     page.click("button:has-text('Make tasks')")
@@ -122,10 +133,11 @@ def judged(browser: Any, where: str) -> None:
         context.add_cookies([{"name": "limner_name", "value": name, "url": where}])
         page = context.new_page()
         arrive(page, "/judge")
+        page.click("#guide button.main")
         for number in range(40):
             if not page.is_visible("#words"):
                 page.keyboard.press("Enter")
-                page.wait_for_selector("#words:visible")
+            page.wait_for_selector("#judge[data-ready]:not([data-locked])")
             page.keyboard.press("3" if number in slips else "21"[number % 2] if number % 3 else "4")
             if number == 1:
                 page.keyboard.press("3")
@@ -137,6 +149,7 @@ def judged(browser: Any, where: str) -> None:
 
 def arrive(page: Any, path: str) -> None:
     """Opens a page, and waits while it is being made."""
+    page.set_default_timeout(240_000)
     page.goto(path)
     page.wait_for_selector('h1:not(:has-text("One moment"))', state="attached", timeout=120_000)
     page.wait_for_load_state("networkidle")
@@ -147,7 +160,7 @@ def shot(page: Any, name: str) -> None:
     from PIL import Image
 
     with Image.open(io.BytesIO(page.screenshot())) as picture:
-        picture.convert("RGB").quantize(96).save(ASSETS / f"{name}.png", optimize=True)
+        picture.convert("RGB").quantize(160).save(ASSETS / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,22 @@
-"""`python -m limner` is the command `limner`."""
+"""The command `limner`, also as `python -m limner`."""
 
-from limner.cli import app
+from __future__ import annotations
+
+from limner.core.interrupts import end_soon, heard, leave
+
+
+def main() -> None:
+    """Runs the command. Ctrl-C ends it soon, whatever it does, and without a traceback while it is imported."""
+    try:
+        end_soon()
+        from limner.cli import app
+
+        app(prog_name="limner")
+    except BaseException as error:
+        if not heard.is_set() and not isinstance(error, KeyboardInterrupt):
+            raise
+        leave()
+
 
 if __name__ == "__main__":
-    app(prog_name="limner")
+    main()

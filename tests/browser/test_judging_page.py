@@ -18,7 +18,7 @@ CHECKED = "[...document.querySelectorAll('input[name=grade]')].find((each) => ea
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A site with many tasks of four pairs, each for one person."""
-    with websites.served(tmp_path_factory.mktemp("judging"), tasks=12) as app:
+    with websites.served(tmp_path_factory.mktemp("judging"), tasks=16) as app:
         yield app
 
 
@@ -141,6 +141,15 @@ def test_one_key_saves_and_goes_on_and_letters_give_reasons(judge, site):
         task[0]["id"]: (4, ()), task[1]["id"]: (3, ("not-in-image", "wrong-colour")),
         task[2]["id"]: (1, ()), task[3]["id"]: (2, ()),
     }  # fmt: skip
+
+
+def test_the_button_to_save_stays_in_view_when_reasons_appear(judge):
+    for size in SIZES[1:]:
+        page = judge(f"in view {size['width']}", viewport=size)
+        page.keyboard.press("3")
+        page.wait_for_selector("#reasons:not([hidden])")
+        box = page.locator("button[value=save]").bounding_box()
+        assert box["y"] + box["height"] <= size["height"]
 
 
 def test_grades_stand_in_the_order_of_their_keys(judge):

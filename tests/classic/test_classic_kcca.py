@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 
+import limner
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
@@ -269,3 +270,11 @@ def test_a_spectrum_of_a_kernel_that_is_not_positive_is_made_so_by_its_diagonal(
     found: Spectrum = spectrum(kernel)
     assert found.values[-1] < 0
     np.testing.assert_allclose(found.shifted(3.0), found.values + 2.0)
+
+
+@pytest.mark.parametrize("kernel", ["histogram", "pyramid"])
+def test_plain_features_are_refused_by_a_kernel_of_visual_words(kernel):
+    world = limner.load("scenes", images=30)
+    features = Embeddings(world.images.ids, np.ones((30, 4), np.float32))
+    with pytest.raises(LimnerError, match="plain vectors for a kernel of visual words"):
+        limner.train(world, "kcca", images=kernel, features=features)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -56,6 +57,84 @@ def test_training_hears_an_interrupt_during_a_decomposition(system):
     finally:
         child.kill()
     assert (out, child.returncode) == ("interrupted\n", 130)
+
+
+DEAF = f"""
+import ctypes, threading, limner.__main__ as command
+from limner import cli
+
+def app(prog_name):
+    "A command whose main thread hears nothing, and a thread that the end of the process would wait for."
+    threading.Thread(target=threading.Event().wait).start()
+    print("working", flush=True)
+    while True:
+        try:
+            ctypes.CDLL(None).sleep({LONG})
+        except KeyboardInterrupt:
+            pass
+
+cli.app = app
+command.main()
+"""
+WITHIN_TEXT = """
+import limner.__main__ as command
+from limner import cli
+
+def app(prog_name):
+    "An interrupt within an `exec` of text, as when a dataclass is made: Python remembers it as not handled."
+    print("working", flush=True)
+    exec("import time; time.sleep(300)")
+
+cli.app = app
+command.main()
+"""
+BUSY = """
+import limner.__main__ as command, numpy as np
+from limner import cli
+from limner.core.interrupts import interruptible
+
+def app(prog_name):
+    "A decomposition that takes minutes: its threads hold up the end of the process."
+    print("working", flush=True)
+    square = np.random.default_rng(0).standard_normal((8000, 8000))
+    interruptible(lambda: np.linalg.eigh(square @ square.T))
+
+cli.app = app
+command.main()
+"""
+LATE = """
+import limner.__main__ as command, threading
+from limner import cli
+
+def app(prog_name):
+    "A library that makes another error of an interrupt."
+    print("working", flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        raise ImportError("cannot load")
+
+cli.app = app
+command.main()
+"""
+
+
+@pytest.mark.parametrize("code", [DEAF, WITHIN_TEXT, LATE, BUSY], ids=["deaf", "within text", "another error", "busy"])
+def test_a_command_ends_after_an_interrupt_whatever_it_does(code):
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    try:
+        assert child.stdout.readline() == "working\n"
+        time.sleep(3 * (code is BUSY))  # until the decomposition has begun
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=LONG / 10)
+    finally:
+        child.kill()
+    assert child.returncode == 130
+    assert told == "limner: interrupted; files are written atomically, so nothing is left half done\n"
 
 
 def test_results_and_errors_come_back_as_they_are():

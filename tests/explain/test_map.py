@@ -12,8 +12,9 @@ import limner
 from limner import Scores
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
-from limner.explain.embedding_map import class_of, embedding_map, failure_classes
-from limner.explain.failures import failures
+from limner.explain.embedding_map import class_of, classified, embedding_map, failure_classes
+from limner.explain.failures import Failure, failures
+from limner.explain.labels import CAPTION_CLASSES
 from limner.explain.map_projection import project
 
 
@@ -146,3 +147,23 @@ def test_the_command(tmp_path):
     assert run("scenes", "--system", "colours", "-o", tmp_path / "m.pdf").exit_code in (2, 3)
     wrong = run("scenes", "-O", "images=40", "--system", "colours", "--method", "umap", "--no-failures")
     assert wrong.exit_code in (2, 3) and "umap" in wrong.output
+
+
+def test_without_annotated_objects_the_classes_come_from_the_captions(drawn):
+    scores, held = drawn
+    images = limner.Items(held.images.ids, [None] * len(held.images))
+    bare = limner.Collection(held.name, images, held.texts, held.judgements)
+    classes = failure_classes(scores, bare)
+    assert {*classes["t2i"].values(), *classes["i2t"].values()} <= {*CAPTION_CLASSES, "alternative"}
+    assert len({*classes["t2i"].values()}) > 1  # the colour says more than that it failed
+
+
+def test_the_classes_of_captions():
+    texts = ["a dog and a cat", "two dogs", "a dog and a bird", "a red car", "a dog near a cat"]
+    images = [f"i{n}" for n in range(5)]
+    pairs = limner.Judgements.from_pairs(zip(images, texts, strict=True), queries=images, candidates=texts)
+    toy = limner.Collection("toy", limner.Items(images, [None] * 5), limner.Items(texts, texts, kind="text"), pairs)
+    wrong = [Failure(texts[0], texts[0], "i0", returned) for returned in ("i4", "i2", "i3")]
+    wrong.append(Failure(texts[1], texts[1], "i1", "i0"))
+    found = [classified([each], toy, toy)[each.query] for each in wrong]
+    assert found == ["captions fit", "some objects wrong", "no object in common", "number, colour or detail wrong"]

@@ -22,6 +22,7 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress, Stages, counting
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 from limner.stats import draw
@@ -61,6 +62,7 @@ def narrow(
     direction: str | None = None,
     replication: int = 1,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> list[Narrowed]:
     """Draws further units of the last design of each direction, and writes the tasks.
 
@@ -72,6 +74,7 @@ def narrow(
         direction: "i2t" or "t2i"; every planned direction by default.
         replication: Number of people who judge each pair.
         seed: Seed of the random draw.
+        progress: Called with (steps done, steps in total): two of each direction.
     """
     if not 1 <= len(systems) <= 2:
         raise LimnerError(f"got {len(systems)} systems: expected two to compare, or one to narrow its own intervals")
@@ -81,8 +84,14 @@ def narrow(
     if not last:
         raise LimnerError("the store has no design to add to: run 'limner annotate plan' first")
     each = max(number // len(last), 1)
-    apart = {d: telling(made, systems, collection.judged("pairs", d)) for d, made in last.items()}
-    return [_narrowed(store, collection, made, apart[d], each, replication, seed) for d, made in last.items()]
+    stages = Stages(progress, telling=len(last), drawing=len(last))
+    apart = {
+        d: telling(last[d], systems, collection.judged("pairs", d)) for d in counting(list(last), stages["telling"])
+    }
+    return [
+        _narrowed(store, collection, last[d], apart[d], each, replication, seed)
+        for d in counting(list(last), stages["drawing"])
+    ]
 
 
 def _narrowed(

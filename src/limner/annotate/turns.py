@@ -30,6 +30,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress, counting
 from limner.scores import Scores
 
 STRATEGIES = ("sure", "unsure", "disagree", "mixed")
@@ -118,13 +119,19 @@ def _unit(rows: FloatArray) -> FloatArray:
     return scaled
 
 
-def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH) -> Candidates:
-    """Collects the pairs in the top `depth` of some system, in either direction, with scores and ranks."""
+def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH, progress: Progress | None = None) -> Candidates:
+    """Collects the pairs in the top `depth` of some system, in either direction, with scores and ranks.
+
+    Args:
+        systems: Systems by name.
+        depth: Ranks of each list that are collected.
+        progress: Called with (systems done, systems in total).
+    """
     if not systems:
         raise LimnerError("no system: expected at least one to propose pairs")
     rows: dict[Key, int] = {}
     entries: list[tuple[int, int, int, float]] = []
-    for number, system in enumerate(systems.values()):
+    for number, system in enumerate(counting(list(systems.values()), progress)):
         for direction, ranking in lists_of(system, depth=depth).items():
             if ranking.scores is None:
                 raise LimnerError("a ranking without scores cannot be weighted: expected scores")

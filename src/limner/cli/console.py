@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -16,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from limner.core.errors import LimnerError
 
@@ -32,8 +33,15 @@ EVERY = 5.0
 """Seconds between two progress lines without a terminal."""
 SURE = 2.0
 """Seconds after which a rate is shown."""
+STILL, STEADY = 5.0, 5.0
+"""Where a count stands still for so many seconds, and so many times the usual time of one, no time left is shown."""
 # Control characters other than tab and newline, bidirectional controls, and lone surrogates.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+_BOLD, _DIM, _RED, _GREEN, _YELLOW, _PLAIN = (f"\x1b[{code}m" for code in (1, 2, 31, 32, 33, 0))
+# A difference with its interval and the mark that it is significant.
+_SIGNIFICANT = re.compile(r"([+\u2212-])\d[\d.]*(?: \[[^\]]*\])? \*(?= |$)")
 
 
 def shown(text: str) -> str:
@@ -54,7 +62,32 @@ def _within_terminal(text: str) -> str:
     """A text wrapped to the terminal width; a file or a pipe gets unwrapped lines."""
     if sys.stdout is None or not sys.stdout.isatty():
         return text
-    return fitted(text, shutil.get_terminal_size().columns)
+    broken = fitted(text, shutil.get_terminal_size().columns)
+    return coloured(broken) if _wants_colour(sys.stdout) else broken
+
+
+def _wants_colour(stream: TextIO) -> bool:
+    """Whether a stream is a terminal with colours, and NO_COLOR (no-color.org) is not set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def coloured(text: str) -> str:
+    r"""Colours for a terminal: heads of tables bold, rules and notes dim, significant differences green or red.
+
+    >>> coloured("R@1   difference\n----------------\n12.0  +2.1 [1.0, 3.2] *").split("\n")[2]
+    '12.0  \x1b[32m+2.1 [1.0, 3.2] *\x1b[0m'
+    """
+    lines = text.split("\n")
+    rules = {at for at, line in enumerate(lines) if len(line) > 7 and not line.strip("-")}
+    return "\n".join(_styled(line, at in rules, at + 1 in rules) for at, line in enumerate(lines))
+
+
+def _styled(line: str, is_rule: bool, is_head: bool) -> str:
+    if is_head:
+        return f"{_BOLD}{line}{_PLAIN}" if line else line
+    if is_rule or line.startswith(("note: ", "*: ", "letters: ")):
+        return f"{_DIM}{line}{_PLAIN}"
+    return _SIGNIFICANT.sub(lambda found: f"{_GREEN if found[1] == '+' else _RED}{found[0]}{_PLAIN}", line)
 
 
 def fitted(text: str, width: int) -> str:
@@ -103,9 +136,13 @@ def as_text(data: Mapping[str, object]) -> str:
 
 
 def tell(message: str) -> None:
-    """Prints a message on stderr: `limner: ...`."""
-    if sys.stderr is not None:
-        print(f"limner: {shown(message)}", file=sys.stderr)
+    """Prints a message on stderr: `limner: ...`; errors red and warnings yellow on a terminal."""
+    if sys.stderr is None:
+        return
+    kind = message.partition(" ")[0]
+    style = {"error:": _RED, "warning:": _YELLOW}.get(kind, "") if _wants_colour(sys.stderr) else ""
+    said = shown(message)
+    print(f"limner: {style}{kind}{_PLAIN}{said[len(kind) :]}" if style else f"limner: {said}", file=sys.stderr)
 
 
 def warn(warnings: Sequence[str]) -> None:
@@ -140,6 +177,7 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
     """The columns of a progress bar. On a narrow terminal the bar and the description are shorter, never the counts."""
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Column
+    from rich.text import Text
 
     class Description(TextColumn):
         """Cut where there is no room: the only column that the table may narrow."""
@@ -149,11 +187,17 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
             text.no_wrap, text.overflow = True, "ellipsis"
             return text
 
+    class Counted(MofNCompleteColumn):
+        """Empty where nothing can be counted: the bar and the clock move."""
+
+        def render(self, task: Task) -> Text:
+            return Text("") if task.total is None else super().render(task)
+
     return (
         SpinnerColumn(table_column=Column(no_wrap=True)),
         Description("{task.description}", markup=False, table_column=Column(min_width=8)),
         BarColumn(bar_width=24 if width > 120 else 8, table_column=Column(no_wrap=True)),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        Counted(table_column=Column(no_wrap=True)),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[pace]}", markup=False),
     )
@@ -198,6 +242,7 @@ class Step:
         done: Amount of work done; None before the first count.
         total: Total amount.
         began: When the counting began.
+        moved: When the count last moved.
     """
 
     what: str
@@ -206,16 +251,25 @@ class Step:
     done: int | None = None
     total: int = 0
     began: float = field(default_factory=time.monotonic)
+    moved: float = field(default_factory=time.monotonic)
 
     def count(self, done: int, total: int) -> None:
         """Updates the count; a count that begins again is another pass, with a rate of its own."""
+        now = time.monotonic()
         if self.done is not None and done < self.done:
-            self.began = time.monotonic()
+            self.began = now
+        if done != self.done:
+            self.moved = now
         self.done, self.total = done, total
 
     def pace(self) -> list[str]:
-        """The rate, and the time left."""
-        return [] if self.done is None else pace(self.done, self.total, time.monotonic() - self.began, self.unit)
+        """The rate, and the time left; if the count stands still, for how long: the rate says nothing then."""
+        if self.done is None:
+            return []
+        still, each = time.monotonic() - self.moved, (self.moved - self.began) / max(self.done, 1)
+        if 0 < self.done < self.total and still > max(STILL, STEADY * each):
+            return [f"at this one for {still:,.0f} s"]
+        return pace(self.done, self.total, time.monotonic() - self.began, self.unit)
 
     def notes(self) -> list[str]:
         """The note; after the last count, that the work still goes on."""

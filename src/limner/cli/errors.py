@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from limner.cli.console import Unprinted, as_text, put, tell
 from limner.cli.finding import Commands
 from limner.cli.old_names import warnings_told, with_new_names
+from limner.core import interrupts
 from limner.core.errors import LimnerError
 
 # Typer has vendored its parser under different names; a bad parameter is always a usage error.
@@ -33,7 +34,7 @@ class Status(IntEnum):
     USAGE = 2
     INPUT = 3
     FAULT = 70
-    INTERRUPTED = 130
+    INTERRUPTED = interrupts.INTERRUPTED
     BROKEN_PIPE = 141
 
 
@@ -91,9 +92,10 @@ class Shell(TyperGroup):
         except (typer.Exit, typer.Abort, UsageError):
             raise
         except KeyboardInterrupt:
-            said = "interrupted; files are written atomically, so nothing is left half done"
-            raise typer.Exit(self._told(said, Status.INTERRUPTED)) from None
+            raise typer.Exit(self._interrupted()) from None
         except Exception as error:
+            if interrupts.heard.is_set():
+                raise typer.Exit(self._interrupted()) from None
             if ctx.params.get("debug"):
                 traceback.print_exc()
             raise typer.Exit(self._failed(error)) from None
@@ -124,6 +126,10 @@ class Shell(TyperGroup):
             return self._told(f"error: not enough memory ({error})".replace(" ()", ""), Status.INPUT)
         fault = f"a bug in limner, not in your input ({type(error).__name__}: {error})"
         return self._told(f"error: {fault}; see it with LIMNER_DEBUG=1", Status.FAULT)
+
+    def _interrupted(self) -> int:
+        interrupts.told.set()
+        return self._told(interrupts.MESSAGE, Status.INTERRUPTED)
 
     def _told(self, message: str, status: Status) -> Status:
         """Reports an error: on stderr, and with --json on stdout too."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -55,7 +57,33 @@ def _built(name: str) -> object:
     else:
         group.command(name)(command)
     built: Any = typer.main.get_command(group)
+    _lay_out(built.commands[name])
     return built.commands[name]
+
+
+def _lay_out(command: Any) -> None:
+    """Sets the help of a command and of its subcommands for a terminal."""
+    command.help = laid_out(command.help or "")
+    for each in getattr(command, "commands", {}).values():
+        _lay_out(each)
+
+
+def laid_out(text: str, width: int = 78) -> str:
+    r"""A help text whose paragraphs can be wrapped to any width, and whose examples fit 80 columns.
+
+    A line of an example that is too long ends in a backslash, and its rest is indented, as a shell reads it. An empty
+    line before the second paragraph keeps Typer from removing the indent of the examples.
+
+    >>> print(laid_out("Encode items.\n\nExamples:\n  $ limner encode scenes --side texts -o texts.npz", width=40))
+    Encode items.
+    <BLANKLINE>
+    <BLANKLINE>
+    Examples:
+      $ limner encode scenes --side texts \
+          -o texts.npz
+    """
+    first, *others = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join([first, *(("\n" if n == 0 else "") + _paragraph(each, width) for n, each in enumerate(others))])
 
 
 @cache
@@ -74,3 +102,22 @@ def _in_file(file: str) -> Found:
 @cache
 def _all() -> Found:
     return {name: command for file in _files() for name, command in _in_file(file).items()}
+
+
+def _paragraph(text: str, width: int) -> str:
+    if not text.startswith("Examples:"):
+        return " ".join(text.split()) if "\n " not in text else text
+    return "\n".join(each for line in text.split("\n") for each in _example(line, width))
+
+
+def _example(line: str, width: int) -> list[str]:
+    """A line of the examples, cut between words; an option stays with its value."""
+    if len(line) <= width:
+        return [line]
+    parts = re.findall(r"-\S+ (?:'[^']*'|\"[^\"]*\"|[^-'\"\s]\S*)|'[^']*'|\"[^\"]*\"|\S+", line)
+    lines = ["  " + parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 3 > width:
+            lines.append("     ")
+        lines[-1] += " " + part
+    return [*(f"{each} \\" for each in lines[:-1]), lines[-1]]

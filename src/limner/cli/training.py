@@ -23,6 +23,39 @@ SYSTEM = (
     "a saved model, a name of 'limner systems' (trained now), an encoder such as 'clip(model=DIR)', an index, a matrix "
     "of scores, or module:thing."
 )
+
+
+def known_systems(given: Any) -> Any:
+    """Refuses names of systems that there are not, when the command line is read: before anything is loaded."""
+    from limner.systems import SYSTEMS
+    from limner.systems.opening import find_system
+
+    for name in [given] if isinstance(given, str) else given or ():
+        if not SYSTEMS.names(name) and ":" not in name and not Path(name).exists() and not _is_encoder(name):
+            find_system(name)
+    return given
+
+
+def known_encoder(given: str) -> str:
+    """Refuses the name of an encoder that there is not, when the command line is read."""
+    from limner.encoders import ENCODERS
+
+    if not _is_encoder(given) and ":" not in given and not Path(given).exists():
+        ENCODERS.find(given)
+    return given
+
+
+def _is_encoder(name: str) -> bool:
+    from limner.encoders import ENCODERS
+
+    return ENCODERS.names(name)
+
+
+def system_word(about: str, **more: Any) -> Any:
+    """An option that names a system, which must be known."""
+    return word(about, callback=known_systems, **more)
+
+
 Features = Annotated[
     str | None,
     word(

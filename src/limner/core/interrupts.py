@@ -2,13 +2,89 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from types import FrameType
+from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 LOOK = 0.2
 """Seconds between two checks for Ctrl-C."""
+PATIENCE = 1.5
+"""Seconds after Ctrl-C in which the process may end by itself."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
+MESSAGE = "interrupted; files are written atomically, so nothing is left half done"
+"""What a command says after Ctrl-C."""
+SHOW_CURSOR = "\x1b[?25h"
+heard = threading.Event()
+"""Set after Ctrl-C, from `end_soon` on: libraries turn a KeyboardInterrupt into errors of their own."""
+told = threading.Event()
+"""Set once the message was printed."""
+
+
+def end_soon() -> None:
+    """From now on, ends the process soon after Ctrl-C, even if its main thread does not hear it.
+
+    Python raises KeyboardInterrupt in the main thread, between two of its own instructions. Compiled code may run for
+    minutes before the next one, and threads that still work hold up the end of the process. The signal also arrives
+    at a pipe, where a thread waits for it. A process that was started to ignore Ctrl-C, as in the background of a
+    script, goes on to ignore it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
+    # When all is done and threads have ended, Python would restore the default: the signal kills the process.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    end, begin = os.pipe()
+    os.set_blocking(begin, False)
+    threading.Thread(target=_wait, args=(end,), name="limner interrupts", daemon=True).start()
+    signal.set_wakeup_fd(begin, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, _raise)
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    heard.set()
+    raise KeyboardInterrupt
+
+
+def _wait(end: int) -> None:
+    while os.read(end, 1) != bytes([signal.SIGINT]):
+        pass
+    time.sleep(PATIENCE)
+    try:
+        say_interrupted()
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def leave() -> NoReturn:
+    """Ends an interrupted process without the end of Python itself.
+
+    That would wait for threads, and then for the threads of a decomposition that still runs (OpenBLAS), when no thread
+    of Python can end the process any more.
+    """
+    try:
+        say_interrupted()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def say_interrupted() -> None:
+    """Prints the message on stderr, unless it was printed before; shows the cursor, which a progress bar hides."""
+    if told.is_set() or sys.stderr is None:
+        return
+    told.set()
+    cursor = SHOW_CURSOR if sys.stderr.isatty() else ""
+    print(f"{cursor}limner: {MESSAGE}", file=sys.stderr, flush=True)
 
 
 def interruptible(work: Callable[[], T]) -> T:

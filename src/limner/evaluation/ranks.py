@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from limner.stats import kendall_tau_b
 from limner.stats.order import mean_ranks
 
 _STEP, _ROW, _EDGE = 150, 22, 190  # pixels of the chart: between measures, between ranks, and for names on both sides
+WIDTH = 80
+"""Columns of a printed table."""
 _COLOURS = ("#1b6ca8", "#c44536", "#2e7d4f", "#8a5a00", "#6a4c93", "#00798c", "#9c2c77", "#4f5d2f")
 
 
@@ -70,16 +73,19 @@ class SystemRanks:
         )
 
     def __str__(self) -> str:
-        """The ranks as a table, with the tau-b between each column and the first."""
-        width = max(len(name) for name in (*self.systems, "tau-b with the first"))
-        lines = [" ".join([" " * width, *self.columns])]
+        """The ranks as tables of at most 80 columns, with the tau-b between each measure and the first."""
+        names = (*self.systems, "tau-b with the first")
         cells = [[f"{rank:g}" for rank in row] for row in self.ranks]
         cells.append(["–" if t != t else f"{t:.2f}" for t in self.tau[0]])
-        for name, row in zip((*self.systems, "tau-b with the first"), cells, strict=True):
-            lines.append(
-                " ".join([f"{name:{width}}", *(f"{c:>{len(h)}}" for c, h in zip(row, self.columns, strict=True))])
-            )
-        return "\n".join(lines)
+        heads = [column.split() for column in self.columns]
+        height, edge = max(map(len, heads)), max(map(len, names))
+        columns = [
+            _aligned([*[""] * (height - len(head)), *head, *shown])
+            for head, shown in zip(heads, zip(*cells, strict=True), strict=True)
+        ]
+        left = [" " * edge] * height + [name.ljust(edge) for name in names]
+        blocks = _blocks([len(column[0]) for column in columns], WIDTH - edge)
+        return "\n\n".join(_joined(left, columns[low:high]) for low, high in blocks)
 
     def svg(self) -> str:
         """The chart: a line per system, the best at the top, with tau-b between neighbouring measures."""
@@ -106,6 +112,30 @@ class SystemRanks:
             _text(places[-1][0] + 10, places[-1][1] + 4, name, "start"),
         )
         return [line, *dots, *ends]
+
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    """The cells of a column, right-aligned, with a space before them."""
+    width = max(map(len, column))
+    return [f" {cell:>{width}}" for cell in column]
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Where a table is cut, so that each part fits; a part has one column at least.
+
+    >>> _blocks([8, 8, 8, 8], 17), _blocks([30], 10)
+    ([(0, 2), (2, 4)], [(0, 1)])
+    """
+    cuts, used = [0], 0
+    for at, width in enumerate(widths):
+        if used and used + width > room:
+            cuts, used = [*cuts, at], 0
+        used += width
+    return list(pairwise([*cuts, len(widths)]))
+
+
+def _joined(left: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
+    return "\n".join("".join(row).rstrip() for row in zip(left, *columns, strict=True))
 
 
 def _text(x: float, y: float, words: str, anchor: str) -> str:

@@ -192,17 +192,20 @@ def _words(text: str) -> list[str]:
 
 
 def table(attacks: Sequence[Attack], baselines: Mapping[str, float] | None = None) -> str:
-    """The attacks as a table for a terminal."""
-    head = f"{'kind':11} {'changed':>8} {'lower':>7} {'higher':>7} {'same':>7} {'sim fell':>9} {'blindness':>10}"
-    lines = [head + f"  {'R@1 before':>10} {'after':>7}" + (f"  {'text-only':>10}" if baselines else "")]
+    """The attacks as a table for a terminal of 80 columns; two lines of head."""
+    only = (("text", "only"),) if baselines else ()
+    head = (("", "kind"), ("", "changed"), ("", "lower"), ("", "higher"), ("", "same"), ("sim", "fell"))
+    head += (("", "blindness"), ("R@1", "before"), ("R@1", "after"), *only)
+    rows = [[line[0] for line in head], [line[1] for line in head]]
     for each in attacks:
-        shares = " ".join(f"{_percent(value):>7}" for value in each.shares.values())
         blind = _percent(each.blindness) if each.kind in DENIES else "–"
-        first = each.metrics()["R@1"]
-        row = f"{each.kind:11} {len(each.edits):8,} {shares} {_percent(each.fell):>9} {blind:>10}"
-        row += f"  {first[0]:10.2f} {first[1]:7.2f}"
-        lines.append(row + (f"  {_percent(baselines[each.kind]):>10}" if baselines else ""))
-    return "\n".join(lines)
+        first = (f"{value:.2f}" for value in each.metrics()["R@1"][:2])
+        shares = map(_percent, each.shares.values())
+        row = [each.kind, f"{len(each.edits):,}", *shares, _percent(each.fell), blind, *first]
+        rows.append(row + ([_percent(baselines[each.kind])] if baselines else []))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
+    return "\n".join(" ".join(line).rstrip() for line in lines)
 
 
 def _percent(value: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +20,13 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
 from limner.core.pages import template
-from limner.core.progress import Progress, next_step
+from limner.core.progress import Progress, counting, next_step
 from limner.evaluation.hubs import Hubs
 from limner.explain.map_projection import METHODS, MapProjection, Reducer, project
 from limner.scores import Scores, VectorScores
+
+if TYPE_CHECKING:
+    from limner.explain.failures import Failure
 
 LIMIT = 5000
 """Points that are drawn; a random choice where there are more."""
@@ -299,20 +303,42 @@ def failure_classes(
 def _classes(
     scores: Scores, collection: Collection, whole: Collection, direction: str, progress: Progress | None
 ) -> dict[str, str]:
-    from limner.explain.failures import explain, failures
-    from limner.explain.labels import ClaimReader, label_all, setting_words
-    from limner.language.wordnet import WordNet
+    from limner.explain.failures import failures
 
     step = next_step(progress, f"looking for failures, {direction}", "queries", total=len(scores.queries))
     wrong = failures(scores, collection, direction=direction, judgements=collection.judgements.name, progress=step)
-    labels: Mapping[str, frozenset[str]] = {}
-    if "objects" in collection.images.fields and wrong:
-        wordnet = WordNet.load()
-        done = explain(wrong, collection, wordnet=wordnet, progress=progress)
-        reader = ClaimReader(wordnet, setting_words(whole, wordnet))
-        step = next_step(progress, "classifying failures", "failures", total=len(wrong))
-        labels = label_all(done.failures, done.concepts, reader, progress=step)
-    return {each.query: class_of(labels.get(each.query)) for each in wrong}
+    return classified(wrong, collection, whole, progress=progress)
+
+
+def classified(
+    wrong: Sequence[Failure], collection: Collection, whole: Collection, *, progress: Progress | None = None
+) -> dict[str, str]:
+    """The class of every failure, by query: from annotated objects, or else from the captions of both images.
+
+    Args:
+        wrong: The failures.
+        collection: The searched collection.
+        whole: The collection that words for settings are learned from.
+        progress: A display, which shows the steps.
+    """
+    from limner.explain.failures import explain
+    from limner.explain.labels import ClaimReader, caption_class, label, setting_words
+    from limner.language.wordnet import WordNet
+
+    if not wrong:
+        return {}
+    wordnet = WordNet.load()
+    done = explain(wrong, collection, wordnet=wordnet, progress=progress)
+    reader = ClaimReader(wordnet, setting_words(whole, wordnet))
+    step = next_step(progress, "classifying failures", "failures", total=len(wrong))
+    annotated = "objects" in collection.images.fields
+    found = {}
+    for each in counting(done.failures, step):
+        images = done.concepts[each.truth], done.concepts[each.returned]
+        found[each.query] = (
+            class_of(label(each, *images, reader)) if annotated else caption_class(each, *images, reader)
+        )
+    return found
 
 
 def class_of(labels: frozenset[str] | None) -> str:

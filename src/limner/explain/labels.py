@@ -26,6 +26,8 @@ from limner.language.wordnet import WordNet
 
 CLASSES = ("object", "colour", "number", "action", "size", "detail", "alternative")
 ALTERNATIVE = "alternative"
+CAPTION_CLASSES = ("no object in common", "some objects wrong", "number, colour or detail wrong", "captions fit")
+"""How far the captions of the image returned are from the query, where objects are not annotated."""
 
 PLACES = {"fly": "air", "float": "air", "swim": "water"}
 """The place that an action implies; other actions are checked against the attribute "action"."""
@@ -172,9 +174,29 @@ def label(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimRe
     """
     if failure.alternative:
         return frozenset({ALTERNATIVE})
+    return frozenset(name for name, _ in _wrong(failure, truth, returned, reader))
+
+
+def _wrong(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> set[tuple[str, int]]:
+    """The claims that only the wrong image contradicts: (class, number of the phrase)."""
     home, other = (truth, returned) if failure.by_text else (returned, truth)
-    misread = reader.broken(failure.text, home)
-    return frozenset(name for name, number in reader.broken(failure.text, other) if (name, number) not in misread)
+    return set(reader.broken(failure.text, other)) - set(reader.broken(failure.text, home))
+
+
+def caption_class(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> str:
+    """One of `CAPTION_CLASSES`, or an acceptable alternative.
+
+    A caption names few of the objects of a photograph, so nearly every failure has the class "object" there; how many
+    of the objects are wrong tells more.
+    """
+    if failure.alternative:
+        return ALTERNATIVE
+    wrong = _wrong(failure, truth, returned, reader)
+    missing = {number for name, number in wrong if name == "object"}
+    if not missing:
+        return CAPTION_CLASSES[2 if wrong else 3]
+    named = [p for p in phrases(failure.text, reader.wordnet) if not all(w in reader.settings for w in p.noun.split())]
+    return CAPTION_CLASSES[0 if len(missing) == len(named) else 1]
 
 
 def label_all(

@@ -15,6 +15,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
+from limner.core.progress import next_step
 from limner.core.ranking import Ranking
 from limner.scores import Progress, Scores, Statistics, VectorScores
 from limner.scores.corrected import correct
@@ -281,8 +282,10 @@ class Index:
 
     def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int, progress: Progress | None) -> Ann:
         """Builds the approximate index, with the fewest probes that reach the target recall, or else the maximum."""
+        next_step(progress, f"building an approximate index ({kind}) of {len(self):,} items")
         approximate.build(self.store, kind)
-        answer = self.nearest(asked, k)[0]
+        step = next_step(progress, f"finding the exact neighbours of {len(asked):,} queries", "rows")
+        answer = self.nearest(asked, k, progress=step)[0]
         probes, measured = approximate.fewest_probes(self.store, asked, of, answer, k, recall, progress)
         ann = Ann(kind, probes, measured, recall)
         self._keep(ann)

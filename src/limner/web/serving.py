@@ -212,7 +212,7 @@ def server_of(app: Starlette, gate: Gate, *, certificate: Path | None = None, ke
         timeout_keep_alive=int(gate.held.limits.idle),
         timeout_notify=0,
         callback_notify=gate.held.sweep,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=1,
     )
     try:
         config.load()

@@ -17,8 +17,9 @@ from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
 from limner.cli.studies import further_images, image_source, remember, several, trained_again
-from limner.cli.training import SYSTEM, Features
+from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import next_step
 from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ STRATEGY = "narrow"
 def pool(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[list[str] | None, word(f"A system: {SYSTEM} Repeatable.")] = None,
+    system: Annotated[list[str] | None, system_word(f"A system: {SYSTEM} Repeatable.")] = None,
     features: Features = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
@@ -103,8 +104,9 @@ def _narrowed(store: Store, held: Collection, systems: Mapping[str, Lists], numb
     """The result of a further draw of a plan, as plain values."""
     from limner.annotate.narrowing import narrow
 
-    with progress("drawing the labels that narrow the comparison most"):
-        return {"narrowed": [asdict(each) | {"told": str(each)} for each in narrow(store, held, systems, number)]}
+    with progress("drawing the labels that narrow the comparison most") as told:
+        drawn = narrow(store, held, systems, number, progress=told)
+    return {"narrowed": [asdict(each) | {"told": str(each)} for each in drawn]}
 
 
 def _subsampled(systems: Mapping[str, Lists], words: list[str], depth: int, seed: int) -> Mapping[str, Lists]:
@@ -141,9 +143,10 @@ def _further(
     turn = 1 + max((p.turn for p in pairs(store)), default=0)
     asked = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
     known = known_from(by_majority(answers(store)))
-    with progress("weighting the systems by the answers"):
-        first = candidates(systems)
-        found, before = (first, None) if learned is None else (candidates(learned), first)
+    with progress(f"collecting the pairs of {len(systems)} systems", "systems") as told:
+        first = candidates(systems, progress=told)
+        found, before = (first, None) if learned is None else (candidates(learned, progress=told), first)
+        next_step(told, "weighting the systems by the answers")
         likely = choose(found, known, number + len(asked), strategy=strategy, before=before)
         chosen = [pair for pair in likely if pair not in asked][:number]
     return {

@@ -12,7 +12,7 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
 from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
-from limner.cli.training import SYSTEM
+from limner.cli.training import SYSTEM, system_word
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
 
@@ -27,7 +27,7 @@ Asker = Callable[[Sequence[str]], Any]
 
 def attack(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[str | None, word(f"A system: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"A system: {SYSTEM}")] = None,
     kind: Annotated[
         list[str] | None,
         word(
@@ -46,7 +46,7 @@ def attack(
     """Change one claim of every query to contradict the original, search again, and compare.
 
     Without --system the edits are only written to a file. Blindness is the share of queries with the relevant image in
-    first place before and after. 'text-only' is how often a model of texts alone detects the changed query.
+    first place before and after. 'text only' is how often a model of texts alone detects the changed query.
 
     Examples:
       $ limner attack scenes --system histograms

@@ -10,7 +10,7 @@ import typer
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import vectors_of
 from limner.cli.options import Json, Trust, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, encoded_sides
+from limner.cli.training import SYSTEM, encoded_sides, system_word
 
 if TYPE_CHECKING:
     from limner.datasets.composed import ComposedQueries
@@ -28,7 +28,7 @@ def composed(
         Path | None,
         word("The list of all candidates: JSON.", metavar="FILE", show_default="the split file beside the queries"),
     ] = None,
-    system: Annotated[str | None, word(f"One space for images and texts: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"One space for images and texts: {SYSTEM}")] = None,
     images: Annotated[Path | None, word("Or embeddings of the pool, with ids.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the words, by query id or in order.", metavar="FILE")] = None,
     scores: Annotated[

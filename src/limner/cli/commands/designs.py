@@ -13,6 +13,7 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, word
 from limner.cli.studies import image_source, remember, several
+from limner.cli.training import system_word
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, or module:th
 def plan(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[list[str] | None, word("A system that is trained first. Repeatable.")] = None,
+    system: Annotated[list[str] | None, system_word("A system that is trained first. Repeatable.")] = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
     measure: Annotated[

@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
-from limner.cli.training import Features, with_features
+from limner.cli.training import Features, known_encoder, with_features
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def encode(
         ),
     ],
     out: Annotated[Path, word(f"Where to write the vectors: {' '.join(ENDINGS)}.", "-o", "--out", metavar="FILE")],
-    encoder: Annotated[str, word("An encoder of limner.encoders.ENCODERS, a saved model, or module:thing.")],
+    encoder: Annotated[
+        str, word("An encoder of limner.encoders.ENCODERS, a saved model, or module:thing.", callback=known_encoder)
+    ],
     side: Annotated[
         str | None, word("For a COLLECTION: images or texts.", "--side", metavar="SIDE", show_default="none")
     ] = None,

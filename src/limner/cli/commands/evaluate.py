@@ -28,7 +28,7 @@ from limner.cli.options import (
     saved,
     word,
 )
-from limner.cli.training import SYSTEM, Features, encoded_by, trained
+from limner.cli.training import SYSTEM, Features, encoded_by, system_word, trained
 from limner.core.errors import LimnerError
 from limner.core.progress import next_step
 
@@ -67,7 +67,7 @@ Images = Annotated[Path | None, word("Embeddings of the images: npy, npz, safete
 Runs = Annotated[list[Path] | None, word("Or a TREC run, or JSON lists; twice for both directions.", metavar="FILE")]
 Encoders = Annotated[
     list[str] | None,
-    word("Or an encoder, 'clip(model=DIR)': encode, evaluate, report; several are compared.", metavar="NAME"),
+    system_word("Or an encoder, 'clip(model=DIR)': encode, evaluate, report; several are compared."),
 ]
 PerImage = Annotated[
     int | None, word("Number of texts per image, in order; instead of a COLLECTION.", metavar="N", min=1)
@@ -102,7 +102,7 @@ def evaluate(
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Runs = None,
-    system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"Or a system: {SYSTEM}")] = None,
     encoder: Encoders = None,
     cache: Annotated[Path | None, word("With --encoder: cache folder for vectors.", metavar="DIR")] = None,
     features: Features = None,

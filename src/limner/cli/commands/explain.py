@@ -12,7 +12,7 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import Way, by_direction, opened
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, Features, trained
+from limner.cli.training import SYSTEM, Features, system_word, trained
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
 from limner.core.renamed import renamed
@@ -32,7 +32,7 @@ def explain(
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,
-    system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"Or a system: {SYSTEM}")] = None,
     features: Features = None,
     query: Annotated[str | None, word("Explain this one query.", metavar="ID")] = None,
     direction: Annotated[

@@ -14,7 +14,7 @@ from limner.cli.console import answer, progress, table
 from limner.cli.inputs import Way
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, word
 from limner.cli.studies import remember
-from limner.cli.training import SYSTEM, Features
+from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Name = Annotated[str, word("Name of the study.", "--study")]
 def failures(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[str | None, word(f"A system: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"A system: {SYSTEM}")] = None,
     features: Features = None,
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     run: Annotated[list[Path] | None, word("Or a TREC run, or JSON lists.", metavar="FILE")] = None,

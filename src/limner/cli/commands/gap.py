@@ -10,13 +10,13 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer
 from limner.cli.options import Json, Loading, Split, Trust, load, part, word
-from limner.cli.training import SYSTEM, encoded_sides
+from limner.cli.training import SYSTEM, encoded_sides, system_word
 from limner.core.embeddings import Embeddings
 
 
 def gap(
     collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
-    system: Annotated[str | None, word(f"One space for images and texts: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"One space for images and texts: {SYSTEM}")] = None,
     images: Annotated[Path | None, word("Or embeddings of images.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of texts, of the same model.", metavar="FILE")] = None,
     split: Split = None,

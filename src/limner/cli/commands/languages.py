@@ -11,13 +11,13 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import Way, opened, unnamed
 from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, encoded_by, trained
+from limner.cli.training import SYSTEM, encoded_by, system_word, trained
 
 
 def languages(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[str | None, word(f"The system: {SYSTEM}")] = None,
-    encoder: Annotated[str | None, word("Or an encoder, 'clip(model=DIR)', whose vectors are kept.")] = None,
+    system: Annotated[str | None, system_word(f"The system: {SYSTEM}")] = None,
+    encoder: Annotated[str | None, system_word("Or an encoder, 'clip(model=DIR)', whose vectors are kept.")] = None,
     images: Annotated[Path | None, word("Or embeddings of the images.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the texts of all languages.", metavar="FILE")] = None,
     scores: Annotated[Path | None, word("Or a matrix of scores, images by texts: npy.", metavar="FILE")] = None,

@@ -12,7 +12,7 @@ from limner.cli.commands.explain import opened_system
 from limner.cli.console import answer, progress
 from limner.cli.inputs import Way
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, Features
+from limner.cli.training import SYSTEM, Features, system_word
 
 Out = Annotated[
     list[Path] | None, word("Write the map: .html .json. Repeatable.", "-o", "--output", "--save", metavar="FILE")
@@ -23,7 +23,7 @@ def map_embeddings(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     images: Annotated[Path | None, word("Embeddings of the images.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
-    system: Annotated[str | None, word(f"Or a system: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"Or a system: {SYSTEM}")] = None,
     features: Features = None,
     method: Annotated[str, word("The projection: tsne or pca.")] = "tsne",
     limit: Annotated[int, word("Points at most; a random choice of more.", metavar="N", min=3)] = 5000,

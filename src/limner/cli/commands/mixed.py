@@ -11,12 +11,12 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.inputs import vectors_of
 from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, encoded_sides
+from limner.cli.training import SYSTEM, encoded_sides, system_word
 
 
 def mixed(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    system: Annotated[str | None, word(f"One space for images and texts: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"One space for images and texts: {SYSTEM}")] = None,
     images: Annotated[Path | None, word("Or embeddings of the images.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the texts, of the same model.", metavar="FILE")] = None,
     split: Split = None,

@@ -12,7 +12,7 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, part, word
 from limner.cli.studies import remember, several
-from limner.cli.training import SYSTEM, Features
+from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import UnknownName
 from limner.core.progress import counting
 from limner.core.renamed import renamed
@@ -35,7 +35,7 @@ def study(
     judgements: Annotated[
         str | None, word("Relevance judgements: a name of the collection's judgements, or a file.", metavar="NAME|FILE")
     ] = None,
-    system: Annotated[list[str] | None, word(f"Compare systems instead: {SYSTEM} Repeatable.")] = None,
+    system: Annotated[list[str] | None, system_word(f"Compare systems instead: {SYSTEM} Repeatable.")] = None,
     features: Features = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
     run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,

@@ -10,7 +10,7 @@ import typer
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import Way, opened
 from limner.cli.options import Json, Trust, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, opened_on
+from limner.cli.training import SYSTEM, opened_on, system_word
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -26,7 +26,7 @@ def probe(
         ),
     ],
     image_folder: Annotated[Path | None, word("The folder of the images.", metavar="DIR")] = None,
-    system: Annotated[str | None, word(f"The system: {SYSTEM}")] = None,
+    system: Annotated[str | None, system_word(f"The system: {SYSTEM}")] = None,
     images: Annotated[Path | None, word("Or embeddings of the images, with ids.", metavar="FILE")] = None,
     texts: Annotated[
         Path | None, word("Embeddings of the captions, in the order of --save-texts.", metavar="FILE")

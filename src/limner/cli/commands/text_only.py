@@ -12,6 +12,7 @@ from limner.cli.commands.encode import named_encoder
 from limner.cli.commands.evaluate import COLLECTION, summary
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, refuse_report_ending, saved, word
+from limner.cli.training import known_encoder
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def text_only(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
-    encoder: Annotated[str, word("An encoder of texts, a saved model, or module:thing.")],
+    encoder: Annotated[str, word("An encoder of texts, a saved model, or module:thing.", callback=known_encoder)],
     encoder_option: Annotated[
         list[str] | None,
         word("Option of the encoder: -E model=DIR. Repeatable.", "--encoder-option", "-E", metavar="NAME=VALUE"),

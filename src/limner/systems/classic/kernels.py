@@ -205,6 +205,11 @@ class Pyramid:
         """Learns visual words from training images, unless a vocabulary is given or the histograms already have one."""
         if isinstance(images, WordHistograms):
             vocabulary = vocabulary or images.vocabulary or VisualWords({}, self.side)
+        elif not isinstance(images, Items):
+            raise LimnerError(
+                "features that are plain vectors for a kernel of visual words: choose a kernel of features, "
+                "images='linear', 'rbf' or 'chi2', or give histograms of visual words"
+            )
         elif vocabulary is None:
             vocabulary = VisualWords.fit(
                 images,
