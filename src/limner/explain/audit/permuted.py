@@ -111,7 +111,7 @@ def places(table: FloatArray, *, alone: bool = False) -> Places:
     stays, away = np.ones(many), 1 - np.eye(many)
     for _ in range(ROUNDS):
         found = _log_odds(table, stays)
-        price = np.log(many) if alone else np.log(many) - GAIN + np.log1p(-min(np.mean(1 - stays), MOST_MOVED))
+        price = np.log(many) if alone else np.log(many) - GAIN + np.log1p(-min(float(np.mean(1 - stays)), MOST_MOVED))
         odds = np.exp(np.clip(found, -BOUND, BOUND) - price * away)
         shares = _scaled(odds) if alone else _beliefs(odds)
         before, stays = stays, np.minimum(np.diag(shares), 1.0)
