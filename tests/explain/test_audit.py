@@ -18,7 +18,7 @@ from limner.datasets.trec import read_qrels
 from limner.explain.audit import KINDS, audit
 from limner.explain.audit.blind import threshold
 from limner.explain.audit.labels import Fit, chance_recall, fit
-from limner.explain.audit.permuted import _beliefs, _scaled
+from limner.explain.audit.permuted import _beliefs, _scaled, permuted
 from limner.language.identify import main_language, other_language
 
 N = 60
@@ -206,6 +206,14 @@ def test_beliefs_are_near_the_sums_over_all_assignments(monkeypatch):
     assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.1
     monkeypatch.setattr("limner.explain.audit.permuted.NEAREST", 4)
     assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.2
+
+
+def test_with_few_labels_left_none_of_them_is_doubtful():
+    moved, some = np.arange(N), np.arange(0, 2 * 12, 2)
+    moved[some] = np.roll(some, 1)
+    made = fit(collection(), own_scores(0.1, moved))
+    findings, rows, doubtful = permuted(collection(), made, set())
+    assert (len(findings), rows, doubtful) == (12, set(some.tolist()), set())
 
 
 def test_shares_sum_up():

@@ -84,14 +84,20 @@ def permuted(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[
     bad, clear = made.stays < STAYS, made.fits >= FITS
     if bad.sum() < 2:  # nobody exchanges captions alone
         bad[:] = False
-    alone = rows[~bad]
-    if len(alone) >= LEAST:
-        alone = alone[places(found.local(alone), alone=True).stays < STAYS]
+    doubtful = {*rows[bad & ~clear].tolist(), *_alone(found, rows[~bad])}
     findings = [
         Finding("permuted-labels", (ids[rows[at]],), f"its captions fit {ids[rows[made.best[at]]]}")
         for at in np.flatnonzero(bad & clear)
     ]
-    return findings, set(rows[bad & clear].tolist()), {*rows[bad & ~clear].tolist(), *alone.tolist()}
+    return findings, set(rows[bad & clear].tolist()), doubtful
+
+
+def _alone(found: Fit, rows: IntArray) -> list[int]:
+    """Rows whose captions may belong to no image; a single one is not reported, as for exchanges."""
+    if len(rows) < LEAST:
+        return []
+    alone = rows[places(found.local(rows), alone=True).stays < STAYS]
+    return alone.tolist() if len(alone) > 1 else []
 
 
 def places(table: FloatArray, *, alone: bool = False) -> Places:
