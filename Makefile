@@ -106,7 +106,7 @@ $(VENV)/made.stamp:
 	@touch $@
 
 $(VENV)/core.stamp: pyproject.toml locks/core.txt $(VENV)/made.stamp
-	@echo "limner: installing the core (numpy, scipy, numba, scikit-learn, pyarrow, matplotlib, ...)"
+	@echo "limner: installing the core (numpy, scipy, numba, scikit-learn, ...)"
 	@$(LOCKED) locks/core.txt
 	@$(ITSELF)
 	@$(compile)

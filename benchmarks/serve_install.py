@@ -51,11 +51,7 @@ def size_of(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
 
 
-WITHOUT = {
-    "pyarrow": ("pyarrow",),
-    "scikit-learn": ("scikit-learn", "joblib", "narwhals", "cloudpickle"),
-    "matplotlib": ("matplotlib", "fonttools", "kiwisolver", "contourpy", "cycler", "pyparsing", "python-dateutil"),
-}
+WITHOUT = {"scikit-learn": ("scikit-learn", "joblib", "narwhals", "cloudpickle")}
 """Packages that the page could do without if what needs them became an extra, each with what it alone brings."""
 
 

@@ -182,11 +182,13 @@ def without_limner(texts: list[list[str]], encode: Encoded, corpus: str) -> dict
     return found | {"MRR": 100 * float((1 / ranks).mean()), "MedR": float(np.median(ranks))}
 
 
-def beside_print(encoder: str, found: dict[str, float], note: str = "", *, ranked: str = "") -> Iterator[Claim]:
+def beside_print(
+    encoder: str, found: dict[str, float], note: str = "", *, ranked: str = "", corpus: str = "joined"
+) -> Iterator[Claim]:
     """A row of the paper's table; `ranked` says by what candidates are ranked if not by cosine."""
-    log(f"{encoder}{ranked}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+    log(f"{encoder}{ranked}, {corpus}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
     for name, printed in zip(NAMES, PUBLISHED[encoder], strict=True):
-        claim = f"Flickr8k text only, {encoder}{ranked}, joined corpus, beside the published row, {name}"
+        claim = f"Flickr8k text only, {encoder}{ranked}, {corpus} corpus, beside the published row, {name}"
         yield Claim(claim, found[name], printed, "within 0.25", note, source="print")
 
 

@@ -13,7 +13,8 @@ distance. Needs Flickr8k (`--data`) and the weights of at least one encoder:
 
 On one core of a Neoverse-N1 the first takes about five minutes; the second, with sixteen times as many weights in its
 layers, about an hour, and seconds on a GPU. Weights in half precision are widened first, and the notes say so. `--cache
-FILE` keeps the vectors.
+FILE` keeps the vectors. `--corpora mean` averages the vectors of the four captions instead, as the text says. Further
+readings of the task are in `text_only_readings.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from file_name_models import backbone_folder
 from file_names import device_of
-from text_only import Encoded, Remembered, Vectors, beside_print, captions, in_percent, measured, package, transformer
+from text_only import (
+    CORPORA,
+    Encoded,
+    Remembered,
+    Vectors,
+    beside_print,
+    captions,
+    in_percent,
+    measured,
+    package,
+    transformer,
+)
 
 from claims import Claim, log, main
 from limner.core.collection import Collection
@@ -105,8 +117,10 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         if encoded is not None:
             cache = options.cache and options.cache.with_stem(f"{options.cache.stem}-{encoder}")
             encode = Remembered(encoded, cache)
-            yield from beside_print(encoder, measured(collection, encode, "joined"), notes[encoder])
-            if encoder in OF_ANY_LENGTH:
+            for corpus in options.corpora:
+                found = measured(collection, encode, corpus)
+                yield from beside_print(encoder, found, notes[encoder], corpus=corpus)
+            if encoder in OF_ANY_LENGTH and "joined" in options.corpora:
                 yield from beside_print(encoder, by_distance(collection, encode), CHOSEN, ranked=" by distance")
 
 
@@ -114,6 +128,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of this script."""
     parser.add_argument("--l3", type=Path, metavar="FILE", help="paraphrase-MiniLM-L3-v2 as ONNX")
     parser.add_argument("--mpnet", type=Path, metavar="FOLDER", help="all-mpnet-base-v2")
+    parser.add_argument(
+        "--corpora", nargs="+", choices=CORPORA, default=["joined"], help="corpora to measure (default: joined)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda, for --mpnet")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="keep the vectors in npz files named after this one")
 

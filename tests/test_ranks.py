@@ -13,7 +13,7 @@ from scipy.stats import kendalltau
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.turns import candidates, in_turns, trained_again
+from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities, trained_again
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
@@ -172,3 +172,48 @@ def test_systems_are_trained_between_the_turns_on_what_people_accepted():
     assert record[-1].positives == sum(known.values()) > record[0].positives
     with pytest.raises(LimnerError, match="no accepted pair"):
         trained_again(held, {("a", "b"): False})
+
+
+def two_systems(seen=frozenset(), *, names=("one", "other")):
+    """Two systems over 40 x 40 pairs: each match is scored a bit higher, pairs that were learned higher still."""
+    right = {(f"i{n}", f"t{(n + step) % 40}") for n in range(40) for step in range(5)}
+    ids = [f"i{n}" for n in range(40)], [f"t{n}" for n in range(40)]
+    draw, made = np.random.default_rng(5), {}
+    for name in names:
+        table = draw.normal(size=(40, 40))
+        for row, column in np.ndindex(40, 40):
+            pair = ids[0][row], ids[1][column]
+            table[row, column] += 2 * (pair in right) + 5 * (pair in seen)
+        made[name] = limner.Scores.from_matrix(table, queries=ids[0], candidates=ids[1])
+    return candidates(made, depth=40), right
+
+
+def test_systems_that_have_learned_the_answers_still_know_likely_pairs():
+    """Scores of learned pairs tell nothing about new ones: fitted to them, every other pair looked unlikely."""
+    before, right = two_systems()
+    known = {pair: pair in right for pair in before.pairs[::4]}
+    found, _ = two_systems({pair for pair, yes in known.items() if yes})
+    open_rows = [row for row, pair in enumerate(found.pairs) if pair not in known]
+    matches = sum(found.pairs[row] in right for row in open_rows)
+    blinded = probabilities(found, known)[open_rows]
+    fair = probabilities(found, known, before=before)[open_rows]
+    assert blinded.sum() < matches / 5
+    assert matches / 2 < fair.sum() < matches * 2
+    assert (probabilities(before, known, before=before) == probabilities(before, known)).all()
+    for strategy in STRATEGIES:
+        assert len(choose(found, known, 100, strategy=strategy, floor=0.2, before=before)) == 100
+    with pytest.raises(LimnerError, match="before training are a, b: expected the same as now, one, other"):
+        probabilities(found, known, before=two_systems(names=("a", "b"))[0])
+
+
+def test_turns_with_training_between_them_ask_for_all_that_was_granted():
+    first, right = two_systems()
+
+    def again(known):
+        return two_systems({pair for pair, yes in known.items() if yes})[0]
+
+    known, record = in_turns(
+        first, lambda pairs: {pair: pair in right for pair in pairs}, budget=200, turns=4, retrain=again
+    )
+    assert [turn.answers for turn in record] == [50, 100, 150, 200] and len(known) == 200
+    assert record[-1].positives > 3.5 * record[0].positives

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 from limner import Embeddings, Items, Judgements, LimnerError, Scores, evaluate
-from limner.scores import sets
+from limner.scores import set_pieces
 from limner.scores.sets import VectorSets
 
 
@@ -54,7 +54,7 @@ def test_pieces_of_any_width_give_the_same_bits(pooling, monkeypatch):
     scores = Scores.from_sets(queries, candidates, pooling=pooling)
     whole, turned = scores.matrix(), scores.T.matrix()
     for width in (1, 7, 256):
-        monkeypatch.setattr(sets, "CHUNK", width)
+        monkeypatch.setattr(set_pieces, "CHUNK", width)
         assert np.array_equal(scores.matrix(), whole) and np.array_equal(scores.T.matrix(), turned)
     part = scores.restrict(queries=["1-70", "1-3"])
     assert np.array_equal(part.matrix(), whole[[70, 3]])

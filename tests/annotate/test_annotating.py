@@ -523,6 +523,22 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     assert "NAME=FILE" in run("pool", "work.db", *whole, "--scores", "S.npy", status=2).output
 
 
+def test_systems_trained_again_at_the_shell_still_find_pairs_to_ask(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole = ["scenes", "-O", "images=60", "-O", "seed=7"]
+    named = ["--system", "colours", "--system", "histograms"]
+    data("pool", "work.db", *whole, *named, "--depth", "2", "--keep", "4")
+    data("tasks", "work.db")
+    with open_store(tmp_path / "work.db") as store:
+        answer_all(store, limner.load("scenes", images=60, seed=7).test, noise=0.05)
+    again = data("pool", "work.db", *whole, *named, "--new-pairs", "25", "--retrain")
+    assert again["turn"] == 2 and again["new"] == 25
+    assert (
+        "--retrain only works in a further round"
+        in run("pool", "work.db", *whole, *named, "--retrain", status=2).output
+    )
+
+
 def test_taken_out_captions_leave_the_judgements(store, world, systems, tmp_path):
     judged(store, world, systems)
     bad = answers(store)[0].caption

@@ -149,9 +149,9 @@ def test_a_small_tile_that_rounds_otherwise_is_not_taken(monkeypatch):
         return plain(rows[:, ::-1], columns[:, ::-1], shape)
 
     monkeypatch.setattr(tiles, "_tiled", backwards)
-    tiles._equal_tile.cache_clear()
-    assert tiles._equal_tile(64) == tiles.WHOLE
-    tiles._equal_tile.cache_clear()
+    tiles._equal_tiles.cache_clear()
+    assert tiles._equal_tiles(64) == (tiles.WHOLE,)
+    tiles._equal_tiles.cache_clear()
 
 
 def test_a_first_search_loads_little(tmp_path):

@@ -15,7 +15,7 @@ first pool; pairs that clearly do not match are not asked. The strategy decides 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, zip_longest
 
@@ -155,19 +155,40 @@ def _filled(said: FloatArray) -> FloatArray:
     return said
 
 
-def probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
+def probabilities(found: Candidates, known: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
     """The probability of a match for every candidate, from the answers to some of them.
 
     Uses logistic regression on `Candidates.features` with yes and no as the target. If all answers are the same, the
     probability is the share of yes.
+
+    Args:
+        found: All candidates.
+        known: The answers so far.
+        before: If the systems were trained on the answers (`trained_again`): the candidates of the same systems before
+            that. The weights are then fitted to these, and similarity is that of these systems. A system gives pairs
+            that it was trained on higher scores than new matches: by its new scores all others would look unlikely.
     """
-    return _fit(found.features(known), _known(found, known))
+    if before is None:
+        features = found.features(known)
+        return _fit(features, features, _known(found, known))
+    _check_same_systems(found, before)
+    features = replace(found, profiles=before.profiles).features(known)
+    return _fit(features, before.features(known), _known(before, known))
 
 
-def own_probabilities(found: Candidates, known: Mapping[Key, bool]) -> FloatArray:
+def own_probabilities(found: Candidates, known: Mapping[Key, bool], *, before: Candidates | None = None) -> FloatArray:
     """The same from each system alone, (pairs, systems): where they differ, the systems disagree."""
-    given = _known(found, known)
-    return np.column_stack([_fit(found.said[:, number], given) for number in range(len(found.systems))])
+    asked = found if before is None else before
+    _check_same_systems(found, asked)
+    given = _known(asked, known)
+    columns = range(len(found.systems))
+    return np.column_stack([_fit(found.said[:, n], asked.said[:, n], given) for n in columns])
+
+
+def _check_same_systems(found: Candidates, before: Candidates) -> None:
+    if before.systems != found.systems:
+        names = ", ".join(before.systems), ", ".join(found.systems)
+        raise LimnerError(f"the systems before training are {names[0]}: expected the same as now, {names[1]}")
 
 
 def _known(found: Candidates, known: Mapping[Key, bool]) -> dict[int, bool]:
@@ -175,7 +196,8 @@ def _known(found: Candidates, known: Mapping[Key, bool]) -> dict[int, bool]:
     return {row[pair]: bool(value) for pair, value in known.items() if pair in row}
 
 
-def _fit(features: FloatArray, known: Mapping[int, bool]) -> FloatArray:
+def _fit(features: FloatArray, asked: FloatArray, known: Mapping[int, bool]) -> FloatArray:
+    """Probabilities from features, by weights that are fitted to the known rows of the features `asked`."""
     from sklearn.linear_model import LogisticRegression
 
     rows, values = list(known), list(known.values())
@@ -183,7 +205,7 @@ def _fit(features: FloatArray, known: Mapping[int, bool]) -> FloatArray:
         share = (sum(values) + 1) / (len(values) + 2)
         return np.full(len(features), share)
     # Newton's method to the end: the optimum does not depend on the CPU, a stop on the way to it does.
-    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=100).fit(features[rows], values)
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=100).fit(asked[rows], values)
     return _on_grid(model.predict_proba(features)[:, 1])
 
 
@@ -199,6 +221,7 @@ def choose(
     *,
     strategy: str = "sure",
     floor: float = FLOOR,
+    before: Candidates | None = None,
 ) -> list[Key]:
     """The next pairs to ask, most useful first; never a known pair or a clear mismatch.
 
@@ -208,16 +231,17 @@ def choose(
         number: Maximum number of pairs to choose.
         strategy: "sure", "unsure", "disagree" or "mixed".
         floor: Minimum probability of a match.
+        before: The candidates of the systems before they were trained on the answers; see `probabilities`.
     """
     if strategy not in STRATEGIES:
         raise UnknownName("strategy", strategy, STRATEGIES)
     if not known:
         raise LimnerError("no answers yet: start with 'limner annotate pool'")
-    chance = probabilities(found, known)
+    chance = probabilities(found, known, before=before)
     open_rows = [r for r, pair in enumerate(found.pairs) if pair not in known and chance[r] >= floor]
     orders = {"sure": -chance, "unsure": np.abs(chance - 0.5)}
     if strategy == "disagree":
-        orders["disagree"] = -_on_grid(own_probabilities(found, known).std(axis=1))
+        orders["disagree"] = -_on_grid(own_probabilities(found, known, before=before).std(axis=1))
     names = ("sure", "unsure") if strategy == "mixed" else (strategy,)
     ranked = [sorted(open_rows, key=lambda r, values=orders[name]: (values[r], r)) for name in names]  # type: ignore[misc]
     mixed = dict.fromkeys(r for r in chain.from_iterable(zip_longest(*ranked)) if r is not None)
@@ -262,8 +286,11 @@ def in_turns(
         start_depth: The first round asks pairs in the top `start_depth` of any system's list.
         seed: Seed of the order within the first round.
         retrain: Called with all answers before each later round; returns the candidates of retrained systems
-            (`trained_again`). Without it the systems stay fixed, and only their weights are learned.
+            (`trained_again`). Weights are fitted to the scores that pairs had when they were chosen, before the systems
+            learned the answers (see `probabilities`). Without it the systems stay fixed, and only their weights are
+            learned.
     """
+    before = None if retrain is None else found
     draw = np.random.default_rng(seed)
     size = (first or budget // turns) if turns > 1 else budget
     pool = draw.permutation(found.top(start_depth)).tolist()
@@ -272,10 +299,22 @@ def in_turns(
     for turn in range(2, turns + 1):
         found = found if retrain is None else retrain(known)
         share = (budget - len(known)) // (turns - turn + 1)
-        chosen = choose(found, known, share, strategy=strategy)
+        chosen = choose(found, known, share, strategy=strategy, before=before)
+        before = None if before is None else _as_asked(before, found, chosen)
         known.update(ask(chosen))
         record.append(Turn(turn, len(known), sum(known.values())))
     return known, record
+
+
+def _as_asked(before: Candidates, found: Candidates, chosen: Sequence[Key]) -> Candidates:
+    """Earlier candidates, with the scores that the chosen pairs had when they were chosen."""
+    row, now = ({pair: number for number, pair in enumerate(each.pairs)} for each in (before, found))
+    there = [pair for pair in chosen if pair in row]
+    new = [pair for pair in chosen if pair not in row]
+    said = before.said.copy()
+    said[[row[pair] for pair in there]] = found.said[[now[pair] for pair in there]]
+    more = found.said[[now[pair] for pair in new]]
+    return replace(before, pairs=(*before.pairs, *new), said=np.concatenate([said, more]))
 
 
 def known_from(labels: Sequence[Label]) -> dict[Key, bool]:

@@ -15,9 +15,12 @@ import stat
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from limner.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from numba.core.dispatcher import Dispatcher
@@ -113,7 +116,12 @@ def _can_cache() -> bool:
 
 @cache
 def settle_matplotlib() -> None:
-    """Gives matplotlib a settings folder if it would otherwise create one, with a warning, in every run."""
+    """Gives matplotlib a settings folder if it would otherwise create one, with a warning, in every run.
+
+    Without matplotlib, which is an extra, the error says how to install it.
+    """
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("a figure", "matplotlib", "figures")
     if "MPLCONFIGDIR" in os.environ or _is_writable_home():
         return
     folder = private_folder()

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, array, is_lazy, pieces, refuse, unmasked
+from limner.core.arrow import arrow_module, parquet_module
 from limner.core.errors import LimnerError, UnknownName, ZeroVectors, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
@@ -389,8 +390,7 @@ def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
 
 
 def _read_parquet(path: Path) -> tuple[Array, list[str] | None]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa, pq = arrow_module("a Parquet file"), parquet_module()
 
     with pq.ParquetFile(path) as file:
         refuse_bomb(file.metadata.num_rows, os.path.getsize(path), where=f"embeddings {path}")
@@ -410,8 +410,7 @@ def _read_parquet(path: Path) -> tuple[Array, list[str] | None]:
 
 
 def _write_parquet(path: Path, embeddings: Embeddings) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa, pq = arrow_module("a Parquet file"), parquet_module()
 
     flat = pa.array(np.ascontiguousarray(embeddings.matrix).ravel())
     vectors = pa.FixedSizeListArray.from_arrays(flat, embeddings.dim)

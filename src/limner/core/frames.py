@@ -8,7 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from limner.core.errors import LimnerError
+from limner.core.arrow import arrow_module
+from limner.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ class Tabular(ABC):
 
     def to_arrow(self) -> pa.Table:
         """The table as an Arrow table."""
-        table: pa.Table = _library("pyarrow").table(dict(self._columns()))
+        table: pa.Table = arrow_module("a table as Arrow").table(dict(self._columns()))
         return table
 
     def to_pandas(self) -> pd.DataFrame:
@@ -57,4 +58,4 @@ def _library(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise LimnerError(f"a table as {name} needs {name}, which is not installed: pip install {name}") from error
+        raise MissingExtra(f"a table as {name}", name, "frames") from error

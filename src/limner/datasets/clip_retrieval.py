@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from limner.core.arrow import arrow_module, parquet_module
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -66,7 +67,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _rows(file: Path) -> list[tuple[At, dict[str, object]]]:
-    import pyarrow.parquet as pq
+    pq = parquet_module()
 
     refuse_irregular(file, what="metadata")
     with damage_told(file, what="parquet file"):
@@ -90,8 +91,7 @@ def write_clip_retrieval(collection: Collection, images: object, texts: object, 
     Returns:
         What the form cannot hold, one sentence each.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa, pq = arrow_module("a Parquet file"), parquet_module()
 
     folder = Path(path)
     if folder.is_dir() and any(folder.iterdir()):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from limner.core.arrow import arrow_module, parquet_module
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing_folder
@@ -74,8 +75,7 @@ def _tables(collection: Collection, files: list[str | None]) -> Iterator[tuple[s
 
 def _write_table(path: Path, columns: Mapping[str, list[object]]) -> str:
     """Writes a parquet table; returns the hash of the file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa, pq = arrow_module("a Parquet file"), parquet_module()
 
     types = {name: pa.float64() if name == "grade" else pa.string() for name in columns}
     pq.write_table(pa.table({name: pa.array(cells, types[name]) for name, cells in columns.items()}), path)

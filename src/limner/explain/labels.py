@@ -9,16 +9,17 @@ have none) does not count as a failure.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress, counting
 from limner.datasets._read import At, table
-from limner.explain.concepts import Concepts, Thing
+from limner.explain.concepts import Concepts, Thing, name_to_synset
 from limner.explain.failures import Failure
 from limner.explain.reading import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
 from limner.language.wordnet import WordNet
@@ -126,8 +127,7 @@ def setting_words(collection: Collection, wordnet: WordNet, *, min_count: int = 
         return {}
     seen = _by_word(collection)
     backgrounds = frozenset(collection.images.field("background"))
-    objects = {str(o.get("name", "")) for row in collection.images.fields.get("objects", ()) for o in row}
-    kinds = {s.name for name in objects for s in wordnet.synsets(name)}
+    kinds = {kind for row in collection.images.fields.get("objects", ()) for kind in _kinds(row, wordnet)}
     found = {}
     for word, counts in seen.items():
         places = frozenset(counts)
@@ -135,6 +135,13 @@ def setting_words(collection: Collection, wordnet: WordNet, *, min_count: int = 
         if enough and word not in FUNCTION_KEPT and not is_modifier(word) and not _names_any(word, kinds, wordnet):
             found[word] = places
     return found
+
+
+def _kinds(objects: Sequence[Mapping[str, Any]], wordnet: WordNet) -> Iterator[str]:
+    """The synset of each object, or the usual sense of its name: a car is no room, though one sense (of a lift) is."""
+    for thing in objects:
+        given = str(thing.get("synset") or "")
+        yield given if given in wordnet else name_to_synset(str(thing.get("name", "")), wordnet) or given
 
 
 FUNCTION_KEPT = FUNCTION - {"outside", "inside", "outdoors", "indoors"}

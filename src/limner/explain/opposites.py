@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 
-from limner.core.cache_dir import settle_matplotlib
 from limner.explain.reading import WORD
 
 PLAIN = (
@@ -50,10 +49,10 @@ VERBS = {
 @cache
 def css_colours() -> dict[str, tuple[float, float, float]]:
     """The named CSS colours that are plain English words, with their RGB values."""
-    settle_matplotlib()
-    from matplotlib.colors import CSS4_COLORS, to_rgb
+    from PIL.ImageColor import colormap, getrgb
 
-    return {name: to_rgb(value) for name, value in CSS4_COLORS.items()}
+    red_green_blue = {name: getrgb(name)[:3] for name in colormap}
+    return {name: (r / 255, g / 255, b / 255) for name, (r, g, b) in red_green_blue.items()}
 
 
 def colours_in(texts: Iterable[str]) -> tuple[str, ...]:

@@ -244,6 +244,7 @@ class Scores(ABC):
         similarity: str = "cosine",
         pooling: str = "max",
         gamma: float = 10.0,
+        device: str | None = None,
     ) -> Scores:
         """Items with several vectors each: the best pair, a smooth maximum over all pairs, or late interaction.
 
@@ -254,9 +255,11 @@ class Scores(ABC):
             pooling: "max"; "smooth": (1 / gamma) log sum exp(gamma s) over the pairs of vectors; or "maxsim": the sum
                 over the query's vectors of the best vector of the candidate (ColBERT, ColPali).
             gamma: Sharpness of the smooth maximum.
+            device: Where the products are computed: None for the CPU, "cuda" for a GPU (needs torch).
         """
         sides = [s if isinstance(s, VectorSets) else VectorSets.of(s) for s in (queries, candidates)]
-        return KINDS["sets"](*sides, similarity=similarity, pooling=pooling, gamma=gamma)
+        scores = KINDS["sets"](*sides, similarity=similarity, pooling=pooling, gamma=gamma)
+        return scores if device is None else KINDS["sent sets"](scores, device=device)
 
     @staticmethod
     def from_kernel(

@@ -59,7 +59,7 @@ class TorchScores(Scores):
     @classmethod
     def sent(cls, queries: Embeddings, candidates: Embeddings, *, similarity: str, device: str) -> Self:
         """Copies two sets of vectors to a device."""
-        rows, columns = _sent(queries, device), _sent(candidates, device)
+        rows, columns = sent_vectors(queries, device), sent_vectors(candidates, device)
         return cls.of(queries.ids, candidates.ids, rows, columns, similarity=similarity)
 
     @classmethod
@@ -93,7 +93,7 @@ class TorchScores(Scores):
 
     def with_queries(self, queries: Embeddings) -> Self:
         """Scores of other queries against the same candidates."""
-        vectors = _ready(_sent(queries, self.query_vectors.device), self.similarity, queries.ids)
+        vectors = _ready(sent_vectors(queries, self.query_vectors.device), self.similarity, queries.ids)
         return type(self)(queries.ids, self.candidates, vectors, self.candidate_vectors, self.similarity, self.rows)
 
     @property
@@ -150,7 +150,8 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _sent(embeddings: Embeddings, device: str | Device) -> Tensor:
+def sent_vectors(embeddings: Embeddings, device: str | Device) -> Tensor:
+    """Vectors as a tensor on a device."""
     torch = _cuda.torch_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the array is read-only, but the tensor is never written to

@@ -11,15 +11,15 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import Progress
-from limner.scores.base import KINDS, SIMILARITIES, TILE_COLUMNS, TILE_ROWS, Scores
+from limner.scores.base import KINDS, SIMILARITIES, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.running import Block, Result
+from limner.scores.set_filtering import SetFilter, set_filter_of
+from limner.scores.set_pieces import CHUNK, Pieces
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 from limner.scores.wide import in_pieces
 
 POOLINGS = ("max", "smooth", "maxsim")
-CHUNK = 8 * TILE_COLUMNS
-"""Number of candidate vectors whose products with a tile of query vectors are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +107,11 @@ class SetScores(Scores):
         if self.pooling == "smooth":
             return np.inf
         summed = self.candidate_sets if self.turned else self.query_sets
-        return self._singles.bound * (int(np.diff(summed.starts).max()) if self.pooling == "maxsim" else 1)
+        return self.singles.bound * (int(np.diff(summed.starts).max()) if self.pooling == "maxsim" else 1)
 
     @property
-    def _singles(self) -> VectorScores:
+    def singles(self) -> VectorScores:
+        """Scores of single vectors."""
         return VectorScores(self.query_sets.vectors, self.candidate_sets.vectors)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
@@ -120,10 +121,16 @@ class SetScores(Scores):
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """Like `Scores.stream`; uses pieces of rows if that is faster."""
+        """Like `Scores.stream`; uses low-precision products, or pieces of rows, if that is faster."""
+        if isinstance(consume, Best) and (near := self.filter(workers)):
+            return near.stream(consume, workers=workers, progress=progress)  # type: ignore[return-value]  # of `Best`
         whole = self.pooling == "smooth" or not len(self.candidates)
         pieces = None if whole else in_pieces(self, consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress) if pieces is None else pieces
+
+    def filter(self, workers: int | None) -> SetFilter | None:
+        """Low-precision filtering for lists of the best, if it gives the same result faster; not for "smooth"."""
+        return None if self.pooling == "smooth" or elsewhere(workers) else set_filter_of(self)
 
     @property
     def piece_columns(self) -> int:
@@ -133,14 +140,12 @@ class SetScores(Scores):
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
         """Scores of queries start:stop and candidates low:high, equal to those in blocks; not for "smooth"."""
         columns = self.candidate_sets.starts[low : high + 1]
-        pieces = _Pieces(self._singles, self.query_sets.starts[start : stop + 1], columns)
-        if self.pooling == "max":
-            return pieces.highest()
-        return pieces.sums_over_columns() if self.turned else pieces.sums_over_rows()
+        pieces = Pieces(self.singles, self.query_sets.starts[start : stop + 1], columns)
+        return pieces.pooled(self.pooling, turned=self.turned)
 
     def _smooth(self, start: int, stop: int) -> Block:
         low, high = int(self.query_sets.starts[start]), int(self.query_sets.starts[stop])
-        rows = [self._singles.block(r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS)]
+        rows = [self.singles.block(r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS)]
         pooled = np.concatenate([self._pooled(r, self.candidate_sets.starts[:-1], axis=1) for r in rows])
         return np.ascontiguousarray(self._pooled(pooled, self.query_sets.starts[start:stop] - low, axis=0))
 
@@ -151,77 +156,6 @@ class SetScores(Scores):
         terms = np.exp(self.gamma * (block - np.repeat(highest, lengths, axis=axis)))
         sums = np.add.reduceat(terms, starts, axis=axis, dtype=np.float64)
         return np.asarray(highest + np.log(sums) / self.gamma, dtype=np.float32)
-
-
-@dataclass(frozen=True, eq=False)
-class _Pieces:
-    """Products of the vectors of some queries with those of all candidates, in pieces that are pooled one by one.
-
-    Args:
-        singles: Scores of single vectors.
-        rows: Where the vectors of each query begin, and where the last ones end.
-        columns: Where the vectors of each candidate begin, and where the last ones end.
-    """
-
-    singles: VectorScores
-    rows: IntArray
-    columns: IntArray
-
-    def highest(self) -> Float32:
-        """The best pair of vectors."""
-        from limner.core import pooling
-
-        best = np.full((len(self.rows) - 1, len(self.columns) - 1), -np.inf, dtype=np.float32)
-        for owners, pooled in self._by_rows():
-            pooling.highest_of_rows(pooled, owners, best)
-        return best
-
-    def sums_over_rows(self) -> Float32:
-        """The sum over query vectors of their best candidate vector."""
-        from limner.core import pooling
-
-        sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
-        for owners, pooled in self._by_rows():
-            pooling.add_rows_of_items(pooled, owners, sums)
-        return sums.astype(np.float32)
-
-    def sums_over_columns(self) -> Float32:
-        """The sum over candidate vectors of their best query vector."""
-        from limner.core import pooling
-
-        sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
-        for low, high in self._chunks():
-            best = np.full((len(sums), high - low), -np.inf, dtype=np.float32)
-            for start, stop in self._tiles():
-                piece = self.singles.piece(start, stop, low, high)
-                pooling.highest_of_rows(piece, _owners(self.rows, start, stop), best)
-            pooling.add_columns_of_items(best, _owners(self.columns, low, high), sums)
-        return sums.astype(np.float32)
-
-    def _by_rows(self) -> Iterator[tuple[IntArray, Float32]]:
-        """Yields (owners, best score with each candidate) for each tile of query vectors."""
-        from limner.core import pooling
-
-        for start, stop in self._tiles():
-            pooled = np.full((stop - start, len(self.columns) - 1), -np.inf, dtype=np.float32)
-            for low, high in self._chunks():
-                first, last = (int(at) for at in _owners(self.columns, low, high)[[0, -1]])
-                ends = np.minimum(self.columns[first + 1 : last + 2], high) - low
-                pooling.highest_of_columns(self.singles.piece(start, stop, low, high), ends, first, pooled)
-            yield _owners(self.rows, start, stop), pooled
-
-    def _tiles(self) -> Iterator[tuple[int, int]]:
-        low, high = int(self.rows[0]), int(self.rows[-1])
-        return ((r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS))
-
-    def _chunks(self) -> Iterator[tuple[int, int]]:
-        low, high = int(self.columns[0]), int(self.columns[-1])
-        return ((c, min(c + CHUNK, high)) for c in range(low, high, CHUNK))
-
-
-def _owners(starts: IntArray, low: int, high: int) -> IntArray:
-    """The item that each vector of a range belongs to."""
-    return np.searchsorted(starts, np.arange(low, high), side="right") - 1
 
 
 KINDS.register("sets")(SetScores.of)

@@ -12,7 +12,7 @@ from limner.scores.running import one_thread_per_product
 
 Shape = tuple[int, int]
 WHOLE: Shape = (TILE_ROWS, TILE_COLUMNS)
-SMALL: tuple[Shape, ...] = ((8, 32), (32, 64), (64, 256))
+SMALL: tuple[Shape, ...] = ((8, 32), (32, 64), (32, 1024), (64, 256), (64, 1024))
 """Smaller tiles that may round like the whole tile, the smallest first."""
 
 
@@ -34,12 +34,22 @@ def fill_small(block: Float32, rows: Float32, columns: Float32) -> None:
 
 def few_rows(dimensions: int) -> int:
     """Number of rows of the smallest tile that rounds like the whole one."""
-    return _equal_tile(dimensions)[0]
+    return _equal_tiles(dimensions)[0][0]
+
+
+def tile_for(rows: int, columns: int, dimensions: int) -> Shape:
+    """The tile that rounds like the whole one and suits so many rows and columns.
+
+    It is the lowest that has the rows, and of those the widest that the columns fill, or else the narrowest.
+    """
+    fit = [shape for shape in _equal_tiles(dimensions) if shape[0] >= min(rows, TILE_ROWS)]
+    low = [shape for shape in fit if shape[0] == fit[0][0]]
+    return max((shape for shape in low if shape[1] <= columns), default=low[0])
 
 
 def fill_few(block: Float32, rows: Float32, columns: Float32) -> None:
     """Like `fill_small`, in a thread whose products already use one core."""
-    height, width = _equal_tile(rows.shape[1])
+    height, width = tile_for(len(rows), len(columns), rows.shape[1])
     for top in range(0, len(rows), height):
         part = _padded(rows[top : top + height], height)
         for low in range(0, len(columns), width):
@@ -49,12 +59,12 @@ def fill_few(block: Float32, rows: Float32, columns: Float32) -> None:
 
 
 @cache
-def _equal_tile(dimensions: int) -> Shape:
-    """The smallest tile whose products equal those of the whole tile bit for bit.
+def _equal_tiles(dimensions: int) -> tuple[Shape, ...]:
+    """The tiles whose products equal those of the whole tile bit for bit, the smallest first; the whole one is last.
 
     The order in which a matrix library sums depends on the shapes, not on the numbers. Two different orders give
     different bits for many random products whose terms differ widely in size, so two shapes that agree on a whole tile
-    of such products use the same order. This compares the last small tiles of the whole one: 16,384 products of each
+    of such products use the same order. This compares the last small tiles of the whole one: 65,536 products of each
     small shape.
     """
     rng, (height, width) = np.random.default_rng(0), SMALL[-1]
@@ -62,8 +72,8 @@ def _equal_tile(dimensions: int) -> Shape:
     rows[-height:], columns[-width:] = _uneven(rng, height, dimensions), _uneven(rng, width, dimensions)
     with one_thread_per_product():
         whole = np.matmul(rows, columns.T)[-height:, -width:]
-        tried = (np.array_equal(_tiled(rows[-height:], columns[-width:], shape), whole) for shape in SMALL)
-        return next((shape for shape, equal in zip(SMALL, tried, strict=True) if equal), WHOLE)
+        equal = [s for s in SMALL if np.array_equal(_tiled(rows[-height:], columns[-width:], s), whole)]
+    return (*equal, WHOLE)
 
 
 def _uneven(rng: np.random.Generator, count: int, dimensions: int) -> Float32:

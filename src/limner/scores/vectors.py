@@ -15,7 +15,7 @@ from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, 
 from limner.scores.checks import refuse_overflow
 from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of, rows_at_once
 from limner.scores.running import Block, Result, threads
-from limner.scores.tiles import few_rows, fill, fill_few, fill_small
+from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, tile_for
 from limner.scores.wide import in_pieces
 
 
@@ -132,7 +132,7 @@ class VectorScores(Scores):
     def tiles(self, rows: Float32, places: Int64) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, equal to those in blocks."""
         columns = self.candidate_vectors.matrix[places]
-        if len(rows) <= self.few_rows:
+        if tile_for(len(rows), len(places), rows.shape[1]) != WHOLE:
             block = np.empty((len(rows), len(places)), dtype=np.float32)
             fill_few(block, rows, columns)
             return block

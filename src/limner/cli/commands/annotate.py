@@ -94,9 +94,8 @@ def pool(
         elif strategy == STRATEGY:
             data = _narrowed(db, held, systems, new_pairs)
         else:
-            if retrain:
-                systems = trained_again(db, system or [], held, whole)
-            data = _further(db, systems, new_pairs, strategy)
+            learned = trained_again(db, system or [], held, whole) if retrain else None
+            data = _further(db, systems, new_pairs, strategy, learned)
     answer(_pooled(data, store), data, as_json=as_json)
 
 
@@ -130,7 +129,10 @@ def _filled(
         return fill(store, systems, depth=depth, keep=keep, filtered=filtered, progress=told)
 
 
-def _further(store: Store, systems: Mapping[str, Lists], number: int, strategy: str) -> dict[str, int]:
+def _further(
+    store: Store, systems: Mapping[str, Lists], number: int, strategy: str, learned: Mapping[str, Lists] | None
+) -> dict[str, int]:
+    """The result of a further round; with `learned`, the systems trained on the answers, these propose the pairs."""
     from limner.annotate.aggregate import by_majority
     from limner.annotate.store.answers import answers
     from limner.annotate.store.contents import add_pairs, pairs
@@ -140,8 +142,10 @@ def _further(store: Store, systems: Mapping[str, Lists], number: int, strategy: 
     asked = {(p.image, p.caption) for p in pairs(store) if p.origin == "pool"}
     known = known_from(by_majority(answers(store)))
     with progress("weighting the systems by the answers"):
-        found = candidates(systems)
-        chosen = [p for p in choose(found, known, number + len(asked), strategy=strategy) if p not in asked][:number]
+        first = candidates(systems)
+        found, before = (first, None) if learned is None else (candidates(learned), first)
+        likely = choose(found, known, number + len(asked), strategy=strategy, before=before)
+        chosen = [pair for pair in likely if pair not in asked][:number]
     return {
         "turn": turn,
         "answers": len(known),

@@ -1,0 +1,388 @@
+"""Items with several vectors each on a torch device, usually a GPU: the scores of `limner.scores.sets`.
+
+Items are padded to equal numbers of vectors by repeating their first one, which changes no maximum. Every product has
+the same shape, `ROWS` query vectors by `COLUMNS` candidate vectors, so that a score depends only on its two items.
+With `LIMNER_LOW_PRECISION=always`, lists of the best "max" or "maxsim" are found from bfloat16 products by the bound of
+`limner.scores.set_filtering`, and verified in float32: the same lists and scores to the bit. What is verified takes
+products of fewer rows, `FEW`, if the device computes the same bits with that shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from limner.core import torch_kernels as _cuda
+from limner.core.arrays import FloatArray, IntArray
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.lowprecision import READ, SLACK, Bounds, accumulation
+from limner.core.progress import Progress
+from limner.scores.base import KINDS, LARGEST, Best, Scores, elsewhere
+from limner.scores.device import full_precision, sent_vectors
+from limner.scores.device_filtering import RoundedTensor, low_products
+from limner.scores.filtering import Attempts, setting
+from limner.scores.running import Block, Result, counted
+from limner.scores.set_filtering import MOST_VERIFIED, SUMMED, item_factors, query_factors
+from limner.scores.sets import SetScores
+
+ROWS, COLUMNS = 4096, 16384
+"""Query and candidate vectors of every product; more for an item that has more."""
+FEW = 256
+"""Query vectors of the products that verify, where they give the same bits."""
+TOGETHER = 2
+"""Tiles of queries in a block."""
+Tensor = Any
+Product = Callable[[Any, Any], Tensor]
+"""Products of the vectors of a tile of queries and a tile of items."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """The vectors of the items of one side.
+
+    Args:
+        ids: The items.
+        vectors: All vectors, on the device.
+        starts: Where those of each item begin, and where the last ones end.
+        span: Vectors in a tile.
+    """
+
+    ids: Ids
+    vectors: Tensor
+    starts: IntArray
+    span: int
+
+    def tiles(self, items: IntArray) -> Iterator[_Tile]:
+        """Items of about the same number of vectors together, as many as a tile has room for."""
+        counts = np.diff(self.starts)[items]
+        order, low = np.argsort(counts, kind="stable"), 0
+        while low < len(order):
+            # ascending: the last item of a tile has the most vectors, and all are padded to as many
+            room = counts[order[low:]] * np.arange(1, len(order) - low + 1) <= self.span
+            high = low + max(int(np.argmin(room)) if not room.all() else len(room), 1)
+            yield self._tile(order[low:high], items[order[low:high]])
+            low = high
+
+    def _tile(self, places: IntArray, items: IntArray) -> _Tile:
+        torch, counts = _cuda.torch_module(), np.diff(self.starts)[items]
+        place = np.arange(int(counts.max()))
+        inside = place < counts[:, None]
+        index = self.starts[items][:, None] + np.where(inside, place, 0)
+        first = int(index[0, 0])
+        whole = inside.all() and np.array_equal(index[:, 0], first + np.arange(len(items)) * len(place))
+        at, own = (torch.as_tensor(each, device=self.vectors.device) for each in (index, inside))
+        return _Tile(places, at, own, first if whole else None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tile:
+    """Some items of one side, padded.
+
+    Args:
+        places: Their places among those that were asked for.
+        index: The places of their vectors, (items, most vectors).
+        inside: Which of these are their own.
+        first: Where their vectors begin, if they are one after another.
+    """
+
+    places: IntArray
+    index: Tensor
+    inside: Tensor
+    first: int | None
+
+    def of(self, vectors: Tensor) -> Tensor:
+        """Their vectors."""
+        if self.first is None:
+            return vectors[self.index.flatten()]
+        return vectors[self.first : self.first + self.index.numel()]
+
+
+@dataclass(frozen=True, eq=False)
+class TorchSetScores(Scores):
+    """Scores of items with several vectors on a device.
+
+    Args:
+        rows: The queries.
+        columns: The candidates.
+        pooling: "max", "smooth" or "maxsim".
+        gamma: Sharpness of the smooth maximum.
+        turned: Whether the sum of "maxsim" runs over the vectors of the candidates.
+        bound: An upper bound of all scores; inf if unknown.
+    """
+
+    rows: _Side
+    columns: _Side
+    pooling: str
+    gamma: float
+    turned: bool
+    bound: float = np.inf
+
+    @classmethod
+    def sent(cls, scores: SetScores, *, device: str) -> TorchSetScores:
+        """Copies the vectors of scores on the CPU to a device."""
+        longest = scores.singles.bound
+        if longest > LARGEST:
+            raise LimnerError(
+                f"products of these vectors may reach {longest:.3g}, which single precision does not hold: divide all "
+                "vectors by a constant"
+            )
+        rows, columns = (
+            _Side(sets.ids, sent_vectors(sets.vectors, device), sets.starts, span)
+            for sets, span in ((scores.query_sets, ROWS), (scores.candidate_sets, COLUMNS))
+        )
+        return cls(rows, columns, scores.pooling, scores.gamma, scores.turned, scores.bound)
+
+    @property
+    def queries(self) -> Ids:  # type: ignore[override]  # a derived value where the base names an attribute
+        """Ids of the queries."""
+        return self.rows.ids
+
+    @property
+    def candidates(self) -> Ids:  # type: ignore[override]
+        """Ids of the candidates."""
+        return self.columns.ids
+
+    @property
+    def T(self) -> TorchSetScores:
+        """The transposed scores."""
+        rows, columns = (
+            _Side(side.ids, side.vectors, side.starts, span)
+            for side, span in ((self.columns, ROWS), (self.rows, COLUMNS))
+        )
+        return TorchSetScores(rows, columns, self.pooling, self.gamma, not self.turned, self.bound)
+
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> Scores:
+        """The scores of these queries and candidates only."""
+        rows, columns = self._positions(queries, candidates)
+        sides = _chosen(self.rows, rows), _chosen(self.columns, columns)
+        return TorchSetScores(*sides, self.pooling, self.gamma, self.turned, self.bound)
+
+    @property
+    def block_rows(self) -> int:
+        """Queries whose vectors fill some tiles."""
+        each = len(self.rows.vectors) / max(len(self.rows.ids), 1)
+        return max(1, int(TOGETHER * ROWS / max(each, 1)))
+
+    @contextmanager
+    def workers(self, wanted: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
+        """Runs one block after the other: the device itself works in parallel."""
+        yield map
+
+    def block(self, start: int, stop: int, out: object = None) -> Tensor:
+        """A tensor of scores, on the device."""
+        torch = _cuda.torch_module()
+        block = torch.empty(stop - start, len(self.candidates), device=self.rows.vectors.device)
+        for tile in self.rows.tiles(np.arange(start, stop)):
+            block[torch.as_tensor(tile.places, device=block.device)] = self.scores_of(tile, self.all_items)
+        return block
+
+    def scores_of(self, queries: _Tile, items: _Items) -> Tensor:
+        """The scores of some queries and candidates."""
+        return self._of_tiles(queries, items, self._products, self.pooled)[0]
+
+    def _of_tiles(self, queries: _Tile, items: _Items, product: Product, pool: Callable[..., Any]) -> list[Tensor]:
+        torch, parts = _cuda.torch_module(), []
+        for tile in items.tiles:
+            products = product(queries, tile).unflatten(0, queries.index.shape).unflatten(2, tile.index.shape)
+            parts.append(pool(products, queries, tile))
+        return [torch.cat(each, dim=1)[:, items.order] for each in zip(*parts, strict=True)]
+
+    def _products(self, queries: _Tile, items: _Tile) -> Tensor:
+        left, right = queries.of(self.rows.vectors), items.of(self.columns.vectors)
+        height = FEW if len(left) <= FEW and self.same_bits else ROWS
+        return _shaped(left, right, height)
+
+    @cached_property
+    def same_bits(self) -> bool:
+        """Whether products of `FEW` query vectors give the same bits as those of `ROWS`: tried with uneven numbers."""
+        torch, rng = _cuda.torch_module(), np.random.default_rng(0)
+        size = ROWS + COLUMNS, self.rows.vectors.shape[1]
+        drawn = np.ldexp(rng.standard_normal(size, dtype=np.float32), rng.integers(-6, 7, size, dtype=np.int32))
+        vectors = torch.as_tensor(drawn, device=self.rows.vectors.device)
+        left, right = vectors[:ROWS], vectors[ROWS:]
+        return bool(torch.equal(_shaped(left[-FEW:], right, FEW), _shaped(left, right, ROWS)[-FEW:]))
+
+    def pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor]:
+        """Pools products of (queries, their vectors, items, their vectors)."""
+        torch = _cuda.torch_module()
+        if self.pooling == "smooth":
+            inside = queries.inside[:, :, None, None] & items.inside
+            terms = torch.where(inside, self.gamma * products.double(), -np.inf)
+            return ((torch.logsumexp(terms, dim=(1, 3)) / self.gamma).float(),)
+        if self.pooling == "max":
+            return (products.amax(dim=(1, 3)),)
+        return (_summed(*self.best_of_each(products, queries, items)).float(),)
+
+    def best_of_each(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor, Tensor, int]:
+        """For every vector of the side that is summed, the best of the other; which ones there are; and their axis."""
+        if self.turned:
+            return products.amax(dim=1), items.inside, 2
+        return products.amax(dim=3), queries.inside[:, :, None], 1
+
+    @cached_property
+    def all_items(self) -> _Items:
+        """All candidates, in tiles."""
+        return self.items(np.arange(len(self.candidates)))
+
+    def items(self, which: IntArray) -> _Items:
+        """Some candidates, in tiles."""
+        tiles = list(self.columns.tiles(which))
+        order = np.argsort(np.concatenate([tile.places for tile in tiles]), kind="stable")
+        return _Items(tiles, _cuda.torch_module().as_tensor(order, device=self.columns.vectors.device))
+
+    def stream(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """Like `Scores.stream`; lists of the best from bfloat16 products, if requested."""
+        if isinstance(consume, Best) and self._may_filter(workers):
+            return GPUSetFilter(self).stream(consume, progress=progress)
+        return super().stream(consume, workers=workers, progress=progress)
+
+    def _may_filter(self, workers: int | None) -> bool:
+        fits = self.bound < LARGEST / 2**20 and accumulation(self.rows.vectors.shape[1]) < 0.125
+        asked = setting() == "always" and self.pooling != "smooth" and not elsewhere(workers)
+        return asked and fits and min(self.shape) > 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Items:
+    """Candidates in tiles, and the order that gives their scores back in the order asked for."""
+
+    tiles: list[_Tile]
+    order: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Some candidates: their places among all, and their tiles."""
+
+    which: IntArray
+    items: _Items
+
+
+@dataclass(frozen=True, eq=False)
+class GPUSetFilter:
+    """Filter and verify on a device.
+
+    Args:
+        scores: The scores to search.
+    """
+
+    scores: TorchSetScores
+    _attempts: Attempts = field(default_factory=Attempts)
+
+    def stream(self, choose: Best, *, progress: Progress | None = None) -> Iterator[Any]:
+        """The best of every query, some queries at a time; those with too many undecided pairs are read in float32."""
+        n, step = self.scores.shape[0], self.scores.block_rows
+
+        def work(start: int) -> Any:
+            which, places, found = np.arange(start, min(start + step, n)), [], []
+            for tile in self.scores.rows.tiles(which):
+                for part, columns in self._verified(tile, which, choose.k):
+                    indices, kept = choose(start, self.scores.scores_of(part, columns.items))
+                    places.append(tile.places[part.places])
+                    found.append((columns.which[indices].astype(np.int32), kept))
+            order = np.argsort(np.concatenate(places), kind="stable")
+            return tuple(np.concatenate(each)[order] for each in zip(*found, strict=True))
+
+        yield from counted(map(work, range(0, n, step)), step, n, progress)
+
+    def _verified(self, tile: _Tile, which: IntArray, k: int) -> Iterator[tuple[_Tile, _Columns]]:
+        """Parts of a tile of queries, each with all candidates that may be among the k best of any of its queries."""
+        width, height = self.scores.shape[1], FEW if self.scores.same_bits else ROWS
+        found = self._open(tile, min(k, width)) if self._attempts.go_on else None
+        if found is not None:
+            undecided = float(found.float().mean())
+            found = found if undecided <= MOST_VERIFIED + k / width else None
+            self._attempts.took(*[found is not None] * 2)  # the first tile decides for all
+        if found is None:
+            yield _Tile(np.arange(len(tile.places)), tile.index, tile.inside, tile.first), self._every
+            return
+        side = replace(self.scores.rows, span=height)
+        for part in side.tiles(which[tile.places]):
+            open_ = _cuda.on_host(found[_cuda.torch_module().as_tensor(part.places, device=found.device)].any(dim=0))
+            columns = np.flatnonzero(open_)
+            yield part, _Columns(columns, self.scores.items(columns))
+
+    @cached_property
+    def _every(self) -> _Columns:
+        return _Columns(np.arange(self.scores.shape[1]), self.scores.all_items)
+
+    def _open(self, tile: _Tile, k: int) -> Tensor:
+        """Which candidates may be among the k best of each of these queries."""
+        middle, size = self.scores._of_tiles(tile, self.scores.all_items, self._products, self._pooled)
+        rows, columns = self._factors
+        reach = (READ * size + rows[self._queries(tile)] @ columns) * SLACK
+        reach += SUMMED * (size + reach)
+        floor = (middle - reach).topk(k, dim=1).values.amin(dim=1, keepdim=True)
+        return middle + reach >= floor
+
+    def _queries(self, tile: _Tile) -> Tensor:
+        """The queries of a tile: the owners of their first vectors."""
+        first = _cuda.on_host(tile.index[:, 0])
+        found = np.searchsorted(self.scores.rows.starts, first, side="right") - 1
+        return _cuda.torch_module().as_tensor(found, device=tile.index.device)
+
+    @cached_property
+    def _near(self) -> tuple[RoundedTensor, RoundedTensor]:
+        return RoundedTensor.of(self.scores.rows.vectors), RoundedTensor.of(self.scores.columns.vectors)
+
+    @cached_property
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        """The factors of E, (queries, 3) and (3, candidates)."""
+        torch, (queries, candidates) = _cuda.torch_module(), self._near
+        bounds = Bounds.of(queries.lengths, candidates.lengths)
+        found: tuple[FloatArray, FloatArray] = (
+            query_factors(self.scores, bounds.query, self.scores.rows.starts),
+            item_factors(self.scores, candidates.lengths, self.scores.columns.starts),
+        )
+        rows, columns = (torch.as_tensor(each, device=queries.near.device) for each in found)
+        return rows, columns
+
+    def _products(self, queries: _Tile, items: _Tile) -> Tensor:
+        return low_products(queries.of(self._near[0].near), items.of(self._near[1].near))
+
+    def _pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor, Tensor]:
+        """The low-precision scores, and what they would be if all terms had the same sign."""
+        if self.scores.pooling == "max":
+            highest = products.amax(dim=(1, 3)).double()
+            return highest, highest.abs()
+        highest, inside, axis = self.scores.best_of_each(products, queries, items)
+        return _summed(highest.float(), inside, axis), _summed(highest.float().abs(), inside, axis)
+
+
+def _summed(highest: Tensor, inside: Tensor, axis: int) -> Tensor:
+    """The sum over the vectors that items have, in double precision."""
+    return (highest * inside).sum(dim=axis, dtype=_cuda.torch_module().float64)
+
+
+def _shaped(left: Tensor, right: Tensor, height: int) -> Tensor:
+    """Float32 products, computed with this many rows and `COLUMNS` columns."""
+    with full_precision():
+        return (_filled(left, height) @ _filled(right, COLUMNS).T)[: len(left), : len(right)]
+
+
+def _filled(vectors: Tensor, rows: int) -> Tensor:
+    """Vectors followed by rows of zeros, to the shape of every product."""
+    pad = _cuda.torch_module().nn.functional.pad
+    return vectors if len(vectors) >= rows else pad(vectors, (0, 0, 0, rows - len(vectors)))
+
+
+def _chosen(side: _Side, items: IntArray) -> _Side:
+    """Some items of a side."""
+    counts = np.diff(side.starts)[items]
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    which = np.repeat(side.starts[items] - starts[:-1], counts) + np.arange(starts[-1])
+    index = _cuda.torch_module().as_tensor(which, device=side.vectors.device)
+    return _Side(side.ids[items], side.vectors[index], starts, side.span)
+
+
+KINDS.register("sent sets")(TorchSetScores.sent)

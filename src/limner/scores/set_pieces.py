@@ -1,0 +1,99 @@
+"""Products of single vectors, computed in pieces and pooled into scores of items with several vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from limner.core.arrays import Float32, IntArray
+from limner.scores.base import TILE_COLUMNS, TILE_ROWS
+
+CHUNK = 4 * TILE_COLUMNS
+"""Number of candidate vectors whose products with a tile of query vectors are in memory at once."""
+
+
+class Singles(Protocol):
+    """Scores of single vectors."""
+
+    def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
+        """Scores of up to `TILE_ROWS` query vectors start:stop and candidate vectors low:high."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Products of the vectors of some queries with those of all candidates, in pieces that are pooled one by one.
+
+    Args:
+        singles: Scores of single vectors.
+        rows: Where the vectors of each query begin, and where the last ones end.
+        columns: Where the vectors of each candidate begin, and where the last ones end.
+    """
+
+    singles: Singles
+    rows: IntArray
+    columns: IntArray
+
+    def pooled(self, pooling: str, *, turned: bool) -> Float32:
+        """The scores of all queries and candidates: "max", or "maxsim" with the sum over query or candidate vectors."""
+        if pooling == "max":
+            return self.highest()
+        return self.sums_over_columns() if turned else self.sums_over_rows()
+
+    def highest(self) -> Float32:
+        """The best pair of vectors."""
+        from limner.core import pooling
+
+        best = np.full((len(self.rows) - 1, len(self.columns) - 1), -np.inf, dtype=np.float32)
+        for owners, pooled in self._by_rows():
+            pooling.highest_of_rows(pooled, owners, best)
+        return best
+
+    def sums_over_rows(self) -> Float32:
+        """The sum over query vectors of their best candidate vector."""
+        from limner.core import pooling
+
+        sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
+        for owners, pooled in self._by_rows():
+            pooling.add_rows_of_items(pooled, owners, sums)
+        return sums.astype(np.float32)
+
+    def sums_over_columns(self) -> Float32:
+        """The sum over candidate vectors of their best query vector."""
+        from limner.core import pooling
+
+        sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
+        for low, high in self._chunks():
+            best = np.full((len(sums), high - low), -np.inf, dtype=np.float32)
+            for start, stop in self._tiles():
+                piece = self.singles.piece(start, stop, low, high)
+                pooling.highest_of_rows(piece, owners_of(self.rows, start, stop), best)
+            pooling.add_columns_of_items(best, owners_of(self.columns, low, high), sums)
+        return sums.astype(np.float32)
+
+    def _by_rows(self) -> Iterator[tuple[IntArray, Float32]]:
+        """Yields (owners, best score with each candidate) for each tile of query vectors."""
+        from limner.core import pooling
+
+        for start, stop in self._tiles():
+            pooled = np.full((stop - start, len(self.columns) - 1), -np.inf, dtype=np.float32)
+            for low, high in self._chunks():
+                first, last = (int(at) for at in owners_of(self.columns, low, high)[[0, -1]])
+                ends = np.minimum(self.columns[first + 1 : last + 2], high) - low
+                pooling.highest_of_columns(self.singles.piece(start, stop, low, high), ends, first, pooled)
+            yield owners_of(self.rows, start, stop), pooled
+
+    def _tiles(self) -> Iterator[tuple[int, int]]:
+        low, high = int(self.rows[0]), int(self.rows[-1])
+        return ((r, min(r + TILE_ROWS, high)) for r in range(low, high, TILE_ROWS))
+
+    def _chunks(self) -> Iterator[tuple[int, int]]:
+        low, high = int(self.columns[0]), int(self.columns[-1])
+        return ((c, min(c + CHUNK, high)) for c in range(low, high, CHUNK))
+
+
+def owners_of(starts: IntArray, low: int, high: int) -> IntArray:
+    """The item that each vector of a range belongs to."""
+    return np.searchsorted(starts, np.arange(low, high), side="right") - 1
