@@ -31,6 +31,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from claims import ROOT, Claim, Cost, Task, log, main, measured
+from tiny_clip import tiny_clip
 
 MEASURES = ("R@1", "R@5", "R@10")
 PHOTOGRAPHS = {"tiny CLIP": 1000, "packaged weights": 300}
@@ -221,32 +222,6 @@ def part_of_flickr8k(data: Path, folder: Path, many: int) -> Path:
         else:
             (text / file.name).symlink_to(file)
     return text.parent
-
-
-def tiny_clip(folder: Path, captions: list[str]) -> Path:
-    """CLIP with random weights in the format of transformers, whose tokens are words of the captions."""
-    import torch
-    import transformers
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-
-    marks = ["<|startoftext|>", "<|endoftext|>", "<unk>"]
-    made = Tokenizer(models.WordLevel(unk_token="<unk>"))
-    made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
-    made.train_from_iterator(captions, trainers.WordLevelTrainer(special_tokens=marks))
-    ends = [(mark, made.token_to_id(mark)) for mark in marks[:2]]
-    made.post_processor = processors.TemplateProcessing(single=f"{marks[0]} $A {marks[1]}", special_tokens=ends)
-    names = {"pad_token": marks[1], "unk_token": marks[2], "eos_token": marks[1], "bos_token": marks[0]}
-    known = transformers.PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=77, **names)
-    known.save_pretrained(folder)
-    shape = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
-    text = shape | {"vocab_size": len(known), "bos_token_id": 0, "eos_token_id": 1}
-    image = shape | {"image_size": 224, "patch_size": 32}
-    torch.manual_seed(0)
-    config = transformers.CLIPConfig(text_config=text, vision_config=image, projection_dim=128)
-    transformers.CLIPModel(config).save_pretrained(folder)
-    processor = getattr(transformers, "CLIPImageProcessorPil", transformers.CLIPImageProcessor)
-    transformers.CLIPProcessor(processor(), known).save_pretrained(folder)
-    return folder
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:

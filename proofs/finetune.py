@@ -33,12 +33,14 @@ from limner.datasets.scenes.composed import Content, scenes_composed
 from limner.datasets.scenes.grammar import article
 from limner.encoders import encoder
 from limner.stats import mean_interval
+from tiny_clip import tiny_clip
 
 Pooled = dict[str, list[tuple[str, float]]]
 """Differences of R@1 with the ids of their queries, by direction."""
 SEEDS = (11, 12, 13)
 SHARES = {"train": 0.6, "dev": 0.15, "test": 0.25}
 SIDE = 48
+SHAPE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 BOTH = {"loss": "sum", "batch_size": 64, "device": "cpu"}
 FIRST = {"mode": "full", "learning_rate": 1e-3, "epochs": 40, **BOTH}
 SECOND = {"mode": "lora", "rank": 8, "learning_rate": 6e-3, "epochs": 100, **BOTH}
@@ -46,29 +48,7 @@ SECOND = {"mode": "lora", "rank": 8, "learning_rate": 6e-3, "epochs": 100, **BOT
 
 def untrained(folder: Path, captions: list[str]) -> Path:
     """CLIP with random weights, in the format of transformers: words as tokens, images of 48 x 48 pixels."""
-    import torch
-    import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-
-    marks = ["<|startoftext|>", "<|endoftext|>", "<unk>"]
-    made = Tokenizer(models.WordLevel(unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.train_from_iterator(captions, trainers.WordLevelTrainer(special_tokens=marks))
-    ends = [(mark, made.token_to_id(mark)) for mark in marks[:2]]
-    made.post_processor = processors.TemplateProcessing(single=f"{marks[0]} $A {marks[1]}", special_tokens=ends)
-    names = {"pad_token": marks[1], "unk_token": marks[2], "eos_token": marks[1], "bos_token": marks[0]}
-    known = transformers.PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=32, **names)
-    known.save_pretrained(folder)
-    shape = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
-    text = shape | {"vocab_size": len(known), "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 1}
-    image = shape | {"image_size": SIDE, "patch_size": 8}
-    torch.manual_seed(0)
-    config = transformers.CLIPConfig(text_config=text, vision_config=image, projection_dim=64)
-    transformers.CLIPModel(config).save_pretrained(folder)
-    processor = getattr(transformers, "CLIPImageProcessorPil", transformers.CLIPImageProcessor)
-    size = {"size": {"height": SIDE, "width": SIDE}, "do_center_crop": False}
-    processor(**size).save_pretrained(folder)
-    return folder
+    return tiny_clip(folder, captions, shape=SHAPE, side=SIDE, patch=8, max_tokens=32, lowercase=False, crop=False)
 
 
 @dataclass(frozen=True)

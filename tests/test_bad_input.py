@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from limner.annotate.store import open_store
 from limner.cli import app
 from limner.cli.errors import Status
 
@@ -21,6 +22,7 @@ MATRIX = ["evaluate", "captions.csv", "--scores", "S.npy"]
 RUN = ["evaluate", "captions.csv", "--run", "i2t.run", "--measures", "R@1"]
 QRELS = ["evaluate", "pairs.qrels", "--run", "i2t.run", "--measures", "R@1"]
 SYSTEM = ["evaluate", "captions.csv", "--system", "colours", "--measures", "R@1"]
+COMPOSED = ["composed", "q.json", "--scores", "S.npy"]
 IMAGES, PER_IMAGE = 10, 2
 SAVED = "out.json"
 
@@ -89,6 +91,23 @@ def written(name: str, content: str | bytes) -> Callable[[], None]:
         Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
     return make
+
+
+def in_folder(name: str, files: dict[str, str]) -> Callable[[], None]:
+    def make() -> None:
+        for file, content in files.items():
+            (Path(name) / file).parent.mkdir(parents=True, exist_ok=True)
+            (Path(name) / file).write_text(content)
+
+    return make
+
+
+ASKED = {"queries.jsonl": '{"_id": "1", "text": "a"}\n', "qrels/test.tsv": "query-id\tcorpus-id\tscore\n1\ta\t1\n"}
+
+
+def answers_of_nothing() -> None:
+    with open_store("w.db"):
+        Path("a.json").write_text('{"a": 1}')
 
 
 def without_ids() -> None:
@@ -293,6 +312,26 @@ CASES = [
     Case("right answer that is not there",
          written("p.csv", "image_path,correct_answer,caption_0,caption_1\na,5,x,y\n"), ["probe", "p.csv"],
          ["correct_answer is 5", "0 to 1"]),
+    # forms of other libraries
+    Case("shard that is no tar", written("x.tar", b"hello"), ["audit", "webdataset:x.tar"], ["x.tar"]),
+    Case("corpus without ids", in_folder("b", {"corpus.jsonl": '{"text": "x"}\n', **ASKED}),
+         ["audit", "beir:b"], ["corpus.jsonl", "_id"]),
+    Case("croissant that is a list", written("c.json", "[]"), ["audit", "croissant:c.json"], ["c.json"]),
+    Case("folder of clip-retrieval without metadata", in_folder("r", {"img_emb/img_emb_0.npy": "x"}),
+         ["audit", "clip-retrieval:r"], ["r", "metadata"]),
+    Case("folder that the datasets library did not write", in_folder("d", {"state.json": "[]"}),
+         ["audit", "huggingface:d"], ["d"]),
+    Case("languages without images", in_folder("x", {"test_1kcaptions_en.txt": "a dog\n"}),
+         ["languages", "xtd10:x", *EMBEDDINGS[2:]], ["x"]),
+    Case("captions in 36 languages that are no objects", in_folder("m", {"captions.jsonl": "3\n"}),
+         ["languages", "crossmodal-3600:m", *EMBEDDINGS[2:]], ["captions.jsonl"]),
+    Case("composed queries of no known form", written("q.json", '[{"a": 1}]'), COMPOSED,
+         ["q.json"]),
+    Case("composed queries that are a number", written("q.json", "3"), COMPOSED, ["q.json"]),
+    Case("model card of no form", in_folder("k", {"README.md": "---\nmodel-index: 3\n---\n"}), ["board", "k/README.md"],
+         ["README.md"]),
+    Case("answers of Label Studio that are no list", answers_of_nothing,
+         ["annotate", "import", "w.db", "a.json"], ["a.json"]),
     # the command line
     Case("no such command", nothing, ["evalaute"], ["evalaute", "'evaluate'"], Status.USAGE),
     Case("no such option", nothing, [*MATRIX, "--protocl", "x"], ["--protocl", "limner evaluate --help"], Status.USAGE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 
 import numpy as np
@@ -17,6 +18,7 @@ from limner.datasets.trec import read_qrels
 from limner.explain.audit import KINDS, audit
 from limner.explain.audit.blind import threshold
 from limner.explain.audit.labels import Fit, chance_recall, fit
+from limner.explain.audit.permuted import _beliefs, _scaled, permuted
 from limner.language.identify import main_language, other_language
 
 N = 60
@@ -196,26 +198,40 @@ def test_only_the_images_that_fit_worst_are_compared_in_a_large_collection(monke
     ]
 
 
-def test_probabilities_to_stay_sum_up():
-    from limner.explain.audit.permuted import _scaled
+def test_beliefs_are_near_the_sums_over_all_assignments(monkeypatch):
+    odds = np.exp(np.random.default_rng(0).normal(0, 1, (6, 6)))
+    whole = np.zeros((6, 6))
+    for order in itertools.permutations(range(6)):
+        whole[range(6), order] += np.prod(odds[range(6), order])
+    assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.1
+    monkeypatch.setattr("limner.explain.audit.permuted.NEAREST", 4)
+    assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.2
 
-    odds = np.exp(np.random.default_rng(0).normal(0, 2, (30, 30)))
-    by_row, by_column = _scaled(odds)
-    whole = by_row[:, None] * odds * by_column
+
+def test_with_few_labels_left_none_of_them_is_doubtful():
+    moved, some = np.arange(N), np.arange(0, 2 * 12, 2)
+    moved[some] = np.roll(some, 1)
+    made = fit(collection(), own_scores(0.1, moved))
+    findings, rows, doubtful = permuted(collection(), made, set())
+    assert (len(findings), rows, doubtful) == (12, set(some.tolist()), set())
+
+
+def test_shares_sum_up():
+    whole = _scaled(np.exp(np.random.default_rng(0).normal(0, 2, (30, 30))))
     assert whole.sum(axis=0) == pytest.approx(1) and whole.sum(axis=1) == pytest.approx(1, abs=2e-3)
 
 
 def test_wrong_labels_by_scores():
     """Captions of no image of the collection: their scores are those of other images' captions."""
     some = np.array([2, 5, 11, 16, 20, 27, 33, 38, 44, 47, 52, 57])
-    scores = own_scores(0.1)
+    scores = own_scores(0.2)
     for row in some:
         scores[row, [2 * row, 2 * row + 1]] -= 1
     made = audit(collection(), look=False, scores=scores)
     called = {f.items[0] for f in made.of("wrong-labels")}
     assert called <= {f"photo{n:03}.png" for n in some} and len(called) >= 4
     assert made.of("permuted-labels") == [] and "are found with these scores" in made.notes[-1]
-    assert found("wrong-labels", collection(), look=False, scores=own_scores(0.1)) == []
+    assert found("wrong-labels", collection(), look=False, scores=own_scores(0.2)) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -251,6 +267,19 @@ def test_shifted_labels_by_scores():
     ((items),) = found("shifted-labels", collection(), look=False, scores=own_scores(0.1, moved))
     assert set(items) <= {f"photo{n:03}.png" for n in range(10, 20)} and len(items) >= 9
     assert found("shifted-labels", collection(), look=False, scores=own_scores(0.1)) == []
+
+
+def test_permuted_neighbours_are_no_shift():
+    """Captions of four neighbours went elsewhere, and fit the next image by chance better than their own."""
+    moved, some = np.arange(N), np.array([10, 11, 12, 13, 30, 38, 46, 54])
+    moved[some] = some[[4, 5, 6, 7, 0, 1, 2, 3]]
+    scores = own_scores(0.1, moved)
+    for row in range(10, 14):
+        scores[row, [2 * row, 2 * row + 1]] -= 0.4
+        scores[row + 1, [2 * row, 2 * row + 1]] += 0.1
+    made = audit(collection(), look=False, scores=scores)
+    assert made.of("shifted-labels") == []
+    assert {f.items[0] for f in made.of("permuted-labels")} == {f"photo{n:03}.png" for n in some}
 
 
 def test_vectors_that_are_close():

@@ -117,12 +117,13 @@ def encoded_by(
 
 def _encoder_found(name: str, cache: Path | None, *, trust: bool) -> FoundSystem:
     """The encoder of that name, even if a system has the same; of one kind of items, or two of them, to be joined."""
-    from limner.encoders import ENCODERS, encoder_named
+    from limner.encoders import ENCODERS
+    from limner.encoders.deferred import opened
     from limner.systems import SYSTEMS
     from limner.systems.opening import ENCODER, TRAINED, FoundSystem, completed, find_system
 
     if ENCODERS.names(name):
-        return completed(FoundSystem(name, ENCODER, encoder_named(name, {}), trust), cache=cache)
+        return completed(FoundSystem(name, ENCODER, opened(name, {}, cache), trust), cache=cache)
     if name.partition("(")[0].strip() == ALIGNED and not Path(name).exists():
         _, options = SYSTEMS.parsed(name)
         given = options if cache is None else {**options, "cache": cache}

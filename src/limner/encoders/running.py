@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -100,6 +101,12 @@ class TorchEncoder(ABC):
     def identity(self) -> str:
         """The fingerprint without the precision: an index made on a GPU can be searched on a CPU."""
         return self.fingerprint.removesuffix(f" {self.number_type}")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The model's folder or file of weights, whose content decides the vectors; empty if there is none."""
+        named = (getattr(self, "folder", None), getattr(self, "weights", None))
+        return tuple(Path(each) for each in named if each is not None and Path(each).exists())
 
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """Vectors of items, one row per item, in their order.

@@ -22,7 +22,9 @@ from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
 from limner.core.progress import next_step
 from limner.core.registry import built_in
+from limner.encoders import ENCODERS, Encoder
 from limner.encoders.contract import digest, identity
+from limner.encoders.deferred import opened
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights
@@ -168,13 +170,23 @@ def _side(given: VectorSource | None, kind: str, cache: str | Path | None) -> So
     """The source of vectors of images or texts, with a cache folder if its encoder can be told from others."""
     from limner.encoders.cache import Cached
 
-    side = source(given, what=f"{kind}s")
+    side = _source(given, kind, cache)
     kinds = getattr(side.encoder, "kinds", (kind,)) if isinstance(side, Encoded) else (kind,)
     if kind not in kinds:
         raise LimnerError(f"{kind}s={given}: it encodes {' and '.join(kinds)}s; name an encoder of {kind}s")
     if cache is None or not isinstance(side, Encoded) or identity(side.encoder) is None:
         return side
     return Encoded(Cached(side.encoder, cache), side.name, side.options)
+
+
+def _source(given: VectorSource | None, kind: str, cache: str | Path | None) -> Source:
+    """The source of vectors; an encoder by name stays closed if all its vectors may be in the cache."""
+    if isinstance(given, str) and ENCODERS.names(given):
+        name, options = ENCODERS.parsed(given)
+        made = opened(name, options, cache)
+        if isinstance(made, Encoder):
+            return Encoded(made, name, options)
+    return source(given, what=f"{kind}s")
 
 
 def _identity(side: Source | BagOfWords) -> str:
