@@ -469,6 +469,44 @@ def test_the_datasets_library_itself(tmp_path, files):
         assert (len(loaded.train.images), len(loaded.test.images)) == (1, 1)
 
 
+def test_written_for_the_datasets_library(tmp_path):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    scenes = limner.load("scenes", images=12)
+    lost = limner.datasets.write(scenes, tmp_path / "scenes", form="huggingface")
+    assert lost[0] == "further judgements were left out: 'complete'; write each as .qrels"
+    assert all("were left out" in sentence for sentence in lost)
+    opened = datasets.load_from_disk(tmp_path / "scenes")
+    assert set(opened) == set(scenes.splits) and sum(map(len, opened.values())) == len(scenes.texts)
+    row = opened["test"][0]
+    image = scenes.images.ids.positions([row["image_id"]])[0]
+    assert row["image"].size == scenes.images.open(int(image)).size
+    assert row["caption"] == scenes.texts.values[scenes.texts.ids.positions([row["id"]])[0]]
+    again = limner.load(tmp_path / "scenes")
+    assert again.splits.keys() == scenes.splits.keys()
+    assert list(again.test.images.ids) == list(scenes.test.images.ids)
+    for loaded in (again, limner.load(opened)):
+        assert set(loaded.judgements) == set(scenes.judgements)
+
+
+def test_a_data_set_without_splits_and_pictures_is_written_too(tmp_path, files):
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    made = limner.load([(files[0], "black"), (files[0], "dark"), (files[1], "grey")])
+    assert limner.datasets.write(made, tmp_path / "three", form="huggingface") == ()
+    opened = datasets.load_from_disk(tmp_path / "three")
+    assert opened["caption"][:] == ["black", "dark", "grey"]
+    assert [picture.getpixel((0, 0)) for picture in opened["image"][:]] == [(0, 0, 0), (0, 0, 0), (20, 20, 20)]
+    bare = limner.Collection("bare", limner.Items(["i"], [None]), limner.Items(["t"], ["a"], kind="text"), PAIR)
+    assert limner.datasets.write(bare, tmp_path / "bare", form="huggingface") == (
+        "1 images have no picture: only their ids were written",
+    )
+    assert list(limner.load(tmp_path / "bare").texts.values) == ["a"]
+    with pytest.raises(LimnerError, match="is not empty: give a new folder"):
+        limner.datasets.write(bare, tmp_path / "bare", form="huggingface")
+
+
+PAIR = limner.Judgements.from_pairs([("i", "t")])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -167,6 +167,29 @@ def test_a_pretrained_transformer_is_tuned_saved_and_loaded(world, pictures, tmp
     assert made.similarity(world.test).matrix()[0, 0] == pytest.approx(cosine, abs=1e-5)
 
 
+def test_a_saved_model_is_trained_further(world, tmp_path):
+    first = crank.train(world.train, epochs=2, use_images=True, **SMALL)
+    first.save(tmp_path / "first")
+    before = {name: tensor.clone() for name, tensor in first.judge.state_dict().items()}
+    how = {"epochs": 1, "device": DEVICE, "tensorboard": False}
+    same = crank.train(world.train, init_from=tmp_path / "first", learning_rate=1e-12, **how)
+    assert np.allclose(same.scores(world.test).matrix(), first.scores(world.test).matrix(), atol=1e-4)
+    moved = crank.train(world.test, init_from=first, learning_rate=3e-3, **how)
+    assert all(torch.equal(before[name], tensor) for name, tensor in first.judge.state_dict().items())
+    assert not np.allclose(moved.scores(world.test).matrix(), first.scores(world.test).matrix(), atol=1e-4)
+    assert moved.settings["layers"] == first.settings["layers"] and moved.judge.picture is not None
+    assert moved.trained_on.saw(world).sum() == len(world.train.images) + len(world.test.images)
+    other = limner.Embeddings(world.images.ids, np.ones((len(world.images), 3)))
+    for options, message in (
+        ({"hidden_dim": 64}, r"hidden_dim=64 with init_from=: that model has 16; leave it out"),
+        ({"use_images": False}, r"use_images=False with init_from=: that model has True"),
+        ({"backbone": "words"}, r"backbone= with init_from=: that model brings its own"),
+        ({"features": other}, r"the image features have 3 numbers: the model of init_from= expects \d+"),
+    ):
+        with pytest.raises(LimnerError, match=message):
+            crank.train(world.train, init_from=first, **options)
+
+
 def test_a_judge_over_a_frozen_backbone_has_no_similarity_of_its_own(world, model):
     with pytest.raises(LimnerError, match="uses a frozen backbone"):
         model.similarity(world.test)

@@ -227,3 +227,23 @@ def test_training_that_ends_in_one_point_warns(world):
     how = {**SMALL, "epochs": 6, "learning_rate": 0.02, "fusion": "text"}
     with pytest.warns(LimnerWarning, match="all embeddings have become nearly equal"):
         mcprop.train(world.train, loss=_to_one_point, **how)
+
+
+def test_a_saved_model_is_trained_further(world, model, tmp_path):
+    model.save(tmp_path / "first")
+    before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+    how = {"epochs": 1, "device": DEVICE, "tensorboard": False}
+    same = mcprop.train(world.train, init_from=tmp_path / "first", learning_rate=1e-12, **how)
+    assert np.allclose(same.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-4)
+    moved = mcprop.train(world.test, init_from=model, learning_rate=3e-3, **how)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.module.state_dict().items())
+    assert not np.allclose(moved.scores(world.test).matrix(), model.scores(world.test).matrix(), atol=1e-4)
+    assert moved.trained_on.saw(world).sum() == len(world.train.images) + len(world.test.images)
+    other = limner.Embeddings(world.images.ids, np.ones((len(world.images), 3)))
+    for options, message in (
+        ({"fusion": "text"}, r"fusion='text' with init_from=: that model has 'attentive'; leave it out"),
+        ({"backbone": "words"}, r"backbone= with init_from=: that model brings its own; leave it out"),
+        ({"features": other}, r"the image features have 3 numbers: the model of init_from= expects \d+"),
+    ):
+        with pytest.raises(LimnerError, match=message):
+            mcprop.train(world.train, init_from=model, **options)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +26,6 @@ from limner.datasets.croissant_writing import write_croissant
 from limner.datasets.trec import write_qrels
 from limner.datasets.webdataset import write_webdataset
 
-FOLDERS: dict[str, Callable[..., tuple[str, ...]]] = {"beir": write_beir, "croissant": write_croissant}
-"""Folders of other forms than images with captions."""
 _SCALARS = (str, int, float, bool, type(None), np.generic)
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _QRELS = (".qrels", ".trec")
@@ -98,6 +98,95 @@ def write_folder(collection: Collection, path: str | Path, *, progress: Progress
         rows = counting(range(len(collection.images)), progress)
         files = [write_image(collection.images, row, draft / "images") for row in rows]
         return _write_rows(collection, draft / "captions.csv", files) + _lost_images(collection, files)
+
+
+def write_saved(collection: Collection, path: str | Path) -> tuple[str, ...]:
+    """Writes a new folder as `Dataset.save_to_disk` of the library datasets does: `datasets.load_from_disk` opens it.
+
+    One row per judged pair, with the image in it, in one part per split. Images are stored as they are in their files.
+
+    Returns:
+        What the folder cannot store, one sentence each.
+    """
+    folder = Path(path)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise LimnerError(f"{folder} is not empty: give a new folder")
+    fields = {"": _kept(collection.texts, "", nested=False), "image_": _kept(collection.images, "image_", nested=False)}
+    parts: dict[str, list[dict[str, object]]] = {}
+    for row in _rows(collection, [str(n) for n in range(len(collection.images))], fields):
+        row.setdefault("image_id", collection.images.ids[int(str(row["image"]))])
+        parts.setdefault(str(row.pop("split", "")), []).append(row)
+    if not parts:
+        raise LimnerError(f"{collection.name!r} has no judged pairs, so a data set of it would be empty")
+    head = "dataset_dict.json" if set(parts) != {""} else "state.json"
+    with replacing_folder(folder, head=head, own=()) as draft, tempfile.TemporaryDirectory() as images:
+        named = {split: split or "rest" for split in parts}
+        if head == "dataset_dict.json":
+            (draft / head).write_text(json.dumps({"splits": list(named.values())}) + "\n", encoding="utf-8")
+        for split, rows in parts.items():
+            place = draft if head == "state.json" else draft / named[split]
+            place.mkdir(exist_ok=True)
+            _write_arrow(place, rows, collection.images, Path(images), named[split] if split else None)
+    unseen = sum(value is None for value in collection.images.values)
+    without = (f"{unseen:,} images have no picture: only their ids were written",) if unseen else ()
+    return tuple(_lost(collection, fields)) + without
+
+
+_ARROW = "data-00000-of-00001.arrow"
+_AT_ONCE = 256
+"""Rows whose images are in memory at once."""
+
+
+def _write_arrow(
+    place: Path, rows: list[dict[str, object]], images: Items, images_folder: Path, split: str | None
+) -> None:
+    """One part of a saved Dataset: its rows, what their columns are, and its state."""
+    pa = arrow_module("a saved Dataset")
+    types = {name: _arrow_type(pa, [row[name] for row in rows]) for name in rows[0] if name != "image"}
+    picture = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    schema = pa.schema({"image": picture, **{name: kind for name, (kind, _) in types.items()}})
+    with pa.OSFile(str(place / _ARROW), "wb") as file, pa.ipc.new_stream(file, schema) as out:
+        for low in range(0, len(rows), _AT_ONCE):
+            part = rows[low : low + _AT_ONCE]
+            cells = [_picture(images, int(str(row["image"])), images_folder) for row in part]
+            columns = [pa.array(cells, picture)]
+            columns += [pa.array([row[name] for row in part], kind) for name, (kind, _) in types.items()]
+            out.write_batch(pa.record_batch(columns, schema=schema))
+    values = {name: {"dtype": dtype, "_type": "Value"} for name, (_, dtype) in types.items()}
+    told = {"features": {"image": {"_type": "Image"}, **values}}
+    (place / "dataset_info.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    state: dict[str, object] = {
+        "_data_files": [{"filename": _ARROW}],
+        "_fingerprint": _fingerprint(rows, split),
+        "_split": split,
+    }
+    state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False}
+    (place / "state.json").write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+
+
+def _fingerprint(rows: list[dict[str, object]], split: str | None) -> str:
+    """The same for the same rows; the library datasets names its caches after it."""
+    return sha256(json.dumps([rows, split]).encode()).hexdigest()[:16]
+
+
+def _arrow_type(pa: Any, cells: list[object]) -> tuple[Any, str]:
+    """The type of a column, and its name in the library datasets; what is not numbers alone becomes text."""
+    for kinds, found in (((bool,), (pa.bool_(), "bool")), ((int,), (pa.int64(), "int64"))):
+        if all(type(cell) in kinds for cell in cells if cell is not None):
+            return found
+    if all(type(cell) in (int, float) for cell in cells if cell is not None):
+        return pa.float64(), "float64"
+    return pa.string(), "string"
+
+
+def _picture(images: Items, row: int, folder: Path) -> dict[str, object]:
+    """The bytes of an image, as in its file."""
+    name = write_image(images, row, folder)
+    if name is None:
+        return {"bytes": None, "path": images.ids[row]}
+    held = (folder / name).read_bytes()
+    (folder / name).unlink()
+    return {"bytes": held, "path": name}
 
 
 def _file_beside(value: object, folder: Path) -> str | None:
@@ -226,3 +315,10 @@ _WRITERS = {
     ".jsonl": _write_jsonl,
     ".parquet": _write_parquet,
 }
+
+FOLDERS: dict[str, Callable[..., tuple[str, ...]]] = {
+    "beir": write_beir,
+    "croissant": write_croissant,
+    "huggingface": write_saved,
+}
+"""Folders of other forms than images with captions."""

@@ -34,6 +34,7 @@ FORMS = {
     "beir": "",
     "clip-retrieval": "",
     "croissant": "",
+    "huggingface": "",
     "label-studio": ".json",
 }
 
@@ -130,7 +131,8 @@ def convert(
     """Convert a collection to another format: csv, tsv, jsonl, parquet, qrels, a folder of images, BEIR, ...
 
     clip-retrieval gets the embeddings as unit vectors. label-studio gets a task per judged pair, with its grade as a
-    prediction. croissant gets a folder of tables and images with croissant.json, which mlcroissant opens.
+    prediction. croissant gets a folder of tables and images with croissant.json, which mlcroissant opens. huggingface
+    gets a folder that datasets.load_from_disk opens.
 
     Examples:
       $ limner data convert flickr8k:DIR flickr8k.parquet
@@ -175,7 +177,7 @@ def _written(
     if to != "clip-retrieval":
         from limner.datasets import write
 
-        return write(chosen, target, form="beir" if to == "beir" else None, progress=told)
+        return write(chosen, target, form=to if to in ("beir", "huggingface") else None, progress=told)
     from limner.cli.inputs import Way, opened
     from limner.datasets.clip_retrieval import write_clip_retrieval
 

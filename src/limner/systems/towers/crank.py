@@ -7,10 +7,11 @@ token, which the paper mentions as future work.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.model_store import SavedModel, read, write
 from limner.core.paths import damage_told
-from limner.core.ranking import Ranking
 from limner.core.registry import built_in, takes
 from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
@@ -32,15 +32,25 @@ from limner.encoders.batching import by_length
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
+from limner.systems.towers.crank_data import CrankBatch, CrankData, Proposer, as_tensor
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
 from limner.systems.towers.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
 from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_of
-from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
+from limner.systems.towers.settings import (
+    Training,
+    continued,
+    current_settings,
+    initial,
+    refuse_below,
+    refuse_other_size,
+    settings,
+    split,
+    was,
+)
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]
-Proposer = str | Path | Scores | Ranking | None
 Told = Progress | None
 KIND = "crank"
 ABOUT = "CRank: scores how well a file name and a caption match."
@@ -65,6 +75,7 @@ class Pairing:
             negatives. Random negatives alone are too easy.
         hard_negative_share: The share of negative pairs that come from the proposer.
         hard_negative_depth: Hard negatives are drawn from this many top candidates of the proposer.
+        init_from: A trained CRank, or its folder: training continues from its weights, with its backbone and sizes.
         name: Name of the system in reports.
     """
 
@@ -76,6 +87,7 @@ class Pairing:
     proposer: Proposer = None
     hard_negative_share: float = 0.5
     hard_negative_depth: int = 50
+    init_from: str | Path | CrankModel | None = None
     name: str = "crank"
 
     def __post_init__(self) -> None:
@@ -85,107 +97,6 @@ class Pairing:
             raise LimnerError(f"hard_negative_share={self.hard_negative_share}: expected a share between 0 and 1")
         if self.features is not None and not self.use_images:
             raise LimnerError("features= without use_images=True: this classifier would not use them")
-
-
-class CrankBatch(NamedTuple):
-    """A batch of pairs, with the matching ones marked."""
-
-    rows: IntArray
-    columns: IntArray
-    match: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class CrankData:
-    """A collection, tokenised for a classifier.
-
-    Args:
-        names: File names, tokenised.
-        captions: Texts, tokenised.
-        features: One row per image, or None.
-        rows: The image of each matching pair.
-        columns: The text of each matching pair.
-        proposed: For each image the negatives that the proposer ranks first, padded with -1; or None.
-        hard: The share of negatives drawn from these.
-    """
-
-    names: Any
-    captions: Any
-    features: Tensor | None
-    rows: IntArray
-    columns: IntArray
-    proposed: IntArray | None = None
-    hard: float = 0.0
-
-    @classmethod
-    def of(cls, collection: Collection, judge: Judge, features: Source | None, device: torch.device) -> CrankData:
-        """Reads a collection."""
-        pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
-        if len(collection.texts) < 2 or not len(pairs.rows):
-            raise LimnerError(f"{collection.name!r} has {len(pairs.rows)} pairs: expected some, and at least 2 texts")
-        rows = None if features is None else _tensor(features.vectors(collection.images), device)
-        names, captions = judge.read(image_names(collection.images)), judge.read(collection.texts.values)
-        return cls(names, captions, rows, pairs.rows, pairs.columns)
-
-    def with_proposed(self, collection: Collection, proposer: Proposer, *, depth: int, share: float) -> CrankData:
-        """Adds hard negatives from a proposer."""
-        if proposer is None or not share:
-            return self
-        lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
-        known = {key: row for row, key in enumerate(lists.queries)}
-        missing = [key for key in collection.images.ids if key not in known]
-        if missing:
-            raise LimnerError(
-                f"the proposer has no ranking for {len(missing):,} of {len(collection.images):,} training images, e.g. "
-                f"{missing[0]!r}: let it rank the captions of {collection.name!r}"
-            )
-        place = {key: column for column, key in enumerate(collection.texts.ids)}
-        turned = np.array([place.get(key, -1) for key in lists.candidates] + [-1])
-        found = turned[lists.indices[[known[key] for key in collection.images.ids]]]
-        own = found + len(self.captions) * np.arange(len(found))[:, None]
-        wrong = (found >= 0) & ~np.isin(own, self._keys)
-        first = np.argsort(~wrong, axis=1, kind="stable")[:, :depth]
-        left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(found, first, 1), -1)
-        return replace(self, proposed=left, hard=share)
-
-    def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
-        """A negative text for each image: random, or from the proposer."""
-        drawn = self._random(images, generator)
-        if self.proposed is not None:
-            lists = self.proposed[images]
-            lengths = (lists >= 0).sum(axis=1)
-            chosen = lists[np.arange(len(lists)), (generator.random(len(lists)) * lengths).astype(np.int64)]
-            taken = (generator.random(len(lists)) < self.hard) & (lengths > 0)
-            drawn = np.where(taken, chosen, drawn)
-        return drawn
-
-    @property
-    def _most(self) -> int:
-        """The largest number of texts per image."""
-        return int(np.bincount(self.rows).max())
-
-    def _random(self, images: IntArray, generator: np.random.Generator) -> IntArray:
-        keys, width = self._keys, len(self.captions)
-        drawn = generator.integers(0, width, len(images))
-        for _ in range(100):
-            asked = images * width + drawn
-            wrong = keys[np.searchsorted(keys, asked).clip(max=len(keys) - 1)] == asked
-            if not wrong.any():
-                break
-            drawn[wrong] = generator.integers(0, width, int(wrong.sum()))
-        return drawn
-
-    @cached_property
-    def _keys(self) -> IntArray:
-        return np.sort(self.rows * len(self.captions) + self.columns)
-
-    def judged(self, judge: Judge, rows: IntArray, columns: IntArray) -> Tensor:
-        """Logits of pairs."""
-        features = None
-        if self.features is not None:
-            features = self.features[torch.from_numpy(rows).to(self.features.device)]
-        logits: Tensor = judge(self.names, rows, self.captions, columns, features)
-        return logits
 
 
 class CrankTask:
@@ -284,17 +195,23 @@ def train(
         options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other
             defaults: batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
     """
+    start = initial(options.get("init_from"), CrankModel)
+    if start is not None:
+        fixed = {**start.settings["pairing"], **start.settings["layers"]}
+        options = continued(options, fixed, own=("backbone", "min_count"))
     pairing, shape, training = split(options, Pairing, Layers, Training, what=KIND, defaults=DEFAULTS)
     device = device_named(training.device)
     group = joined(device)
     features = source(pairing.features) if pairing.use_images else None
+    if start is not None and pairing.features is None:
+        features = start.features
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
     with randomness.seeded(training.seed):
-        judge = _judge(pairing, shape, collection, size, device).to(device)
+        judge = (_judge(pairing, shape, collection, size, device) if start is None else _copied(start, size)).to(device)
     known = CrankData.of(collection, judge, features, device)
     depth, share = pairing.hard_negative_depth, pairing.hard_negative_share
     known = known.with_proposed(collection, pairing.proposer, depth=depth, share=share)
-    if judge.picture is not None and known.features is not None:
+    if start is None and judge.picture is not None and known.features is not None:
         judge.picture.standardise(known.features)
     held = None if dev is None else CrankData.of(dev, judge, features, device)
     task = CrankTask(judge, known, held, training=training, group=group, device=device)
@@ -302,7 +219,15 @@ def train(
     about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
     told = {"pairing": {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}, "layers": asdict(shape)}
     told["training"] = asdict(training)
-    return CrankModel(pairing.name, judge.eval(), features, told, about, TrainedOn.of(collection))
+    record = TrainedOn.of(collection).joined(None if start is None else start.trained_on)
+    return CrankModel(pairing.name, judge.eval(), features, told, about, record)
+
+
+def _copied(start: CrankModel, size: int | None) -> Judge:
+    """The network of the initial model, to be changed."""
+    image = start.judge.picture
+    refuse_other_size(size, None if image is None else int(image.linear.in_features))
+    return deepcopy(start.judge).train()
 
 
 def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | None, device: torch.device) -> Judge:
@@ -363,7 +288,7 @@ class CrankModel:
         features = None
         if sees:
             vectors = np.stack([queries[n][1] for n in first])
-            features = _tensor(vectors, next(self.judge.parameters()).device)
+            features = as_tensor(vectors, next(self.judge.parameters()).device)
         read = self.judge.read([names[n] for n in first]), self.judge.read([candidates[n] for n in second])
         known = CrankData(*read, features, rows, columns)
         return _in_batches(self.judge, known, rows, columns, progress)
@@ -441,7 +366,3 @@ def _numbered(values: Sequence[object]) -> tuple[IntArray, IntArray]:
     seen: dict[object, int] = {}
     which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
     return np.unique(which, return_index=True)[1], which
-
-
-def _tensor(rows: object, device: torch.device) -> Tensor:
-    return torch.from_numpy(np.array(rows, dtype=np.float32)).to(device)

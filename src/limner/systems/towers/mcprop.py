@@ -8,6 +8,7 @@ max-margin loss of two towers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from limner.core.arrays import Float32
 from limner.core.cache_dir import settle_matplotlib
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.paths import damage_told
 from limner.core.registry import built_in, takes
@@ -33,15 +34,24 @@ from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
-from limner.systems.towers.branches import Vectors
 from limner.systems.towers.collapse import warn_if_collapsed
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
-from limner.systems.towers.fusion import Fused, fusion
 from limner.systems.towers.mcprop_data import Data
-from limner.systems.towers.readers import Read, Seeing, States, TextReader, load_reader, reader_of
-from limner.systems.towers.settings import Training, current_settings, refuse_below, settings, split, was
+from limner.systems.towers.mcprop_network import LEARNED, Heads, MCProp
+from limner.systems.towers.readers import Read, TextReader, load_reader, reader_of
+from limner.systems.towers.settings import (
+    Training,
+    continued,
+    current_settings,
+    initial,
+    refuse_below,
+    refuse_other_size,
+    settings,
+    split,
+    was,
+)
 from limner.systems.towers.shape import Margin
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -49,7 +59,6 @@ KIND = "mcprop"
 ABOUT = "MCProp: an image and its file name fused into one query, compared with captions by cosine similarity."
 DEFAULTS = {"loss": "max"}
 """Defaults that differ from `Margin`."""
-OWN, LEARNED = "own", "learned"
 MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
 _AT_ONCE = 512
 
@@ -65,6 +74,7 @@ class Query:
             transformer.
         max_tokens: Tokens per text; the rest is cut off.
         min_count: Words in fewer training texts are treated as unknown by the backbone "words".
+        init_from: A trained MCProp, or its folder: training continues from its weights, with its backbone and sizes.
         name: Name of the system in reports.
     """
 
@@ -72,108 +82,12 @@ class Query:
     backbone: str | None = None
     max_tokens: int = 48
     min_count: int = 2
+    init_from: str | Path | McpropModel | None = None
     name: str = "mcprop"
 
     def __post_init__(self) -> None:
         """Checks the values."""
         refuse_below(self, 1, "max_tokens", "min_count")
-
-
-@was("width")
-@dataclass(frozen=True, kw_only=True)
-class Heads:
-    """The heads.
-
-    Args:
-        hidden_dim: Dimension of the heads and of the joint space.
-        layers: Number of layers of each transformer head.
-        heads: Number of attention heads.
-        dropout: Dropout rate in training.
-        fusion: "attentive", "concat", "text" (file name only) or "image".
-        first: The token whose output is the vector of a text: "own" for the backbone's first token if it has one, such
-            as `[CLS]`, or "learned" for a token that is trained with the heads.
-    """
-
-    hidden_dim: int = 256
-    layers: int = 2
-    heads: int = 4
-    dropout: float = 0.1
-    fusion: str = "attentive"
-    first: str = OWN
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        refuse_below(self, 1, "hidden_dim", "layers", "heads")
-        if self.hidden_dim % self.heads:
-            raise LimnerError(
-                f"hidden_dim={self.hidden_dim} with heads={self.heads}: expected a multiple of the number of heads"
-            )
-        if self.first not in (OWN, LEARNED):
-            raise UnknownName("first token", self.first, (OWN, LEARNED))
-
-
-class Head(nn.Module):
-    """A transformer encoder over the states of a text; its first output token is the vector of the text."""
-
-    def __init__(self, reader: TextReader, shape: Heads) -> None:
-        super().__init__()
-        self.see = Seeing(reader, shape.hidden_dim)
-        own = reader.has_first and shape.first == OWN
-        self.first = None if own else nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
-        self.places = nn.Parameter(torch.randn(reader.max_tokens + 2, shape.hidden_dim) * 0.02)
-        layer = nn.TransformerEncoderLayer(
-            shape.hidden_dim,
-            shape.heads,
-            2 * shape.hidden_dim,
-            shape.dropout,
-            "gelu",
-            batch_first=True,
-            norm_first=True,
-        )
-        self.encoder = nn.TransformerEncoder(
-            layer, shape.layers, norm=nn.LayerNorm(shape.hidden_dim), enable_nested_tensor=False
-        )
-
-    def forward(self, states: Tensor, read: Read) -> Tensor:
-        """Vectors of a batch of texts; the backbone's sentence vector, if it has one, comes first."""
-        seen, whole = self.see(states, read)
-        if self.first is None:
-            rows = seen + self.places[: seen.shape[1]]
-            own: Tensor = self.encoder(rows, src_key_padding_mask=~read.filled)[:, 0]
-            return own
-        first = self.first.expand(len(seen), -1) if whole is None else self.first + whole
-        rows = torch.cat([first[:, None], seen], 1) + self.places[: seen.shape[1] + 1]
-        filled = read.filled
-        mask = torch.cat([filled.new_ones(len(filled), 1), filled], 1)
-        out: Tensor = self.encoder(rows, src_key_padding_mask=~mask)[:, 0]
-        return out if whole is None else out + whole
-
-
-class MCProp(nn.Module):
-    """Both branches.
-
-    Args:
-        reader: The shared text backbone; frozen, so it is not part of the module.
-        features: Dimension of the vectors.
-        shape: Shape of the heads.
-    """
-
-    def __init__(self, reader: TextReader, features: int, shape: Heads) -> None:
-        super().__init__()
-        self.states = States(reader)
-        self.names, self.captions = Head(reader, shape), Head(reader, shape)
-        self.images = Vectors(features, shape.hidden_dim, dropout=shape.dropout)
-        self.fusion = fusion(shape.fusion, shape.hidden_dim)
-
-    def queries(self, names: Read, features: Tensor, reader: TextReader) -> Fused:
-        """Fused queries."""
-        fused: Fused = self.fusion(self.names(self.states(names, reader), names), self.images(features).whole)
-        return fused
-
-    def texts(self, captions: Read, reader: TextReader) -> Tensor:
-        """Captions."""
-        found: Tensor = self.captions(self.states(captions, reader), captions)
-        return found
 
 
 class McpropBatch(NamedTuple):
@@ -291,18 +205,24 @@ def train(
         progress: Called with (steps done, steps in total).
         options: Options of `Query`, `Heads`, `Margin` (its loss is "max" here) and `Training`.
     """
+    start = initial(options.get("init_from"), McpropModel)
+    if start is not None:
+        options = continued(options, {**start.settings["query"], **start.settings["heads"]}, own=("backbone",))
     query, shape, margin, training = split(options, Query, Heads, Margin, Training, what=KIND, defaults=DEFAULTS)
     device = device_named(training.device)
     group = joined(device)
     texts = [*collection.texts.values, *image_names(collection.images)]
     sizes = {"dim": shape.hidden_dim, "max_tokens": query.max_tokens, "min_count": query.min_count}
-    reader = reader_of(query.backbone, texts, device=device, **sizes)
-    features = source(query.features)
+    reader = reader_of(query.backbone, texts, device=device, **sizes) if start is None else start.reader
+    own = None if start is None or query.features is not None else start.features
+    features = own or source(query.features)
     held = None if dev is None else Data.of(dev, reader, features, device)
     data = Data.of(collection, reader, features, device, held)
     with randomness.seeded(training.seed):
-        module = MCProp(reader, int(data.features.shape[1]), shape)
-        module.images.standardise(data.features.cpu())
+        module = MCProp(reader, int(data.features.shape[1]), shape) if start is None else deepcopy(start.module)
+        if start is None:
+            module.images.standardise(data.features.cpu())
+    refuse_other_size(int(data.features.shape[1]), int(module.images.linear.in_features))
     task = McpropTask(module.to(device), reader, data, margin.function(), training=training, group=group)
     fitted = fit(task, training, criterion="nDCG@5", group=group, progress=progress)
     if group.main:
@@ -311,7 +231,8 @@ def train(
     about = cards.summary(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
     told = {"query": {"max_tokens": query.max_tokens, "min_count": query.min_count}, "heads": asdict(shape)}
     told |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
-    return McpropModel(query.name, module, reader, features, told, about, TrainedOn.of(collection))
+    record = TrainedOn.of(collection).joined(None if start is None else start.trained_on)
+    return McpropModel(query.name, module, reader, features, told, about, record)
 
 
 def _plain(values: Mapping[str, object]) -> dict[str, object]:

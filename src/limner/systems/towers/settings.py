@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -166,3 +166,34 @@ def split(
     chosen = {**defaults, **checked(together, options, what=repr(what), objects=False)}
     names = [{field.name for field in dataclasses.fields(kind)} & chosen.keys() for kind in kinds]
     return [kind(**{name: chosen[name] for name in each}) for kind, each in zip(kinds, names, strict=True)]
+
+
+def continued(options: Mapping[str, Any], fixed: Mapping[str, Any], *, own: Sequence[str]) -> dict[str, Any]:
+    """The options of a training that starts from a trained model, with what that model fixes; refuses other values.
+
+    >>> continued({"epochs": 2}, {"heads": 4}, own=["backbone"])
+    {'heads': 4, 'epochs': 2}
+
+    Args:
+        options: The options given.
+        fixed: Settings that determine the weights, as the initial model has them.
+        own: Options whose part that model brings.
+    """
+    for name, value in fixed.items():
+        if options.get(name, value) != value:
+            raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
+    for name in own:
+        if options.get(name) is not None:
+            raise LimnerError(f"{name}= with init_from=: that model brings its own; leave it out")
+    return {**fixed, **options}
+
+
+def initial(given: Any, kind: Any) -> Any:
+    """The trained model to start from: given as such, or read from its folder; None if there is none."""
+    return given if given is None or isinstance(given, kind) else kind.load(given)
+
+
+def refuse_other_size(size: int | None, expected: int | None) -> None:
+    """Refuses image features of another size than those of the initial model."""
+    if size != expected:
+        raise LimnerError(f"the image features have {size} numbers: the model of init_from= expects {expected}")
