@@ -34,7 +34,7 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 # worksteal: neighbouring tests stay in one process, so that what a file's tests share (a model, a server) is made once.
 # Clusters first and alone: beside other work and a second cluster, Ray has waited for its own head for ever.
 # compileall: hundreds of tests start limner, and where PYTHONDONTWRITEBYTECODE is set each would compile all of it again.
-test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
+test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
 	@$(MAKE) --no-print-directory -j2 lint whole
 
 whole: $(VENV)/dev.stamp
@@ -78,6 +78,7 @@ lock: $(VENV)/made.stamp  ## write locks/ anew from constraints.txt: hashes of e
 	@$(call locked,dev,--group dev)
 	@$(call locked_aside,s3)
 	@$(call locked_aside,croissant)
+	@$(call locked_aside,mteb)
 
 clean:  ## remove the virtual environment and everything built
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -126,8 +127,8 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt locks/dev.txt $(VENV)/made.sta
 # Some packages ship templates that end in .py and are not Python: those do not matter.
 compile = $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null 2>&1 || true
 
-# The server of the tests of object storage, and mlcroissant: each in a folder of its own, which the tests add to their path.
-$(VENV)/s3.stamp $(VENV)/croissant.stamp: $(VENV)/%.stamp: locks/%.txt $(VENV)/dev.stamp
+# The server of the tests of object storage, mlcroissant and mteb: each in a folder of its own, which the tests add to their path.
+$(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp: $(VENV)/%.stamp: locks/%.txt $(VENV)/dev.stamp
 	@$(LOCKED) locks/$*.txt --target $(VENV)/$* --upgrade --no-build-isolation
 	@touch $@
 
