@@ -203,7 +203,7 @@ def test_from_the_shell(tmp_path):
     assert run("composed", tmp_path / "q.jsonl", "--scores", tmp_path / "s.npy").exit_code == 0
     assert run("composed", tmp_path / "q.jsonl").exit_code == 2
     assert run(*words[:4]).exit_code == 2
-    assert run("composed", "scenes", "--pool", tmp_path / "q.jsonl", "--system", "x").exit_code == 2
+    assert run("composed", "scenes", "--pool", tmp_path / "q.jsonl", "--system", "histograms").exit_code == 2
     assert run("composed", tmp_path / "q.jsonl", "--system", "clip(model=DIR)").exit_code == 2
 
 

@@ -101,7 +101,7 @@ def test_from_the_shell(tmp_path):
     done = CliRunner().invoke(app, ["gap", *world, "--system", "test_gap:Sides"])
     assert done.exit_code == 0 and "distance of the centres  1.414" in done.stdout, done.output
     assert "separability             1.000" in done.stdout  # also where all vectors of a side are equal
-    for words in (["gap"], ["gap", *files[:2]], ["gap", *files, "--system", "x"], ["gap", "scenes", *files]):
+    for words in (["gap"], ["gap", *files[:2]], ["gap", *files, "--system", "histograms"], ["gap", "scenes", *files]):
         assert CliRunner().invoke(app, words).exit_code == 2
     assert CliRunner().invoke(app, ["gap", *files[:3], str(tmp_path / "no.npy")]).exit_code == 3
 
