@@ -504,6 +504,23 @@ def test_a_data_set_without_splits_and_pictures_is_written_too(tmp_path, files):
         limner.datasets.write(bare, tmp_path / "bare", form="huggingface")
 
 
+@pytest.mark.parametrize("name", ["../out", "a/b", "..", "rest"])
+def test_a_split_that_cannot_be_a_folder_is_refused(name, tmp_path):
+    sides = limner.Items(["i"], [None]), limner.Items(["t"], ["a"], kind="text")
+    made = limner.Collection("bare", *sides, PAIR, splits={name: ["i"]})
+    with pytest.raises(LimnerError, match="cannot be the name of a folder, or is taken: rename it"):
+        limner.datasets.write(made, tmp_path / "in" / "bare", form="huggingface")
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+def test_a_column_of_numbers_and_words_is_written_as_text(tmp_path):
+    texts = limner.Items(["t", "u"], ["a", "b"], {"mixed": [1, "one"]}, "text")
+    pairs = limner.Judgements.from_pairs([("i", "t"), ("i", "u")])
+    made = limner.Collection("mixed", limner.Items(["i"], [None]), texts, pairs)
+    limner.datasets.write(made, tmp_path / "mixed", form="huggingface")
+    assert list(limner.load(tmp_path / "mixed").texts.field("mixed")) == ["1", "one"]
+
+
 PAIR = limner.Judgements.from_pairs([("i", "t")])
 
 

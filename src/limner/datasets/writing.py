@@ -118,6 +118,9 @@ def write_saved(collection: Collection, path: str | Path) -> tuple[str, ...]:
         parts.setdefault(str(row.pop("split", "")), []).append(row)
     if not parts:
         raise LimnerError(f"{collection.name!r} has no judged pairs, so a data set of it would be empty")
+    for split in parts:  # a split is a folder of that name
+        if split in (".", "..", "rest") or Path(split).name != split:
+            raise LimnerError(f"split {split!r} cannot be the name of a folder, or is taken: rename it")
     head = "dataset_dict.json" if set(parts) != {""} else "state.json"
     with replacing_folder(folder, head=head, own=()) as draft, tempfile.TemporaryDirectory() as images:
         named = {split: split or "rest" for split in parts}
@@ -148,9 +151,11 @@ def _write_arrow(
     with pa.OSFile(str(place / _ARROW), "wb") as file, pa.ipc.new_stream(file, schema) as out:
         for low in range(0, len(rows), _AT_ONCE):
             part = rows[low : low + _AT_ONCE]
-            cells = [_picture(images, int(str(row["image"])), images_folder) for row in part]
-            columns = [pa.array(cells, picture)]
-            columns += [pa.array([row[name] for row in part], kind) for name, (kind, _) in types.items()]
+            pictures = [_picture(images, int(str(row["image"])), images_folder) for row in part]
+            columns = [pa.array(pictures, picture)]
+            for name, (kind, dtype) in types.items():
+                cells = [row[name] if dtype != "string" or row[name] is None else str(row[name]) for row in part]
+                columns.append(pa.array(cells, kind))
             out.write_batch(pa.record_batch(columns, schema=schema))
     values = {name: {"dtype": dtype, "_type": "Value"} for name, (_, dtype) in types.items()}
     told = {"features": {"image": {"_type": "Image"}, **values}}
