@@ -51,6 +51,8 @@ class Run:
     sum_epochs: int = 0
     task: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """How the task differs from that of `file_names.py`: options of `build`, and `share`, of the training images."""
+    pictures: float = 1.0
+    """Share of the images that are seen as they are; each of the others is seen as another image of its split."""
 
     @property
     def file(self) -> str:
@@ -201,7 +203,7 @@ def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     if run.sum_epochs:
         steps = run.sum_epochs * (len(splits["train"].judgements) // how["batch_size"])
         how["loss"] = sum_first(how["loss"], steps)
-    vectors = features(work.data, *splits.values())
+    vectors = _seen(run, splits, features(work.data, *splits.values()))
     model = mcprop.train(splits["train"], dev=splits["dev"], features=vectors, progress=_quiet, **how)
     history = model.trained["history"]
     held = {"queries": model.encode_images(splits["test"].images).matrix}
@@ -209,6 +211,21 @@ def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     held["weights"] = np.array([[row["a_u"], row["a_v"]] for row in history])
     held["dev"] = np.array(max(row["nDCG@5"] for row in history))
     return held, [round(row["nDCG@5"], 3) for row in history]
+
+
+def _seen(run: Run, splits: Mapping[str, Collection], vectors: Embeddings) -> Embeddings:
+    """The image vectors, some of them exchanged within a split: the same ones for every name of an image and seed."""
+    if run.pictures == 1:
+        return vectors
+    rng, place, rows = np.random.default_rng(7), dict(zip(vectors.ids, range(len(vectors)), strict=True)), {}
+    for part in splits.values():
+        images: dict[str, list[int]] = {}
+        for key in part.images.ids:
+            images.setdefault(key.partition("#")[0], []).append(place[key])
+        names = [name for name in images if rng.random() >= run.pictures]
+        for name, other in zip(names, np.roll(names, 1), strict=True):
+            rows |= dict.fromkeys(images[name], images[other][0])
+    return Embeddings(vectors.ids, vectors.matrix[[rows.get(row, row) for row in range(len(vectors))]])
 
 
 def _judged(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:

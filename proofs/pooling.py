@@ -79,6 +79,18 @@ class Pool:
         return Bias(*shares, r_precision(self.relevant, order), r_precision(right, order))
 
 
+def first_answers(scores: npt.NDArray[np.floating], *, depth: int = 10) -> Mask:
+    """Which candidates are among the first of each row.
+
+    Args:
+        scores: Queries by candidates.
+        depth: How many answers of each query count.
+    """
+    found = np.zeros(scores.shape, dtype=bool)
+    np.put_along_axis(found, np.argsort(-scores, axis=1, kind="stable")[:, :depth], True, axis=1)
+    return found
+
+
 def r_precision(relevant: Mask, order: npt.NDArray[np.integer]) -> float:
     """The mean share of relevant candidates among the first R, where R is their number; in percent."""
     held = np.take_along_axis(relevant, order, axis=1)

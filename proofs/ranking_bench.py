@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pooling import Bias, Pool
+from pooling import Bias, Mask, Pool, first_answers
 
 from claims import log
 from limner.core.collection import Collection
@@ -182,6 +183,8 @@ class Bench:
     _texts: dict[Any, Side] = field(default_factory=dict)
     _held: dict[tuple[str, str, float], Any] = field(default_factory=dict)
     pooled: dict[tuple[str, str], dict[str, Bias]] = field(default_factory=dict)
+    answers: dict[tuple[str, str], Mask] = field(default_factory=dict)
+    """Of each system the pairs of image and caption among the first ten answers of either task."""
 
     def images(self, source: str, kind: str) -> Side:
         """Rows of the image kernel, before any power; one source of features is kept at a time, with all its kinds."""
@@ -244,8 +247,7 @@ class Bench:
         file = self.options.keep / f"{what.replace('/', ' ')}, {len(self.data.train.images)} images.npz"
         if not file.is_file():
             made = timed(what, work)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            np.savez(file, *(part.astype(np.float32) for part in made))
+            _write(file, **{f"arr_{at}": part.astype(np.float32) for at, part in enumerate(made)})
         with np.load(file) as held:
             one, dev, test = (held[f"arr_{at}"].astype(np.float64) for at in range(3))
         return one, dev, test
@@ -285,7 +287,7 @@ class Bench:
         said = "; ".join(f"{title} {_shown(settings[task])}" for task, title in TASKS.items())
         scores: Any = model.fuse(images, texts, self.data.test.images.ids, self.data.test.texts.ids)
         if file is not None:
-            np.savez(file, forward=scores.forward, backward=scores.backward, said=said)
+            _write(file, forward=scores.forward, backward=scores.backward, said=np.array(said))
         return scores.forward, scores.backward, said
 
     def _search(self, asked: System, source: str) -> GridSearch:
@@ -319,6 +321,8 @@ class Bench:
         found = evaluate(scores, self.data.test, measures=FOUND, name=name)
         judged = crowd(evaluate(scores, self.data.judged, protocol=PROTOCOL, name=name))
         self.pooled[name, source] = self._pooled(scores)
+        there, back = (first_answers(each.block(0, len(each.queries))) for each in (scores, scores.T))
+        self.answers[name, source] = there | back.T
         log(f"{name}, {source}: {line(values(found, judged))}  {chosen}")
         return found, judged
 
@@ -336,6 +340,14 @@ class Bench:
 def crowd(report: Report) -> Report:
     """The part of a report on the protocol that the paper prints: S@k and R-precision with the crowd's pairs."""
     return replace(report, results=tuple(r for r in report.results if r.view == "crowd" and str(r.measure) in JUDGED))
+
+
+def _write(file: Path, **arrays: np.ndarray) -> None:
+    """Writes a file that other runs may read at any time: it is there whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"{os.getpid()}-{file.name}")
+    np.savez(part, **arrays)  # type: ignore[arg-type]  # the stub takes the names for its own options
+    part.replace(file)
 
 
 def _on_dev(trials: Any) -> Iterator[str]:

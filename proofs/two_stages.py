@@ -1,0 +1,220 @@
+"""Two stages of training as in the ECCV Caption paper: what the second one, with the image encoder unfrozen, gains.
+
+Chun et al. (2022), appendix: VSE0, PVSE and PCME are trained for 30 epochs with a frozen image encoder and for 30 more
+with all weights, with AdamP and a cosine schedule. Here on Flickr8k with EfficientNet-Lite0, whose weights come in a
+package (the paper: COCO with ResNet-152): 6,000 training images with five captions each, the best epoch by rsum on the
+1,000 dev images, tested on the 1,000 test images with all 5,000 captions as one pool. The control is fair: the model of
+the first stage trained for as many epochs again, with the same learning rate of the second stage, and the encoder still
+frozen. Two learning rates of the second stage are tried, and the better one on dev counts, for each of the two. A stage
+ends after 6 epochs without a better dev rsum.
+
+Needs `--data` with the photographs and a GPU: four models for each system and seed, trained `--workers N` at once.
+`--kept FOLDER` keeps what every model found and goes on from what is there; `--minutes N` starts no further model after
+so many minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from training_runs import DIRECTIONS, MEASURES, QUICK_IMAGES, SMALLEST, data_folder, found, keep_tables
+
+from claims import Claim, log, main
+from limner import load, train
+
+SYSTEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "VSE0": ("towers", {"loss": "sum"}),
+    "PVSE": ("pvse", {"loss": "max"}),
+    "PCME": ("pcme", {}),
+}
+ENCODER = "efficientnet-lite"
+COMMON: Mapping[str, Any] = {"optimizer": "adamp", "schedule": "cosine", "min_count": 4, "tensorboard": False}
+PATIENCE = 6
+"""Every stage ends after so many epochs without a better dev rsum."""
+FIRST, RATES = 2e-4, (2e-5, 1e-4)
+"""The learning rates of the first stage and of the second."""
+EPOCHS = 30
+FROZEN, WHOLE = "frozen again", "whole"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A system with a seed: where its models are kept, and what they are trained with."""
+
+    name: str
+    seed: int
+    data: Path
+    kept: Path
+    options: Mapping[str, Any]
+    epochs: tuple[int, int]
+    deadline: float | None
+    quick: bool
+
+    def file(self, stage: str) -> Path:
+        """Where what the model of a stage found is kept."""
+        return self.kept / f"{self.name}-{self.seed}-{stage.replace(' ', '-')}.npz"
+
+    @property
+    def first(self) -> Path:
+        """The folder of the model of the first stage."""
+        return self.kept / f"{self.name}-{self.seed}-first"
+
+
+def stage_two() -> list[tuple[str, float]]:
+    """Every second stage: frozen or whole, with each learning rate."""
+    return [(kind, rate) for kind in (WHOLE, FROZEN) for rate in RATES]
+
+
+def trained(asked: tuple[Task, str, float]) -> None:
+    """Trains one stage of one system, in a process of its own, and keeps what it found."""
+    import torch
+
+    task, kind, rate = asked
+    label = kind if kind == "first" else f"{kind} {rate:g}"
+    if task.file(label).is_file():
+        return
+    if task.deadline is not None and time.time() > task.deadline:
+        log(f"{task.name}, seed {task.seed}, {label}: not trained, the time was over")
+        return
+    torch.set_num_threads(2)
+    pairs = load(f"flickr8k:{task.data}", check_images=False)
+    learned = pairs.train.restrict(pairs.train.images.ids[:QUICK_IMAGES]) if task.quick else pairs.train
+    system, own = SYSTEMS[task.name]
+    how: dict[str, Any] = {**COMMON, **own, **task.options, "seed": task.seed, "dev": pairs.dev}
+    how |= {"epochs": task.epochs[kind != "first"], "learning_rate": rate, "patience": PATIENCE}
+    if kind == "first":
+        how |= {"features": {"encoder": ENCODER}}
+    else:
+        how |= {"init_from": str(task.first)}
+    if kind == WHOLE:
+        how |= {"unfreeze": True}
+    began = time.perf_counter()
+    model = train(learned, system, **how)
+    if kind == "first":
+        model.save(task.first)
+    held = {f"{d} {m}": values for (d, m), values in found(model.scores(pairs.test), pairs.test).items()}
+    history = [float(row["rsum"]) for row in model.trained["history"]]
+    np.savez(task.file(label), dev=np.array(model.trained["metrics"]["rsum"]), history=np.array(history), **held)
+    log(f"{task.name}, seed {task.seed}, {label}: {time.perf_counter() - began:.0f} s, dev rsum "
+        f"{history[0]:.1f} to {max(history):.1f} at epoch {model.trained['best_epoch']}")  # fmt: skip
+
+
+def read(task: Task, label: str) -> dict[str, np.ndarray] | None:
+    """What a model found, if it was trained."""
+    if not task.file(label).is_file():
+        return None
+    with np.load(task.file(label)) as held:
+        return dict(held)
+
+
+def best(task: Task, kind: str) -> tuple[float, dict[str, np.ndarray]] | None:
+    """The learning rate that is best on dev, with what its model found."""
+    held = [(rate, each) for rate in RATES if (each := read(task, f"{kind} {rate:g}")) is not None]
+    return max(held, key=lambda pair: float(pair[1]["dev"])) if len(held) == len(RATES) else None
+
+
+def rsum(held: Mapping[str, np.ndarray]) -> float:
+    """Of the test pool."""
+    return sum(100 * float(held[f"{d} {m}"].mean()) for d in DIRECTIONS for m in MEASURES)
+
+
+def gained(better: list[Mapping[str, np.ndarray]], worse: list[Mapping[str, np.ndarray]], what: str) -> np.ndarray:
+    """The difference in points with its 95% interval; queries and seeds are drawn anew."""
+    rng = np.random.default_rng(0)
+    moved = np.array([100 * (a[what] - b[what]) for a, b in zip(better, worse, strict=True)])
+    queries, seeds = moved.shape[1], len(moved)
+    means = [moved[rng.integers(0, seeds, seeds)][:, rng.integers(0, queries, queries)].mean() for _ in range(4000)]
+    return np.array([moved.mean(), *np.quantile(means, (0.025, 0.975))])
+
+
+def table(tasks: list[Task]) -> str:
+    """A row for each system and stage: means over seeds."""
+    heads = " | ".join(f"{measure}, {title}" for title in DIRECTIONS.values() for measure in MEASURES)
+    lines = [f"| system | stage | seeds | dev rsum | {heads} |", "|---|---|" + "---:|" * 8]
+    for name in dict.fromkeys(task.name for task in tasks):
+        own = [task for task in tasks if task.name == name]
+        for kind in ("first", FROZEN, WHOLE):
+            held = [read(t, "first") if kind == "first" else (best(t, kind) or (0, None))[1] for t in own]
+            kept = [each for each in held if each is not None]
+            if kept:
+                cells = [f"{np.mean([100 * each[f'{d} {m}'].mean() for each in kept]):.1f}"
+                         for d in DIRECTIONS for m in MEASURES]  # fmt: skip
+                dev = np.mean([float(each["dev"]) for each in kept])
+                lines.append(f"| {name} | {kind} | {len(kept)} | {dev:.1f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def claimed(tasks: list[Task]) -> Iterator[Claim]:
+    """What the second stage gains over the control, and whether it had converged."""
+    for name in dict.fromkeys(task.name for task in tasks):
+        pairs = [(best(t, WHOLE), best(t, FROZEN)) for t in tasks if t.name == name]
+        done = [(a, b) for a, b in pairs if a is not None and b is not None]
+        if not done:
+            continue
+        rates = ", ".join(f"{a[0]:g} and {b[0]:g}" for a, b in done)
+        whole, control = [a[1] for a, _ in done], [b[1] for _, b in done]
+        for direction, title in DIRECTIONS.items():
+            for measure in ("R@1", "R@10"):
+                moved = gained(whole, control, f"{direction} {measure}")
+                note = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*moved)
+                note += f"; {len(done)} seeds; learning rates chosen on dev (whole, frozen): {rates}"
+                what = f"{name}, {measure} gained by the second stage over a frozen one, {title}"
+                yield Claim(f"{what}: lower end of the 95% interval, points", float(moved[1]), goal="> 0", note=note)
+        late = max(_late(each["history"]) for each in (*whole, *control))
+        what = f"{name}: largest rise of dev rsum in the last fifth of the second stage, percent"
+        yield Claim(what, late, goal="<= 1", note="a model that still rises has not converged")
+
+
+def _late(history: np.ndarray) -> float:
+    before = history[: -max(len(history) // 5, 1)].max(initial=0.0)
+    return float(100 * max(history.max() - before, 0.0) / history.max())
+
+
+def run(options: argparse.Namespace) -> Iterator[Claim]:
+    """The first stages, then all second ones."""
+    folder = data_folder(options)
+    kept = Path(options.kept or tempfile.mkdtemp())
+    kept.mkdir(parents=True, exist_ok=True)
+    deadline = None if options.minutes is None else time.time() + 60 * options.minutes
+    small = {k: v for k, v in SMALLEST.items() if k.endswith("dim")}
+    own: dict[str, Any] = {"device": options.device, **(small if options.quick else {"precision": options.precision})}
+    epochs = (1, 1) if options.quick else (EPOCHS, options.epochs)
+    tasks = [Task(name, seed, folder, kept, own, epochs, deadline, options.quick)
+             for seed in range(1 if options.quick else options.seeds) for name in options.systems]  # fmt: skip
+    with multiprocessing.get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
+        pool.map(trained, [(task, "first", FIRST) for task in tasks], chunksize=1)
+        after = [(task, *stage) for task in tasks for stage in stage_two() if task.first.is_dir()]
+        pool.map(trained, after, chunksize=1)
+    text = table(tasks)
+    log(text)
+    if options.save and not options.quick:
+        keep_tables(text + "\n", options)
+    yield from claimed(tasks)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What to train, and where it is kept."""
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS), help="which are trained")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--precision", default="bfloat16", help="float32 or bfloat16")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the second stage at most")
+    parser.add_argument("--seeds", type=int, default=1, help="how often each system is trained")
+    parser.add_argument("--workers", type=int, default=1, help="how many are trained at once")
+    parser.add_argument("--kept", type=Path, help="folder that keeps what every model found")
+    parser.add_argument("--minutes", type=float, help="no further model is begun after so many minutes")
+
+
+if __name__ == "__main__":
+    main(run, __doc__, configure=configure)
