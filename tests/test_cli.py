@@ -527,6 +527,35 @@ def test_an_interrupt_from_the_keyboard_ends_it_quietly(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+LOST = """
+import signal, time
+from limner.core import interrupts
+
+interrupts.PATIENCE = 60
+interrupts.end_soon()
+
+class Ends:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.01)
+
+made = Ends()
+try:
+    del made
+    while True:
+        time.sleep(0.01)
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+def test_an_interrupt_is_not_lost_in_a_finaliser():
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    options = {"capture_output": True, "text": True, "timeout": 30, "preexec_fn": heard}
+    done = subprocess.run([sys.executable, "-c", LOST], env=environment, **options)
+    assert (done.stdout, done.stderr) == ("heard\n", "")
+
+
 def test_a_closed_pipe_is_no_error(here):
     process = _process("compare", "a.json", "b.json", "--samples", "10", "--json")
     process.stdout.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
 import signal
@@ -9,12 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 LOOK = 0.2
 """Seconds between two checks for Ctrl-C."""
+LATER = 0.02
+"""Seconds after which a KeyboardInterrupt is raised again that was lost in a finaliser."""
 PATIENCE = 1.5
 """Seconds after Ctrl-C in which the process may end by itself."""
 INTERRUPTED = 130
@@ -45,6 +49,18 @@ def end_soon() -> None:
     threading.Thread(target=_wait, args=(end,), name="limner interrupts", daemon=True).start()
     signal.set_wakeup_fd(begin, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _raise)
+    sys.unraisablehook = partial(_raise_again, sys.unraisablehook)
+
+
+def _raise_again(others: Callable[[sys.UnraisableHookArgs], object], lost: sys.UnraisableHookArgs) -> None:
+    """Raises a KeyboardInterrupt again that came in a finaliser or a callback, where Python prints and drops it.
+
+    Not at once, as this function is called from there: another thread does it when the callback has returned.
+    """
+    if issubclass(lost.exc_type, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        threading.Timer(LATER, _thread.interrupt_main).start()
+    else:
+        others(lost)
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
