@@ -190,14 +190,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     deadline = None if options.minutes is None else time.time() + 60 * options.minutes
     small = {k: v for k, v in SMALLEST.items() if k.endswith("dim")}
     own: dict[str, Any] = {"device": options.device, **(small if options.quick else {"precision": options.precision})}
-    epochs = (1, 1) if options.quick else (EPOCHS, options.epochs)
+    epochs = (1, 1) if options.quick else (options.first, options.second)
     tasks = [Task(name, seed, folder, kept, own, epochs, deadline, options.quick)
              for seed in range(1 if options.quick else options.seeds) for name in options.systems]  # fmt: skip
     with multiprocessing.get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
         pool.map(trained, [(task, "first", FIRST) for task in tasks], chunksize=1)
         after = [(task, *stage) for task in tasks for stage in stage_two() if task.first.is_dir()]
         pool.map(trained, after, chunksize=1)
-    text = table(tasks)
+    text = f"{table(tasks)}\n\nAt most {epochs[0]} epochs of the first stage and {epochs[1]} of the second."
     log(text)
     if options.save and not options.quick:
         keep_tables(text + "\n", options)
@@ -209,7 +209,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS), help="which are trained")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--precision", default="bfloat16", help="float32 or bfloat16")
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the second stage at most")
+    parser.add_argument("--first", type=int, default=EPOCHS, help="epochs of the first stage at most")
+    parser.add_argument("--second", type=int, default=EPOCHS, help="epochs of the second stage at most")
     parser.add_argument("--seeds", type=int, default=1, help="how often each system is trained")
     parser.add_argument("--workers", type=int, default=1, help="how many are trained at once")
     parser.add_argument("--kept", type=Path, help="folder that keeps what every model found")
