@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ DELTA = 0.1
 DECAY_SHARE = 0.1
 """Factor of the weight decay for such weights."""
 _EPS = 1e-8
+Shape = tuple[int, int]
 
 
 class AdamP(torch.optim.Optimizer):
@@ -46,12 +47,12 @@ class AdamP(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: object = None) -> None:  # type: ignore[override]
         """Updates all parameters that have a gradient."""
-        for group in self.param_groups:
-            for weights in group["params"]:
-                if weights.grad is not None:
-                    self._moved(weights, group)
+        held = [(weights, group) for group in self.param_groups for weights in group["params"]
+                if weights.grad is not None]  # fmt: skip
+        for (weights, group), shape in zip(held, orthogonal([weights for weights, _ in held]), strict=True):
+            self._move(weights, group, shape)
 
-    def _moved(self, weights: Tensor, group: dict[str, Any]) -> None:
+    def _move(self, weights: Tensor, group: dict[str, Any], shape: Shape | None) -> None:
         gradient, state = weights.grad, self.state[weights]
         if gradient is None:
             return
@@ -63,25 +64,51 @@ class AdamP(torch.optim.Optimizer):
         state["mean"].lerp_(gradient, 1 - first)
         state["square"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
         spread = (state["square"] / (1 - second**number)).sqrt() + _EPS
-        step, share = projected(weights, gradient, state["mean"] / (1 - first**number) / spread)
-        weights.mul_(1 - group["lr"] * group["weight_decay"] * share)
+        step = state["mean"] / (1 - first**number) / spread
+        step = step if shape is None else projected(weights, step, shape)
+        weights.mul_(1 - group["lr"] * group["weight_decay"] * (1.0 if shape is None else DECAY_SHARE))
         weights.sub_(step, alpha=group["lr"])
 
 
-def projected(weights: Tensor, gradient: Tensor, step: Tensor) -> tuple[Tensor, float]:
-    """The step without its component along scale-invariant weights, and their factor of the weight decay.
+def orthogonal(parameters: Sequence[Tensor]) -> list[Shape | None]:
+    """For each parameter the shape whose rows are orthogonal to their gradients, or None if they are not.
 
-    >>> weights, gradient = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]])
-    >>> projected(weights, gradient, torch.tensor([[3.0, 4.0]]))
-    (tensor([[0., 4.]]), 0.1)
+    All angles are computed before the first is looked at: a GPU is waited for once, not once for each parameter.
+
+    >>> weights = nn.Parameter(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    >>> weights.grad = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
+    >>> orthogonal([weights])
+    [(2, -1)]
     """
-    if weights.ndim < 2:
-        return step, 1.0
-    for shape in ((len(weights), -1), (1, -1)):
-        held = weights.reshape(shape)
-        angles = cosine_similarity(gradient.reshape(shape), held, dim=1, eps=_EPS).abs()
-        if float(angles.max()) < DELTA / math.sqrt(held.shape[1]):
-            unit = held / (held.norm(dim=1, keepdim=True) + _EPS)
-            moved = step.reshape(shape)
-            return (moved - unit * (unit * moved).sum(1, keepdim=True)).reshape(weights.shape), DECAY_SHARE
-    return step, 1.0
+    largest: list[Tensor] = []
+    for weights in (each for each in parameters if each.ndim > 1):
+        for shape in _shapes(weights):
+            gradient = torch.zeros_like(weights) if weights.grad is None else weights.grad
+            angles = cosine_similarity(gradient.reshape(shape), weights.reshape(shape), dim=1, eps=_EPS).abs()
+            largest.append(angles.max().double())
+    found = iter(torch.stack(largest).tolist() if largest else ())
+    chosen: list[Shape | None] = []
+    for weights in parameters:
+        below = (
+            [shape for shape in _shapes(weights) if next(found) < DELTA / math.sqrt(weights.numel() // shape[0])]
+            if weights.ndim > 1
+            else []
+        )
+        chosen.append(below[0] if below else None)
+    return chosen
+
+
+def projected(weights: Tensor, step: Tensor, shape: Shape) -> Tensor:
+    """The step without its component along the weights, row by row of this shape.
+
+    >>> projected(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]]), (1, -1))
+    tensor([[0., 4.]])
+    """
+    held, moved = weights.reshape(shape), step.reshape(shape)
+    unit = held / (held.norm(dim=1, keepdim=True) + _EPS)
+    return (moved - unit * (unit * moved).sum(1, keepdim=True)).reshape(weights.shape)
+
+
+def _shapes(weights: Tensor) -> tuple[Shape, Shape]:
+    """Row by row, and the whole matrix as one row."""
+    return (len(weights), -1), (1, -1)

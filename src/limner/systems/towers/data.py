@@ -104,7 +104,7 @@ class TrainingPairs(PairIndex):
 
     Args:
         collection: The collection.
-        features: One row per image: its vector, or its pixels, which stay in main memory.
+        features: One row per image: its vector, or its pixels, which stay in main memory if a GPU has no room.
         texts: Tokens, or one row of numbers per text.
         device: Device of the tensors.
     """
@@ -112,7 +112,7 @@ class TrainingPairs(PairIndex):
     def __init__(self, collection: Collection, features: Tensor, texts: Texts, *, device: torch.device) -> None:
         super().__init__(collection, device=device)
         self.texts = texts
-        self.features = features.to(device) if features.ndim == 2 else features
+        self.features = features.to(device) if features.ndim == 2 or _fits(features, device) else features
         held = texts.flat if isinstance(texts, Tokens) else np.array(texts, dtype=np.float32)
         self.held = torch.from_numpy(held).to(device)
 
@@ -186,3 +186,8 @@ class Batches:
         places = torch.from_numpy(np.concatenate([p.places for p in packings])).to(self.pairs.device)
         for packing, part in zip(packings, torch.split(places, [len(p.places) for p in packings]), strict=True):
             yield PackedSequence(self.pairs.held[part], torch.from_numpy(packing.sizes))
+
+
+def _fits(features: Tensor, device: torch.device) -> bool:
+    """Whether a device has room for all pixels at once: they may take a quarter of what is free on a GPU."""
+    return device.type == "cuda" and 4 * features.nbytes <= torch.cuda.mem_get_info(device)[0]
