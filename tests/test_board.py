@@ -9,7 +9,9 @@ import os
 import re
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -206,6 +208,8 @@ def test_the_form_is_that_of_mteb(reports):
 
 def test_mteb_itself_opens_what_is_written(reports, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path(sys.prefix) / "mteb")])  # where `make test` puts it
+    if find_spec("pytrec_eval") is None:  # no wheel for aarch64; mteb imports it, its class of results does not use it
+        monkeypatch.setitem(sys.modules, "pytrec_eval", ModuleType("pytrec_eval"))
     mteb = pytest.importorskip("mteb", reason="no mteb: 'make test' installs locks/mteb.txt", exc_type=ImportError)
     for file in write_mteb(reports[0], tmp_path):
         assert mteb.TaskResult.from_disk(file).task_name == file.stem
