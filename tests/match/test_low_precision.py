@@ -481,9 +481,50 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
     found = Filter(scores, form).near(0, 256).above(np.arange(257) * 4, np.arange(1024))
     assert found is not None
-    counted, whose, _ = found
+    counted, whose = found.counts, found.whose
     assert len(whose) < 50
+    assert not len(found.rows)
     block = scores.block(0, 256)
     own = block[np.arange(1024) // 4, np.arange(1024)]
     above = (block[np.arange(1024) // 4] > own[:, None]).sum(axis=1)
     assert (np.abs(counted - above) <= np.bincount(whose, minlength=1024)).all()
+
+
+@each_format
+@pytest.mark.parametrize("keep", [0, 5])
+def test_a_row_that_ties_with_everything_is_counted_in_float32_and_the_others_are_not(form, keep, monkeypatch):
+    """Three queries score 0 with all candidates; one has a positive among a thousand equal ones; some have none."""
+    rng = np.random.default_rng(1)
+    points = rng.standard_normal((600, 64)).astype(np.float32)
+    columns = np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((2400, 64)).astype(np.float32)
+    columns[:1000] = columns[0] + 1e-6 * columns[:1000]
+    columns[:, -1] = 0
+    points[[5, 300, 599]] = np.eye(64)[-1]
+    points[17] = columns[0]
+    pairs = [(str(row), str(4 * row + n)) for row in range(250, 600) for n in range(4)]
+    hard = [("5", "100"), ("5", "2000"), ("17", "500"), ("300", "0")]
+    judged = Judgements.from_pairs(sorted({*pairs, *hard}))
+    scores = Scores.from_embeddings(Embeddings(range(600), points), Embeddings(range(2400), columns), similarity="dot")
+    asked = [Asked(judged), Asked(judged, np.arange(600) % 2, (np.arange(2400) // 4) % 2)]
+    monkeypatch.setenv(filtering.SETTING, "never")
+    plain, _ = place(scores, asked, keep=keep)
+    force(monkeypatch, form)
+    monkeypatch.setattr(filtering, "MANY", 1.0)
+    blocks, block = [], type(scores).block
+    monkeypatch.setattr(type(scores), "block", lambda self, *given: blocks.append(self.shape) or block(self, *given))
+    found, _ = place(scores, asked, keep=keep)
+    for one, other in zip(plain, found, strict=True):
+        for name in ("indptr", "above", "tied", "grades"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert 2400 in plain[0].tied
+    if not keep:  # the best of a row that ties with everything are found in float32 for its whole block
+        assert blocks == [(4, 2400)]
+
+
+def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
+    scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
+    near = Filter(scores, INT8).near(0, 30)
+    assert near.above(np.arange(31), np.arange(30)) is None
+    assert near.above(np.zeros(31, np.int64), np.zeros(0, np.int64)) is not None

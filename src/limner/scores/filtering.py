@@ -58,12 +58,15 @@ GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 CALLS, COLUMN = 8e6, 6e3
 """The calls that verify a few rows, and those for each of their candidates, take as long as so many multiplications."""
-PROBED = 8
+PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 SHARE = 64
 """At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
 LEAST_ROOM, LEAST_COUNTED = 256, 64
 """But so many candidates of a row may be, for lists, and for counts."""
+ROW_SHARE, MANY = 8, 1 / 3
+"""For counts, at most one candidate in the first many is computed again; a row with more is counted in float32. A block
+goes the float32 way if more than the second share of its rows are."""
 
 
 def setting() -> str:
@@ -223,10 +226,10 @@ class Near:
         vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
         return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
-    def _room(self, least: int = LEAST_ROOM) -> int:
+    def _room(self) -> int:
         """The maximum number of products in float32: a small part of the work."""
         rows, width = self.bits.shape
-        return int(rows * max(width // SHARE, least))
+        return int(rows * max(width // SHARE, LEAST_ROOM))
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
@@ -286,16 +289,36 @@ class Near:
             return None
         return self._chosen(choose, told, shifted.apply)
 
-    def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
-        """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
+    def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> Above | None:
+        """Counts the candidates that are certainly above each positive; None if too many rows are left to float32."""
         from limner.core.filter_kernels import count_near
         from limner.core.group_kernels import GROUP
 
-        room = self._room(LEAST_COUNTED)
-        counts, whose = np.zeros(len(positives), np.int64), np.empty(room, np.int64)
-        columns, spare = np.empty_like(whose), np.empty(GROUP, np.uint16)
-        count = count_near(*self._factors, indptr, positives, pools, room, spare, counts, whose, columns)
-        return None if count < 0 else (counts, whose[:count].copy(), columns[:count].copy())
+        rows, width = self.bits.shape
+        room = max(width // ROW_SHARE, LEAST_COUNTED)
+        counts, whose = np.zeros(len(positives), np.int64), np.empty(rows * room, np.int64)
+        columns, spare, many = np.empty_like(whose), np.empty(GROUP, np.uint16), np.zeros(rows, np.bool_)
+        count = count_near(*self._factors, indptr, positives, pools, room, spare, counts, whose, columns, many)
+        if many.sum() > MANY * np.count_nonzero(np.diff(indptr)):
+            return None
+        return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
+
+
+@dataclass(frozen=True, eq=False)
+class Above:
+    """What low-precision products tell about the ranks of the positives of a block.
+
+    Args:
+        counts: The number of candidates that are certainly above each positive.
+        whose: The positive of each pair that only float32 scores can compare.
+        columns: The candidate of each such pair.
+        rows: Rows with too many such pairs: their counts are undefined, and their pairs are not listed.
+    """
+
+    counts: Int64
+    whose: Int64
+    columns: Int64
+    rows: Int64
 
 
 @dataclass(frozen=True, eq=False)
