@@ -182,7 +182,8 @@ class _Counter:
         n, self.width = source.shape
         self.members = members
         keys = [p.rows[p.columns >= 0] * self.width + p.columns[p.columns >= 0] for p in members.values()]
-        self.keys = np.unique(np.concatenate(keys)) if keys else np.empty(0, dtype=np.int64)
+        found = np.sort(np.concatenate([NONE, *keys]))
+        self.keys = found[np.diff(found, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
         rows, self.columns = np.divmod(self.keys, self.width)
         self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
         self.pools = asked.query_pools
