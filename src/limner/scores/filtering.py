@@ -130,6 +130,34 @@ def rows_at_once(scores: Products, rows: int, found: int) -> int:
     return few if apart < together else max(rows, 1)
 
 
+def chosen(
+    scores: Products,
+    start: int,
+    rows: Float32,
+    choose: Best,
+    found: Sequence[Pairs],
+    apply: Callable[[Float32, Int64, int], Block] = lambda scores, places, start: scores,
+) -> tuple[npt.NDArray[np.int32], Block]:
+    """The best of the columns that were found, from float32 tiles of a few rows at a time.
+
+    Args:
+        scores: The scores.
+        start: The query of the first row.
+        rows: The query vectors.
+        choose: Finds the best of a tile.
+        found: Columns of every row, from several searches.
+        apply: What is done to the scores of a tile first; see `Shifted`.
+    """
+    pairs, parts = sum(len(columns) for _, columns in found), []
+    step = rows_at_once(scores, len(rows), pairs)
+    for low in range(0, len(rows), step):
+        high = min(low + step, len(rows))
+        places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
+        best, kept = choose(start + low, apply(scores.tiles(rows[low:high], places), places, start + low))
+        parts.append((places[best].astype(np.int32), kept))
+    return np.concatenate([best for best, _ in parts]), np.concatenate([kept for _, kept in parts])
+
+
 def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
     """A filter for these scores if one applies and saves time; None to use float32.
 
@@ -261,22 +289,7 @@ class Near:
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the float32 block."""
         found = self.candidates(choose.k)
-        return None if found is None else self._chosen(choose, [found], lambda scores, places, start: scores)
-
-    def _chosen(
-        self, choose: Best, found: Sequence[Pairs], apply: Callable[[Float32, Int64, int], Block]
-    ) -> tuple[npt.NDArray[np.int32], Block]:
-        """The best of the columns that were found, a few rows at a time."""
-        pairs, parts = sum(len(columns) for _, columns in found), []
-        step = rows_at_once(self.scores, len(self.bits), pairs)
-        for low in range(0, len(self.bits), step):
-            high = min(low + step, len(self.bits))
-            places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
-            scores = apply(self.scores.tiles(self.rows[low:high], places), places, self.start + low)
-            indices, kept = choose(self.start + low, scores)
-            parts.append((places[indices].astype(np.int32), kept))
-        indices, kept = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return indices, kept
+        return None if found is None else chosen(self.scores, self.start, self.rows, choose, [found])
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -287,7 +300,7 @@ class Near:
         told = [each for each in found if each is not None]
         if len(told) < len(found):
             return None
-        return self._chosen(choose, told, shifted.apply)
+        return chosen(self.scores, self.start, self.rows, choose, told, shifted.apply)
 
     def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> Above | None:
         """Counts the candidates that are certainly above each positive; None if too many rows are left to float32."""
