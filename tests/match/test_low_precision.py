@@ -19,7 +19,7 @@ from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.evaluation.placements import Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import device_filtering, filtering, running
+from limner.scores import device_filtering, filtering, running, set_filtering
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.filtering import Filter
@@ -370,6 +370,23 @@ class TestChoice:
         monkeypatch.setattr(filtering, "gain", lambda form, d: shares[form.name])
         found = filtering.filter_of(scores, verified)
         assert (found and found.form.name) == chosen
+
+    def test_without_a_setting_the_fastest_is_chosen_too(self, scores, monkeypatch):
+        monkeypatch.delenv(filtering.SETTING)
+        monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.4, "int8": 0.15}[form.name])
+        assert filtering.filter_of(scores, 0.1).form.name == "int8"
+        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.9)
+        assert filtering.filter_of(scores, 0.1) is None
+
+    def test_items_with_several_vectors_are_filtered_only_if_asked_for(self, scores, monkeypatch):
+        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
+        monkeypatch.setattr(set_filtering, "EXPECTED", 0.0)
+        rng = np.random.default_rng(0)
+        sides = ({str(n): rng.standard_normal((10, 8)) for n in range(many)} for many in (30, 200))
+        found = Scores.from_sets(*sides, pooling="maxsim")
+        assert found.filter(None) is not None
+        monkeypatch.delenv(filtering.SETTING)
+        assert found.filter(None) is None
 
     def test_a_short_pass_does_not_import_torch(self, scores, monkeypatch):
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)

@@ -5,9 +5,9 @@ The bound of `limner.core.lowprecision` rules out nearly all candidates; the res
 Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
 Lists, counts and scores equal those in float32 bit for bit.
 
-`LIMNER_LOW_PRECISION` says when it is used: "never" (default), "auto" (if the CPU has bfloat16 units and torch is
-installed, or AVX-512 VNNI, and a short measurement finds them faster for these vectors), or "always": also on a CPU
-without such units, where the same products are computed in float32 and rounded, which is slower and meant for tests.
+`LIMNER_LOW_PRECISION` says when it is used: "auto" (default: if the CPU has bfloat16 units and torch is installed, or
+AVX-512 VNNI, and a short measurement finds them faster for these vectors), "never", or "always": also on a CPU without
+such units, where the same products are computed in float32 and rounded, which is slower and meant for tests.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ goes the float32 way if more than the second share of its rows are."""
 
 def setting() -> str:
     """The value of `LIMNER_LOW_PRECISION`."""
-    word = os.environ.get(SETTING, "never") or "never"
+    word = os.environ.get(SETTING) or "auto"
     if word not in WORDS:
         raise LimnerError(f"{SETTING}={word!r}: expected one of {', '.join(WORDS)}")
     return word
