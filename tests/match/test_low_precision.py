@@ -323,6 +323,27 @@ def test_int8_sums_are_exact_integers_also_beyond_the_precision_of_float32():
             assert np.array_equal(out, whole)
 
 
+EDGES = [(1, 1, 1), (7, 11, 3), (8, 12, 4), (9, 13, 5), (17, 49, 511), (5, 6145, 6), (40, 97, 70)]
+
+
+@pytest.mark.parametrize("shape", EDGES, ids=str)
+def test_compiled_products_of_int8_are_those_of_emulated_ones_at_every_edge(shape):
+    if not Int8().has_units():
+        pytest.skip("no int8 units here: neither AVX-512 VNNI nor the dot products of Arm")
+    rows, count, dimensions = shape
+    rng = np.random.default_rng(sum(shape))
+    queries, candidates = (
+        rng.choice([-1.0, 1.0, 0.3, 0.0], (n, dimensions), p=[0.4, 0.4, 0.1, 0.1]).astype(np.float32)
+        for n in (rows, count)
+    )
+    found = []
+    for form in (INT8, Int8()):
+        out = np.empty((rows, count), np.uint16)
+        stored(form, candidates).multiply(form.round(queries), out)
+        found.append(out)
+    assert np.array_equal(*found)
+
+
 def test_bounds_are_rounded_up():
     rng = np.random.default_rng(5)
     one, other = (Rounded.bfloat16(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))

@@ -6,7 +6,7 @@ Pairs that are still undecided, and every score that is returned, are read from 
 Lists, counts and scores equal those in float32 bit for bit.
 
 `LIMNER_LOW_PRECISION` says when it is used: "auto" (default: if the CPU has bfloat16 units and torch is installed, or
-AVX-512 VNNI, and a short measurement finds them faster for these vectors), "never", or "always": also on a CPU without
+int8 units, and a short measurement finds them faster for these vectors), "never", or "always": also on a CPU without
 such units, where the same products are computed in float32 and rounded, which is slower and meant for tests.
 """
 
