@@ -36,7 +36,7 @@ def _has_units() -> bool:
     if options.CPU_NAME or options.CPU_FEATURES:
         return False
     if platform.machine() in ("aarch64", "arm64"):
-        return get_host_cpu_name().startswith(DOT_PRODUCTS)
+        return str(get_host_cpu_name()).startswith(DOT_PRODUCTS)
     try:
         features = get_host_cpu_features()
     except RuntimeError:
