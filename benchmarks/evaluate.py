@@ -129,6 +129,7 @@ def vectors(collection: Collection, dimensions: int = DIMENSIONS) -> tuple[np.nd
 
 
 def limner(images: int, data: Path | None, dimensions: int = DIMENSIONS) -> Callable[[], Values]:
+    os.environ.setdefault("LIMNER_LOW_PRECISION", "never")
     collection = truth(images, data)
     image_vectors, text_vectors = vectors(collection, dimensions)
     warm_up()

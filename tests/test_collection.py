@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from limner import Collection, Items, Judgements, LimnerError
+from limner import Collection, Ids, Items, Judgements, LimnerError
 
 
 def picture(size=(4, 4), form="PNG"):
@@ -109,3 +109,15 @@ def test_a_split_of_a_collection_without_splits_is_refused_with_advice():
         gallery.split("dev")
     with pytest.raises(LimnerError, match="unknown field 'language' of the texts: there are none"):
         gallery.texts.field("language")
+
+
+def test_judgements_of_a_collection_share_what_is_derived_from_its_ids():
+    """Look-ups and hashes of 25,000 texts are computed once, not once for every set of judgements."""
+    images, texts = Items(Ids(["a", "b"]), [None] * 2), Items(Ids(["1", "2", "3"]), [""] * 3, kind="text")
+    pairs = Judgements.from_pairs([("a", "1"), ("b", "2")])
+    extra = {"further": Judgements.from_pairs([("b", "3"), ("a", "2")])}
+    whole = Collection("c", images, texts, pairs, extra=extra)
+    first, second = whole.judged("pairs", "i2t"), whole.judged("further", "t2i")
+    assert first.candidates.hashes is second.queries.hashes
+    assert list(Ids(texts.ids, what="other")) == ["1", "2", "3"]
+    assert Ids(texts.ids, what="other").what == "other"

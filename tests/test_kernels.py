@@ -41,3 +41,20 @@ def test_the_k_best_are_those_of_a_full_sort(k, dtype):
         order, values = sorted_rows(each, k)
         np.testing.assert_array_equal(indices, order)
         np.testing.assert_array_equal(scores, values)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scattered", [False, True])
+def test_ranks_within_pools_of_neighbours_and_of_scattered_columns(scattered, dtype):
+    block = rows(dtype)
+    pool = np.arange(WIDTH) % 4 if scattered else np.arange(WIDTH) * 4 // WIDTH
+    columns = np.argsort(pool, kind="stable")
+    indptr = np.searchsorted(pool[columns], np.arange(5))
+    mine, place = np.arange(len(block)) % 4, 3
+    counts = np.zeros((len(block), 3), np.int64)
+    places = np.full(len(block), place)
+    kernels.count_pool(block, np.arange(len(block) + 1), places, counts, mine, indptr, columns)
+    for row, own, found in zip(block, mine, counts, strict=True):
+        values = row[pool == own]
+        before = (values[:place] == values[place]).sum()
+        assert found.tolist() == [(values > values[place]).sum(), (values == values[place]).sum(), before]

@@ -19,7 +19,7 @@ from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.evaluation.placements import Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import device_filtering, filtering, running
+from limner.scores import device_filtering, filtering, running, set_filtering
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.filtering import Filter
@@ -323,6 +323,27 @@ def test_int8_sums_are_exact_integers_also_beyond_the_precision_of_float32():
             assert np.array_equal(out, whole)
 
 
+EDGES = [(1, 1, 1), (7, 11, 3), (8, 12, 4), (9, 13, 5), (17, 49, 511), (5, 6145, 6), (40, 97, 70)]
+
+
+@pytest.mark.parametrize("shape", EDGES, ids=str)
+def test_compiled_products_of_int8_are_those_of_emulated_ones_at_every_edge(shape):
+    if not Int8().has_units():
+        pytest.skip("no int8 units here: neither AVX-512 VNNI nor the dot products of Arm")
+    rows, count, dimensions = shape
+    rng = np.random.default_rng(sum(shape))
+    queries, candidates = (
+        rng.choice([-1.0, 1.0, 0.3, 0.0], (n, dimensions), p=[0.4, 0.4, 0.1, 0.1]).astype(np.float32)
+        for n in (rows, count)
+    )
+    found = []
+    for form in (INT8, Int8()):
+        out = np.empty((rows, count), np.uint16)
+        stored(form, candidates).multiply(form.round(queries), out)
+        found.append(out)
+    assert np.array_equal(*found)
+
+
 def test_bounds_are_rounded_up():
     rng = np.random.default_rng(5)
     one, other = (Rounded.bfloat16(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
@@ -370,6 +391,23 @@ class TestChoice:
         monkeypatch.setattr(filtering, "gain", lambda form, d: shares[form.name])
         found = filtering.filter_of(scores, verified)
         assert (found and found.form.name) == chosen
+
+    def test_without_a_setting_the_fastest_is_chosen_too(self, scores, monkeypatch):
+        monkeypatch.delenv(filtering.SETTING)
+        monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.4, "int8": 0.15}[form.name])
+        assert filtering.filter_of(scores, 0.1).form.name == "int8"
+        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.9)
+        assert filtering.filter_of(scores, 0.1) is None
+
+    def test_items_with_several_vectors_are_filtered_only_if_asked_for(self, scores, monkeypatch):
+        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
+        monkeypatch.setattr(set_filtering, "EXPECTED", 0.0)
+        rng = np.random.default_rng(0)
+        sides = ({str(n): rng.standard_normal((10, 8)) for n in range(many)} for many in (30, 200))
+        found = Scores.from_sets(*sides, pooling="maxsim")
+        assert found.filter(None) is not None
+        monkeypatch.delenv(filtering.SETTING)
+        assert found.filter(None) is None
 
     def test_a_short_pass_does_not_import_torch(self, scores, monkeypatch):
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)
@@ -481,9 +519,50 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
     found = Filter(scores, form).near(0, 256).above(np.arange(257) * 4, np.arange(1024))
     assert found is not None
-    counted, whose, _ = found
+    counted, whose = found.counts, found.whose
     assert len(whose) < 50
+    assert not len(found.rows)
     block = scores.block(0, 256)
     own = block[np.arange(1024) // 4, np.arange(1024)]
     above = (block[np.arange(1024) // 4] > own[:, None]).sum(axis=1)
     assert (np.abs(counted - above) <= np.bincount(whose, minlength=1024)).all()
+
+
+@each_format
+@pytest.mark.parametrize("keep", [0, 5])
+def test_a_row_that_ties_with_everything_is_counted_in_float32_and_the_others_are_not(form, keep, monkeypatch):
+    """Three queries score 0 with all candidates; one has a positive among a thousand equal ones; some have none."""
+    rng = np.random.default_rng(1)
+    points = rng.standard_normal((600, 64)).astype(np.float32)
+    columns = np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((2400, 64)).astype(np.float32)
+    columns[:1000] = columns[0] + 1e-6 * columns[:1000]
+    columns[:, -1] = 0
+    points[[5, 300, 599]] = np.eye(64)[-1]
+    points[17] = columns[0]
+    pairs = [(str(row), str(4 * row + n)) for row in range(250, 600) for n in range(4)]
+    hard = [("5", "100"), ("5", "2000"), ("17", "500"), ("300", "0")]
+    judged = Judgements.from_pairs(sorted({*pairs, *hard}))
+    scores = Scores.from_embeddings(Embeddings(range(600), points), Embeddings(range(2400), columns), similarity="dot")
+    asked = [Asked(judged), Asked(judged, np.arange(600) % 2, (np.arange(2400) // 4) % 2)]
+    monkeypatch.setenv(filtering.SETTING, "never")
+    plain, _ = place(scores, asked, keep=keep)
+    force(monkeypatch, form)
+    monkeypatch.setattr(filtering, "MANY", 1.0)
+    blocks, block = [], type(scores).block
+    monkeypatch.setattr(type(scores), "block", lambda self, *given: blocks.append(self.shape) or block(self, *given))
+    found, _ = place(scores, asked, keep=keep)
+    for one, other in zip(plain, found, strict=True):
+        for name in ("indptr", "above", "tied", "grades"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert 2400 in plain[0].tied
+    if not keep:  # the best of a row that ties with everything are found in float32 for its whole block
+        assert blocks == [(4, 2400)]
+
+
+def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
+    scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
+    near = Filter(scores, INT8).near(0, 30)
+    assert near.above(np.arange(31), np.arange(30)) is None
+    assert near.above(np.zeros(31, np.int64), np.zeros(0, np.int64)) is not None

@@ -119,6 +119,22 @@ def test_the_tile_for_some_rows_has_room_for_them():
             assert tile[0] >= rows and tile in _equal_tiles(48)
 
 
+@pytest.mark.parametrize("word", ["never", "always"])
+@pytest.mark.parametrize("pooling", ["max", "maxsim", "smooth"])
+@pytest.mark.parametrize("device", [None, DEVICE])
+def test_no_candidates_and_no_queries(device, pooling, word, monkeypatch):
+    if device is not None:
+        pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setenv(filtering.SETTING, word)
+    rng = np.random.default_rng(6)
+    scores = Scores.from_sets(
+        sets(rng, "random", 4, 8, 3), sets(rng, "random", 6, 8, 5), pooling=pooling, device=device
+    )
+    none, nobody = scores.restrict(candidates=[]), scores.restrict(queries=[])
+    assert none.matrix().shape == none.top(2).indices.shape == (4, 0)
+    assert (nobody.matrix().shape, nobody.top(2).indices.shape) == ((0, 6), (0, 2))
+
+
 # --- on a torch device --------------------------------------------------------------------------------------------
 
 

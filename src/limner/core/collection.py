@@ -251,7 +251,8 @@ class Collection(Tabular):
         if judgements.queries == self.images.ids and judgements.candidates == self.texts.ids:
             return judgements
         outside = [c for c in judgements.candidates if c not in self.texts.ids]
-        return judgements.restrict(queries=self.images.ids, candidates=[*self.texts.ids, *outside])
+        candidates = [*self.texts.ids, *outside] if outside else self.texts.ids
+        return judgements.restrict(queries=self.images.ids, candidates=candidates)
 
     def split(self, name: str) -> Collection:
         """The images of one split with the texts paired with them."""

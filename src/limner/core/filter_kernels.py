@@ -319,16 +319,16 @@ def _settle(query, candidates, mine, closeness, places, columns):  # type: ignor
         if product - theirs > own + reach:
             above += 1
         elif product + theirs >= own - reach:
-            if count >= columns.shape[0]:
-                return above, -1
             columns[count] = c
             count += 1
     return above, count
 
 
 @_jit
-def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above, whose, columns):  # type: ignore[no-untyped-def]
+def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above, whose, columns, many):  # type: ignore[no-untyped-def]
     """Counts the candidates certainly above each positive, and lists the pairs that only float32 scores can decide.
+
+    A row whose bounds leave more than `room` comparisons open is given up before anything is computed again for it.
 
     Args:
         near: bfloat16 products as bits, a row per query.
@@ -337,38 +337,42 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above
         indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
         positives: The column of each positive.
         cut: The pool of each row as indptr and sorted columns; empty if all columns count.
-        room: Products in float32 that may be computed in total.
+        room: Products in float32 that may be computed for each row.
         spare: Memory of a group.
-        above: Output, one number per positive.
-        whose: Output, the positive of each pair that is left.
+        above: Output, one number per positive; undefined in rows that are given up.
+        whose: Output, the positive of each pair that is left; as long as `room` for every row.
         columns: Output, the column of each pair that is left; never that of the positive itself.
+        many: Output, whether each row is given up.
 
     Returns:
-        The number of pairs left; -1 if `room` or the output is too small.
+        The number of pairs left.
     """
     (queries, candidates), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
-    factors, filled, spent, pools = _grouped(candidate), 0, 0, cut[0]
+    factors, filled, pools = _grouped(candidate), 0, cut[0]
     tops, members = np.empty(factors.shape[1], np.float32), _members(cut, near.shape[1])
-    places, keys = np.empty(near.shape[1], np.int64), (np.float32(1), ZEROS.ctypes.data, 0, -eps)
+    places, keys = np.empty(room + near.shape[1], np.int64), (np.float32(1), ZEROS.ctypes.data, 0, -eps)
+    most = (indptr[1:] - indptr[:-1]).max()
+    own, reach, ends = np.empty(most), np.empty(most), np.zeros(most + 1, np.int64)
     for r in range(near.shape[0]):
-        if indptr[r] == indptr[r + 1]:
-            continue
-        _tops(near[r], spare, keys, tops)
-        pool = members[pools[r] if pools.shape[0] else 0]
-        for p in range(indptr[r], indptr[r + 1]):
-            own = _product(queries[r], candidates[positives[p]])
-            reach = 2 * (close_query[r] * close_candidate[positives[p]] + query[r, 2])
-            margin = 2.0**-22 * (abs(own) + reach)  # the comparisons are in float32
-            limits = np.float32(own + reach + margin), np.float32(own - reach - margin)
-            own_bounds, groups = (query[r], candidate, eps), (factors, tops, pool)
-            above[p], count = _compare(near[r], spare, limits, own_bounds, groups, places)
-            spent += count + 1
-            if spent > room:
-                return -1
-            mine, close = (positives[p], own, reach), (close_query[r], close_candidate, query[r, 2])
-            higher, left = _settle(queries[r], candidates, mine, close, places[:count], columns[filled:])
-            if left < 0:
-                return -1
+        number, mine, close = indptr[r + 1] - indptr[r], positives[indptr[r] :], (close_query[r], close_candidate)
+        if number:
+            _tops(near[r], spare, keys, tops)
+        groups = factors, tops, members[pools[r] if pools.shape[0] else 0]
+        for n in range(number):
+            own[n] = _product(queries[r], candidates[mine[n]])
+            reach[n] = 2 * (close[0] * close_candidate[mine[n]] + query[r, 2])
+            margin = 2.0**-22 * (abs(own[n]) + reach[n])  # the comparisons are in float32
+            limits = np.float32(own[n] + reach[n] + margin), np.float32(own[n] - reach[n] - margin)
+            own_bounds, found = (query[r], candidate, eps), places[ends[n] :]
+            above[indptr[r] + n], count = _compare(near[r], spare, limits, own_bounds, groups, found)
+            ends[n + 1] = ends[n] + count
+            if ends[n + 1] > room:
+                break
+        many[r] = number > 0 and ends[n + 1] > room
+        for n in range(0 if many[r] else number):
+            told, p = (mine[n], own[n], reach[n]), indptr[r] + n
+            listed, closeness = places[ends[n] : ends[n + 1]], (close[0], close_candidate, query[r, 2])
+            higher, left = _settle(queries[r], candidates, told, closeness, listed, columns[filled:])
             above[p] += higher
             whose[filled : filled + left] = p
             filled += left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from itertools import repeat
 from typing import Any, overload
 
@@ -34,6 +35,7 @@ class Ids(Sequence[str]):
         self.array: npt.NDArray[np.object_]
         if isinstance(values, Ids):
             self.array = values.array
+            self.__dict__ = values.__dict__  # both derive from the same array
             return
         listed = [v if type(v) is str else str(v) for v in values]
         self.array = np.empty(len(listed), dtype=object)
@@ -70,6 +72,12 @@ class Ids(Sequence[str]):
     @cached_property
     def _lookup(self) -> dict[str, int]:
         return {value: row for row, value in enumerate(self.array)}
+
+    @cached_property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """An eight-byte hash of every id, the same on every machine."""
+        joined = b"".join([blake2b(i.encode("utf-8", "surrogatepass"), digest_size=8).digest() for i in self.array])
+        return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
         """The position of one id; refuses an unknown id."""

@@ -1,8 +1,8 @@
-"""Products of int8 vectors with AVX-512 VNNI, and the layout of the vectors that they read.
+"""Products of int8 vectors with AVX-512 VNNI or the dot products of Arm, and the layout of the vectors that they read.
 
-`vpdpbusd` multiplies unsigned by signed bytes and adds four neighbouring products to a sum in 32 bits, 64 products per
-instruction. So candidates are stored with 128 added to every number, and a query q starts its sums at -128 sum(q). All
-sums are exact integers.
+Both add four neighbouring products of bytes to a sum in 32 bits: `vpdpbusd` 64 products per instruction, `sdot` 16. The
+first multiplies unsigned by signed bytes. So candidates are stored there with 128 added to every number, and a query q
+starts its sums at -128 sum(q). All sums are exact integers, and the results are the same.
 
 A panel holds `WIDTH` candidates, four dimensions of each next to each other; a group holds `HEIGHT` queries likewise.
 The sums of a panel and a group stay in registers: 24 of the 32, the others hold what is multiplied. Sums are scaled
@@ -11,6 +11,7 @@ and rounded to bfloat16 when they are stored. All functions release the GIL.
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,15 @@ from limner.core.cache_dir import compiled
 
 _jit: Any = compiled(nogil=True, fastmath=False, boundscheck=False)
 
-LANES = 16
-"""Numbers of 32 bits in a register."""
+ARM = platform.machine() in ("aarch64", "arm64")
+LANES, ADDED = (4, 0) if ARM else (16, 128)
+"""Numbers of 32 bits in a register; what is added to every number of a candidate."""
 HEIGHT, VECTORS = 8, 3
 WIDTH = LANES * VECTORS
 
 _BYTE, _SHORT, _INT, _LONG, _FLOAT = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _SHORTS, _INTS, _FLOATS = (ir.VectorType(kind, LANES) for kind in (_SHORT, _INT, _FLOAT))
+_BYTES = ir.VectorType(_BYTE, 4 * LANES)
 
 
 @_jit
@@ -40,7 +43,7 @@ def lay_out_columns(codes, panels, start):  # type: ignore[no-untyped-def]
         for c in range(min(WIDTH, codes.shape[0] - low)):
             row, panel = codes[low + c], panels[start + p]
             for i in range(row.shape[0]):
-                panel[i >> 2, c, i & 3] = np.uint8(np.int32(row[i]) + 128)
+                panel[i >> 2, c, i & 3] = np.uint8(np.int32(row[i]) + ADDED)
 
 
 @_jit
@@ -51,7 +54,7 @@ def lay_out_rows(codes, groups, sums):  # type: ignore[no-untyped-def]
         for i in range(row.shape[0]):
             group[i >> 2, r % HEIGHT, i & 3] = row[i]
             total += row[i]
-        sums[r] = -128 * total
+        sums[r] = -ADDED * total
 
 
 def _constant(number: int) -> Any:
@@ -75,11 +78,26 @@ def _spread(builder: Any, number: Any, kind: Any) -> Any:
     return builder.shuffle_vector(one, none, ir.Constant(_INTS, [0] * LANES))
 
 
+def _queries(builder: Any, address: Any) -> list[Any]:
+    """Four dimensions of each query of a group, in every lane of a register."""
+    if not ARM:
+        return [_spread(builder, _load(builder, address, 4 * r, _INT, 4), _INTS) for r in range(HEIGHT)]
+    loaded = [_load(builder, address, 4 * r, _INTS, 4) for r in range(0, HEIGHT, LANES)]
+    none = ir.Constant(_INTS, ir.Undefined)  # sdot itself reads one lane for all
+    return [builder.shuffle_vector(each, none, ir.Constant(_INTS, [lane] * LANES))
+            for each in loaded for lane in range(LANES)]  # fmt: skip
+
+
+def _added(builder: Any, sums: Any, columns: Any, row: Any) -> Any:
+    """Sums with the products of four dimensions added."""
+    name, kind = ("llvm.aarch64.neon.sdot.v4i32.v16i8", _BYTES) if ARM else ("llvm.x86.avx512.vpdpbusd.512", _INTS)
+    called = ir.FunctionType(_INTS, [_INTS, kind, kind])
+    add_products = cgutils.get_or_insert_function(builder.module, called, name)  # type: ignore[no-untyped-call]
+    return builder.call(add_products, [sums, *(builder.bitcast(each, kind) for each in (columns, row))])
+
+
 def _sums(builder: Any, group: Any, panel: Any, starts: Any, steps: Any) -> list[list[Any]]:
     """The sums of a group and a panel, in registers."""
-    kind = ir.FunctionType(_INTS, [_INTS, _INTS, _INTS])
-    name = "llvm.x86.avx512.vpdpbusd.512"
-    add_products = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
     first = [_spread(builder, _load(builder, starts, 4 * r, _INT, 4), _INTS) for r in range(HEIGHT)]
     before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     builder.branch(loop)
@@ -88,11 +106,9 @@ def _sums(builder: Any, group: Any, panel: Any, starts: Any, steps: Any) -> list
     sums = [[builder.phi(_INTS) for _ in range(VECTORS)] for _ in range(HEIGHT)]
     columns = builder.add(panel, builder.mul(step, _constant(4 * WIDTH)))
     rows = builder.add(group, builder.mul(step, _constant(4 * HEIGHT)))
-    loaded = [_load(builder, columns, 64 * v, _INTS, 64) for v in range(VECTORS)]
-    added = []
-    for r in range(HEIGHT):
-        row = _spread(builder, _load(builder, rows, 4 * r, _INT, 4), _INTS)
-        added.append([builder.call(add_products, [sums[r][v], loaded[v], row]) for v in range(VECTORS)])
+    loaded = [_load(builder, columns, 4 * LANES * v, _INTS, 4 * LANES) for v in range(VECTORS)]
+    added = [[_added(builder, sums[r][v], loaded[v], row) for v in range(VECTORS)]
+             for r, row in enumerate(_queries(builder, rows))]  # fmt: skip
     following = builder.add(step, _constant(1))
     for phi, start, later in [
         (step, _constant(0), following),
@@ -127,7 +143,7 @@ def _tile(context, group, panel, starts, steps, scales, out, stride):  # type: i
         group, panel, starts, steps, scales, out, stride = given
         sums = _sums(builder, group, panel, starts, steps)
         row_scales, column_scales = builder.extract_value(scales, 0), builder.extract_value(scales, 1)
-        loaded = [_load(builder, column_scales, 64 * v, _FLOATS, 4) for v in range(VECTORS)]
+        loaded = [_load(builder, column_scales, 4 * LANES * v, _FLOATS, 4) for v in range(VECTORS)]
         for r in range(HEIGHT):
             scale = _spread(builder, _load(builder, row_scales, 4 * r, _FLOAT, 4), _FLOATS)
             line = builder.add(out, builder.mul(stride, _constant(r)))
@@ -142,7 +158,7 @@ def _tile(context, group, panel, starts, steps, scales, out, stride):  # type: i
 
 @_jit
 def multiply(groups, sums, row_scales, panels, column_scales, edge, out):  # type: ignore[no-untyped-def]
-    """Products of all groups and panels, rounded to bfloat16; only on a CPU with AVX-512 VNNI.
+    """Products of all groups and panels, rounded to bfloat16; only on a CPU that has the instruction.
 
     Args:
         groups: Queries, see `lay_out_rows`.

@@ -6,7 +6,6 @@ are all of this type, so that "COCO R@1" and "ECCV R@1" are the same measure on 
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -140,9 +139,7 @@ class Judgements:
         (True, False)
         """
         found = self.relevant
-        rows, columns = (
-            _hashes(ids)[at] for ids, at in ((found.queries, found.rows), (found.candidates, found.columns))
-        )
+        rows, columns = found.queries.hashes[found.rows], found.candidates.hashes[found.columns]
         mixed = _mix(_mix(rows) + columns) ^ found.grades.view(np.uint64)
         return f"{int(np.add.reduce(_mix(mixed), dtype=np.uint64)):016x}"
 
@@ -221,12 +218,6 @@ class Judgements:
     def __repr__(self) -> str:
         size = f"{len(self.queries):,} queries x {len(self.candidates):,} candidates"
         return f"Judgements({self.name!r}: {len(self):,} relevant pairs, {size})"
-
-
-def _hashes(ids: Ids) -> npt.NDArray[np.uint64]:
-    """An eight-byte hash of every id, the same on every machine."""
-    joined = b"".join(hashlib.blake2b(i.encode("utf-8", "surrogatepass"), digest_size=8).digest() for i in ids)
-    return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
 def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

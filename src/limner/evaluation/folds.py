@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from limner.core.arrays import IntArray
@@ -22,25 +24,27 @@ def fold_of(ids: Ids, items: Items, name: str | None, collection: Collection) ->
     if name is None:
         return np.where(at < 0, -1, 0)
     number = _numbers(collection, name)
-    values = _labels(items, name)
-    return np.fromiter((*map(number.__getitem__, values), -1), dtype=np.int64, count=len(values) + 1)[at]
+    values, labels = _labelled(items, name)
+    told = {value: number[label] for value, label in labels.items()}
+    return np.fromiter((*map(told.__getitem__, values), -1), dtype=np.int64, count=len(values) + 1)[at]
 
 
 def _numbers(collection: Collection, name: str) -> dict[str | None, int]:
     """The number of every label, in order of appearance."""
     found: dict[str | None, int] = {None: -1}
     for items in (collection.images, collection.texts):
-        for label in dict.fromkeys(_labels(items, name)):
+        for label in _labelled(items, name)[1].values():
             found.setdefault(label, len(found) - 1)
     return found
 
 
-def _labels(items: Items, name: str) -> list[str | None]:
-    values = list(items.field(name))
-    if {type(value) for value in values} <= {str, int}:
-        label: dict[object, str | None] = {value: str(value) for value in dict.fromkeys(values)}
-        return [label[value] for value in values]
-    return [_label(value) for value in values]
+def _labelled(items: Items, name: str) -> tuple[Sequence[object], dict[object, str | None]]:
+    """A value for every item, and the label of every distinct value; values of other types than these are labels."""
+    values: Sequence[object] = items.field(name)
+    if set(map(type, values)) <= {str, int}:
+        return values, {value: str(value) for value in dict.fromkeys(values)}
+    labels = [_label(value) for value in values]
+    return labels, {label: label for label in labels}
 
 
 def _label(fold: object) -> str | None:

@@ -275,7 +275,9 @@ def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
 def _placements(
     source: Scores | Ranking, p: Positives, above: IntArray, tied: IntArray, pool: IntArray, known: IntArray
 ) -> Placements:
-    order = np.lexsort((p.grades, above, p.rows))  # ties: the lower grade first, which is the worst order
+    order: IntArray | slice = slice(None)  # nothing to sort if every query has one positive
+    if (np.diff(p.rows) <= 0).any():
+        order = np.lexsort((p.grades, above, p.rows))  # ties: the lower grade first, which is the worst order
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)
     every = Placements(source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside)
     return every.split().with_positives()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,18 +63,38 @@ def count_ranks(
     counters = _counters(source, asked, positives)
     parts = source.map(_Count(counters, Best(keep) if keep else None), workers=workers, progress=progress)
     found: dict[int, IntArray] = {}
-    for number, counter in enumerate(counters):
-        each = [counts[number] for counts, _ in parts]
-        counted = np.concatenate([NO_COUNTS, *(c.counts if isinstance(c, _Open) else c for c in each)])
-        counter.settle(source, counted, [c for c in each if isinstance(c, _Open)])
-        found |= counter.answers(source, counted)
+    each = [[counts[number] for counts, _ in parts] for number in range(len(counters))]
+    counted = [np.concatenate([NO_COUNTS, *(c.counts if isinstance(c, _Open) else c for c in one)]) for one in each]
+    undecided = [[c for c in one if isinstance(c, _Open)] for one in each]
+    _count_rows(source, counters, counted, undecided, workers)
+    for counter, counts, left in zip(counters, counted, undecided, strict=True):
+        counter.settle(source, counts, left)
+        found |= counter.answers(source, counts)
     kept = Best(keep).ranking(source, [best for _, best in parts if best]) if keep else None
     return [found[i] for i in range(len(asked))], kept
 
 
+def _count_rows(
+    source: Scores,
+    counters: Sequence[_Counter],
+    counted: Sequence[IntArray],
+    undecided: Sequence[Sequence[_Open]],
+    workers: int | None,
+) -> None:
+    """Counts in float32 the rows that low-precision products leave open, from blocks of such rows alone."""
+    rows = [np.concatenate([NONE, *(part.rows for part in parts)]) for parts in undecided]
+    every = np.unique(np.concatenate([NONE, *rows]))
+    if not len(every):
+        return
+    few = [counter.only(every, mine) for counter, mine in zip(counters, rows, strict=True)]
+    parts = source.restrict(queries=source.queries[every]).map(_Plain([c for c, _ in few]), workers=workers)
+    for number, (_, places) in enumerate(few):
+        counted[number][places] = np.concatenate([NO_COUNTS, *(counts[number] for counts in parts)])
+
+
 COUNTED = 0.15
 """Estimated cost of counting from low-precision products, as a share of the float32 product. It is higher where many
-candidates are near a positive; a block with too many of them is counted in float32."""
+candidates are near a positive; a row with too many of them is counted in float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +130,16 @@ class _Count:
 
 
 @dataclass(frozen=True, eq=False)
+class _Plain:
+    """Runs all counters on a block of float32 scores; never from low-precision products."""
+
+    counters: list[_Counter]
+
+    def __call__(self, start: int, block: Block) -> list[IntArray]:
+        return [counter.count(start, block) for counter in self.counters]
+
+
+@dataclass(frozen=True, eq=False)
 class _CountPieces:
     """Counts for positives whose scores are known in advance."""
 
@@ -129,11 +160,19 @@ class _CountPieces:
 
 @dataclass(frozen=True, eq=False)
 class _Open:
-    """The counts of a block so far, and pairs that are still undecided: numbers of positives, and columns."""
+    """The counts of a block so far, and what is still undecided.
+
+    Args:
+        counts: Above, equal, equal before, for every positive; undefined in `rows`.
+        whose: The number of the positive of each undecided pair.
+        columns: The column of each undecided pair.
+        rows: Queries with so many undecided pairs that they are counted in float32.
+    """
 
     counts: IntArray
     whose: IntArray
     columns: IntArray
+    rows: IntArray
 
 
 class _Counter:
@@ -143,7 +182,8 @@ class _Counter:
         n, self.width = source.shape
         self.members = members
         keys = [p.rows[p.columns >= 0] * self.width + p.columns[p.columns >= 0] for p in members.values()]
-        self.keys = np.unique(np.concatenate(keys)) if keys else np.empty(0, dtype=np.int64)
+        found = np.sort(np.concatenate([NONE, *keys]))
+        self.keys = found[np.diff(found, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
         rows, self.columns = np.divmod(self.keys, self.width)
         self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
         self.pools = asked.query_pools
@@ -187,8 +227,19 @@ class _Counter:
         found = near.above(indptr, self.columns[part], pools)
         if found is None:
             return None
-        counts = np.stack([found[0], np.ones_like(found[0]), np.zeros_like(found[0])], axis=1)
-        return _Open(counts, found[1] + part.start, found[2])
+        counts = np.stack([found.counts, np.ones_like(found.counts), np.zeros_like(found.counts)], axis=1)
+        return _Open(counts, found.whose + part.start, found.columns, found.rows + near.start)
+
+    def only(self, rows: IntArray, mine: IntArray) -> tuple[_Counter, IntArray]:
+        """A counter for some rows, with the positives of `mine` alone, and the numbers of these positives."""
+        sizes = np.where(np.isin(rows, mine), np.diff(self.indptr)[rows], 0)
+        few = copy(self)
+        few.indptr = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.repeat(self.indptr[rows] - few.indptr[:-1], sizes) + np.arange(few.indptr[-1])
+        few.columns = self.columns[places]
+        if self.pools is not None:
+            few.pools, few.places = self.pools[rows], self.places[places]
+        return few, places
 
     def settle(self, source: Any, counted: IntArray, parts: Sequence[_Open]) -> None:
         """Adds the counts of pairs that only float32 scores can compare."""

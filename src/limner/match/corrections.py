@@ -1,4 +1,4 @@
-"""The built-in corrections for hubs. Each takes two passes over the scores and memory for a few rows.
+"""The built-in corrections for hubs. Each takes two passes over the scores, or one, and memory for a few rows.
 
     corrected = scores.correct("csls")
     corrected = scores.correct("inverted_softmax", beta=20, bank=(train_images, train_texts))
@@ -41,6 +41,7 @@ class Csls(Correction):
     """
 
     grid: ClassVar[Grid] = MappingProxyType({"k": (10, 1, 2, 5, 20, 50)})
+    from_best: ClassVar[bool] = True
     k: int = 10
 
     @property

@@ -30,6 +30,7 @@ from limner.scores.running import (
     Result,
     State,
     counted,
+    evenly,
     kernels,
     merged,
     number_type,
@@ -89,8 +90,8 @@ class Scores(ABC):
         return None
 
     def workers(self, wanted: int | None) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
-        """A `map` that runs a pass in threads; one per core by default."""
-        return threads(wanted)
+        """A `map` that runs a pass in threads; at most one per core by default."""
+        return threads(evenly(wanted, -(-len(self.queries) // self.block_rows)))
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None

@@ -18,6 +18,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.progress import Progress, next_step
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
+from limner.scores.one_pass import RecordedScores
 from limner.scores.running import Block, Result
 from limner.scores.shifted import BestShifted, Shifted
 from limner.scores.statistics import Statistics
@@ -57,7 +58,7 @@ class CorrectedScores(Scores):
             self.__dict__["statistics"] = self._gathered(progress)
         return self.statistics
 
-    def _gathered(self, progress: Progress | None) -> Statistics:
+    def _gathered(self, progress: Progress | None, scores: Scores | None = None) -> Statistics:
         known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
         if isinstance(known, Statistics):
             if known.candidates != self.candidates:
@@ -66,7 +67,7 @@ class CorrectedScores(Scores):
                     f"{len(self.candidates)}, or in another order: gather them again for these candidates"
                 )
             return known
-        bank = self._bank_scores()
+        bank = scores or self._bank_scores()
         if bank.shape[0] < 2:
             raise LimnerError(
                 f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
@@ -138,15 +139,26 @@ class CorrectedScores(Scores):
     ) -> Iterator[Result]:
         """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
-        if isinstance(consume, Best) and by_filter is not None:
+        if isinstance(consume, Best) and by_filter is not None and not self.correction.limit(self.base).reach:
+            recorded = None if by_filter(workers, consume) else self._recorded(consume.k, progress)
             shift = self.correction.shift(self.statistics.known)
-            known = self.bank is None or self._in_bank is None
-            if shift and known and not self.correction.limit(self.base).reach:
-                wanted: object = BestShifted(consume, Shifted(*shift, self._applied, self.correction.rounding))
+            if shift and (self.bank is None or self._in_bank is None):
+                shifted = Shifted(*shift, self._applied, self.correction.rounding)
+                if recorded is not None and recorded.suffices(shifted):
+                    return cast(Iterator[Result], recorded.lists(consume, shifted, workers=workers))
+                wanted: object = BestShifted(consume, shifted)
                 if near := by_filter(workers, wanted):
-                    found: Iterator[Result] = near.stream(wanted, workers=workers, progress=progress)
-                    return found
+                    return cast(Iterator[Result], near.stream(wanted, workers=workers, progress=progress))
         return super().stream(consume, workers=workers, progress=progress)
+
+    def _recorded(self, k: int, progress: Progress | None) -> RecordedScores | None:
+        """Gathers the statistics in a pass that also keeps the best candidates; None if that is of no use."""
+        if self.bank is not None or "statistics" in self.__dict__ or not self.correction.from_best:
+            return None
+        recorded = RecordedScores.of(self.base, k)
+        if recorded is not None:
+            self.__dict__["statistics"] = self._gathered(progress, recorded)
+        return recorded
 
     def _applied(self, scores: Float32, places: IntArray, start: int) -> Block:
         """Corrects the scores of some candidates, from query `start` on."""

@@ -65,6 +65,8 @@ class Correction(ABC):
 
     grid: ClassVar[Grid] = MappingProxyType({})
     """The values that tuning tries for each option, the default first."""
+    from_best: ClassVar[bool] = False
+    """Whether the best corrected candidates are usually among a hundred with the best scores; see `shift`."""
 
     @abstractmethod
     def gather(self, bank: Scores) -> dict[str, Array]:

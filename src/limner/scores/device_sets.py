@@ -77,7 +77,7 @@ class _Side:
         first = int(index[0, 0])
         whole = inside.all() and np.array_equal(index[:, 0], first + np.arange(len(items)) * len(place))
         at, own = (torch.as_tensor(each, device=self.vectors.device) for each in (index, inside))
-        return _Tile(places, at, own, first if whole else None)
+        return _Tile(places, items, at, own, first if whole else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +86,14 @@ class _Tile:
 
     Args:
         places: Their places among those that were asked for.
+        items: Their places on their side.
         index: The places of their vectors, (items, most vectors).
         inside: Which of these are their own.
         first: Where their vectors begin, if they are one after another.
     """
 
     places: IntArray
+    items: IntArray
     index: Tensor
     inside: Tensor
     first: int | None
@@ -180,7 +182,7 @@ class TorchSetScores(Scores):
         """A tensor of scores, on the device."""
         torch = _cuda.torch_module()
         block = torch.empty(stop - start, len(self.candidates), device=self.rows.vectors.device)
-        for tile in self.rows.tiles(np.arange(start, stop)):
+        for tile in self.rows.tiles(np.arange(start, stop)) if len(self.candidates) else ():
             block[torch.as_tensor(tile.places, device=block.device)] = self.scores_of(tile, self.all_items)
         return block
 
@@ -286,7 +288,7 @@ class GPUSetFilter:
         def work(start: int) -> Any:
             which, places, found = np.arange(start, min(start + step, n)), [], []
             for tile in self.scores.rows.tiles(which):
-                for part, columns in self._verified(tile, which, choose.k):
+                for part, columns in self._verified(tile, choose.k):
                     indices, kept = choose(start, self.scores.scores_of(part, columns.items))
                     places.append(tile.places[part.places])
                     found.append((columns.which[indices].astype(np.int32), kept))
@@ -295,7 +297,7 @@ class GPUSetFilter:
 
         yield from counted(map(work, range(0, n, step)), step, n, progress)
 
-    def _verified(self, tile: _Tile, which: IntArray, k: int) -> Iterator[tuple[_Tile, _Columns]]:
+    def _verified(self, tile: _Tile, k: int) -> Iterator[tuple[_Tile, _Columns]]:
         """Parts of a tile of queries, each with all candidates that may be among the k best of any of its queries."""
         width, height = self.scores.shape[1], FEW if self.scores.same_bits else ROWS
         found = self._open(tile, min(k, width)) if self._attempts.go_on else None
@@ -304,10 +306,10 @@ class GPUSetFilter:
             found = found if undecided <= MOST_VERIFIED + k / width else None
             self._attempts.took(*[found is not None] * 2)  # the first tile decides for all
         if found is None:
-            yield _Tile(np.arange(len(tile.places)), tile.index, tile.inside, tile.first), self._every
+            yield replace(tile, places=np.arange(len(tile.places))), self._every
             return
         side = replace(self.scores.rows, span=height)
-        for part in side.tiles(which[tile.places]):
+        for part in side.tiles(tile.items):
             open_ = _cuda.on_host(found[_cuda.torch_module().as_tensor(part.places, device=found.device)].any(dim=0))
             columns = np.flatnonzero(open_)
             yield part, _Columns(columns, self.scores.items(columns))
@@ -320,16 +322,11 @@ class GPUSetFilter:
         """Which candidates may be among the k best of each of these queries."""
         middle, size = self.scores._of_tiles(tile, self.scores.all_items, self._products, self._pooled)
         rows, columns = self._factors
-        reach = (READ * size + rows[self._queries(tile)] @ columns) * SLACK
+        queries = _cuda.torch_module().as_tensor(tile.items, device=rows.device)
+        reach = (READ * size + rows[queries] @ columns) * SLACK
         reach += SUMMED * (size + reach)
         floor = (middle - reach).topk(k, dim=1).values.amin(dim=1, keepdim=True)
         return middle + reach >= floor
-
-    def _queries(self, tile: _Tile) -> Tensor:
-        """The queries of a tile: the owners of their first vectors."""
-        first = _cuda.on_host(tile.index[:, 0])
-        found = np.searchsorted(self.scores.rows.starts, first, side="right") - 1
-        return _cuda.torch_module().as_tensor(found, device=tile.index.device)
 
     @cached_property
     def _near(self) -> tuple[RoundedTensor, RoundedTensor]:

@@ -5,9 +5,9 @@ The bound of `limner.core.lowprecision` rules out nearly all candidates; the res
 Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
 Lists, counts and scores equal those in float32 bit for bit.
 
-`LIMNER_LOW_PRECISION` says when it is used: "never" (default), "auto" (if the CPU has bfloat16 units and torch is
-installed, or AVX-512 VNNI, and a short measurement finds them faster for these vectors), or "always": also on a CPU
-without such units, where the same products are computed in float32 and rounded, which is slower and meant for tests.
+`LIMNER_LOW_PRECISION` says when it is used: "auto" (default: if the CPU has bfloat16 units and torch is installed, or
+int8 units, and a short measurement finds them faster for these vectors), "never", or "always": also on a CPU without
+such units, where the same products are computed in float32 and rounded, which is slower and meant for tests.
 """
 
 from __future__ import annotations
@@ -58,17 +58,20 @@ GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 CALLS, COLUMN = 8e6, 6e3
 """The calls that verify a few rows, and those for each of their candidates, take as long as so many multiplications."""
-PROBED = 8
+PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 SHARE = 64
 """At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
 LEAST_ROOM, LEAST_COUNTED = 256, 64
 """But so many candidates of a row may be, for lists, and for counts."""
+ROW_SHARE, MANY = 8, 1 / 3
+"""For counts, at most one candidate in the first many is computed again; a row with more is counted in float32. A block
+goes the float32 way if more than the second share of its rows are."""
 
 
 def setting() -> str:
     """The value of `LIMNER_LOW_PRECISION`."""
-    word = os.environ.get(SETTING, "never") or "never"
+    word = os.environ.get(SETTING) or "auto"
     if word not in WORDS:
         raise LimnerError(f"{SETTING}={word!r}: expected one of {', '.join(WORDS)}")
     return word
@@ -125,6 +128,34 @@ def rows_at_once(scores: Products, rows: int, found: int) -> int:
     together = min(found, scores.shape[1]) * rows * scores.query_vectors.dim / usable_cores()
     apart = CALLS * rows / few + COLUMN * found
     return few if apart < together else max(rows, 1)
+
+
+def chosen(
+    scores: Products,
+    start: int,
+    rows: Float32,
+    choose: Best,
+    found: Sequence[Pairs],
+    apply: Callable[[Float32, Int64, int], Block] = lambda scores, places, start: scores,
+) -> tuple[npt.NDArray[np.int32], Block]:
+    """The best of the columns that were found, from float32 tiles of a few rows at a time.
+
+    Args:
+        scores: The scores.
+        start: The query of the first row.
+        rows: The query vectors.
+        choose: Finds the best of a tile.
+        found: Columns of every row, from several searches.
+        apply: What is done to the scores of a tile first; see `Shifted`.
+    """
+    pairs, parts = sum(len(columns) for _, columns in found), []
+    step = rows_at_once(scores, len(rows), pairs)
+    for low in range(0, len(rows), step):
+        high = min(low + step, len(rows))
+        places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
+        best, kept = choose(start + low, apply(scores.tiles(rows[low:high], places), places, start + low))
+        parts.append((places[best].astype(np.int32), kept))
+    return np.concatenate([best for best, _ in parts]), np.concatenate([kept for _, kept in parts])
 
 
 def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
@@ -223,10 +254,10 @@ class Near:
         vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
         return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
-    def _room(self, least: int = LEAST_ROOM) -> int:
+    def _room(self) -> int:
         """The maximum number of products in float32: a small part of the work."""
         rows, width = self.bits.shape
-        return int(rows * max(width // SHARE, least))
+        return int(rows * max(width // SHARE, LEAST_ROOM))
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
@@ -258,22 +289,7 @@ class Near:
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the float32 block."""
         found = self.candidates(choose.k)
-        return None if found is None else self._chosen(choose, [found], lambda scores, places, start: scores)
-
-    def _chosen(
-        self, choose: Best, found: Sequence[Pairs], apply: Callable[[Float32, Int64, int], Block]
-    ) -> tuple[npt.NDArray[np.int32], Block]:
-        """The best of the columns that were found, a few rows at a time."""
-        pairs, parts = sum(len(columns) for _, columns in found), []
-        step = rows_at_once(self.scores, len(self.bits), pairs)
-        for low in range(0, len(self.bits), step):
-            high = min(low + step, len(self.bits))
-            places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
-            scores = apply(self.scores.tiles(self.rows[low:high], places), places, self.start + low)
-            indices, kept = choose(self.start + low, scores)
-            parts.append((places[indices].astype(np.int32), kept))
-        indices, kept = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return indices, kept
+        return None if found is None else chosen(self.scores, self.start, self.rows, choose, [found])
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -284,18 +300,38 @@ class Near:
         told = [each for each in found if each is not None]
         if len(told) < len(found):
             return None
-        return self._chosen(choose, told, shifted.apply)
+        return chosen(self.scores, self.start, self.rows, choose, told, shifted.apply)
 
-    def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> tuple[Int64, Int64, Int64] | None:
-        """The number certainly above each positive, and the (positives, columns) that only float32 can compare."""
+    def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> Above | None:
+        """Counts the candidates that are certainly above each positive; None if too many rows are left to float32."""
         from limner.core.filter_kernels import count_near
         from limner.core.group_kernels import GROUP
 
-        room = self._room(LEAST_COUNTED)
-        counts, whose = np.zeros(len(positives), np.int64), np.empty(room, np.int64)
-        columns, spare = np.empty_like(whose), np.empty(GROUP, np.uint16)
-        count = count_near(*self._factors, indptr, positives, pools, room, spare, counts, whose, columns)
-        return None if count < 0 else (counts, whose[:count].copy(), columns[:count].copy())
+        rows, width = self.bits.shape
+        room = max(width // ROW_SHARE, LEAST_COUNTED)
+        counts, whose = np.zeros(len(positives), np.int64), np.empty(rows * room, np.int64)
+        columns, spare, many = np.empty_like(whose), np.empty(GROUP, np.uint16), np.zeros(rows, np.bool_)
+        count = count_near(*self._factors, indptr, positives, pools, room, spare, counts, whose, columns, many)
+        if many.sum() > MANY * np.count_nonzero(np.diff(indptr)):
+            return None
+        return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
+
+
+@dataclass(frozen=True, eq=False)
+class Above:
+    """What low-precision products tell about the ranks of the positives of a block.
+
+    Args:
+        counts: The number of candidates that are certainly above each positive.
+        whose: The positive of each pair that only float32 scores can compare.
+        columns: The candidate of each such pair.
+        rows: Rows with too many such pairs: their counts are undefined, and their pairs are not listed.
+    """
+
+    counts: Int64
+    whose: Int64
+    columns: Int64
+    rows: Int64
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
-"""int8 products on the CPU: compiled for AVX-512 VNNI, else emulated."""
+"""int8 products on the CPU: compiled for AVX-512 VNNI and for the dot products of Arm, else emulated."""
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,19 +22,26 @@ LONGEST = 2**31 // (2 * 128**2)
 """Sums of this many products fit into 32 bits."""
 
 
+DOT_PRODUCTS = ("neoverse-", "cortex-a76", "cortex-a77", "cortex-a78", "cortex-x", "apple-m", "ampere1", "grace")
+"""How the names of Arm's CPUs with dot products begin: the compiler does not list this feature."""
+
+
 @cache
-def _has_vnni() -> bool:
-    """Whether compiled code may use AVX-512 VNNI: the CPU has it, and numba compiles for this CPU."""
-    from llvmlite.binding import get_host_cpu_features
+def _has_units() -> bool:
+    """Whether compiled code may use AVX-512 VNNI or dot products: the CPU has them, and numba compiles for this CPU."""
+    from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
     from numba import config
 
     options: Any = config
+    if options.CPU_NAME or options.CPU_FEATURES:
+        return False
+    if platform.machine() in ("aarch64", "arm64"):
+        return str(get_host_cpu_name()).startswith(DOT_PRODUCTS)
     try:
         features = get_host_cpu_features()
     except RuntimeError:
         return False
-    other = options.CPU_NAME or options.CPU_FEATURES
-    return not other and all(features.get(name) for name in ("avx512vnni", "avx512bw", "avx512vl"))
+    return all(features.get(name) for name in ("avx512vnni", "avx512bw", "avx512vl"))
 
 
 @dataclass(frozen=True)
@@ -49,8 +57,8 @@ class Int8:
     needs_torch: bool = False
 
     def has_units(self) -> bool:
-        """Whether the CPU has AVX-512 VNNI."""
-        return _has_vnni()
+        """Whether the CPU has AVX-512 VNNI, or the dot products of Arm."""
+        return _has_units()
 
     def round(self, vectors: Float32) -> Rounded:
         """Vectors in int8."""

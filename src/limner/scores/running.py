@@ -63,6 +63,18 @@ def merged(parts: Iterable[tuple[int, State]], merge: Callable[[State, State], S
     return reduce(lambda later, earlier: merge(earlier, later), (state for _, state in reversed(held)))
 
 
+def evenly(workers: int | None, blocks: int) -> int:
+    """The fewest threads that need as many rounds for so many blocks as all of them, one per core by default.
+
+    Each thread has memory of its own: 16 threads compute 20 blocks in two rounds, and so do 10.
+
+    >>> evenly(16, 20), evenly(16, 33), evenly(16, 5), evenly(2, 20), evenly(4, 0)
+    (10, 11, 5, 2, 1)
+    """
+    most = workers or usable_cores()
+    return -(-blocks // -(-blocks // most)) if blocks else 1
+
+
 @contextmanager
 def threads(workers: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
     """A `map` in threads; matrix products inside use one core each."""

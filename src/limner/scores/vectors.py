@@ -129,14 +129,14 @@ class VectorScores(Scores):
         fill_small(block, self.query_vectors.matrix, self.candidate_vectors.matrix)
         return block
 
-    def tiles(self, rows: Float32, places: Int64) -> Float32:
+    def tiles(self, rows: Float32, places: Int64 | slice) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidates at these places, equal to those in blocks."""
         columns = self.candidate_vectors.matrix[places]
-        if tile_for(len(rows), len(places), rows.shape[1]) != WHOLE:
-            block = np.empty((len(rows), len(places)), dtype=np.float32)
+        if tile_for(len(rows), len(columns), rows.shape[1]) != WHOLE:
+            block = np.empty((len(rows), len(columns)), dtype=np.float32)
             fill_few(block, rows, columns)
             return block
-        block = np.empty((TILE_ROWS, len(places)), dtype=np.float32)
+        block = np.empty((TILE_ROWS, len(columns)), dtype=np.float32)
         fill(block, rows, columns)
         return block[: len(rows)]
 
