@@ -234,6 +234,16 @@ def test_wrong_labels_by_scores():
     assert found("wrong-labels", collection(), look=False, scores=own_scores(0.2)) == []
 
 
+def test_captions_of_no_image_are_found_with_good_scores():
+    """They fit no image, so the nearest captions of their image are farther than those of other images."""
+    rng, n = np.random.default_rng(0), 300
+    pairs = limner.Collection.in_order([f"i{row}" for row in range(n)], [f"t{row}" for row in range(n)])
+    scores, some = rng.standard_normal((n, n)) + 8 * np.eye(n), np.arange(0, n, 20)
+    scores[some, some] -= 8
+    called = {f.items[0] for f in audit(pairs, look=False, scores=scores).of("wrong-labels")}
+    assert called == {f"i{row}" for row in some}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
     """Images in groups of unequal size, captions of unequal quality."""
