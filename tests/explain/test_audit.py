@@ -244,6 +244,19 @@ def test_captions_of_no_image_are_found_with_good_scores():
     assert called == {f"i{row}" for row in some}
 
 
+@pytest.mark.parametrize("noise", [0.5, 1.0])
+def test_weak_scores_are_no_finding(noise):
+    """Many captions fit another image better than their own: this says nothing of the labels, which are all right."""
+    rng, n = np.random.default_rng(1), 300
+    pairs = limner.Collection.in_order([f"i{row}" for row in range(n)], [f"t{row}" for row in range(n)])
+    images = rng.standard_normal((n, 16))
+    scores = images @ (images + 2 * rng.standard_normal((n, 16))).T
+    scores += noise * scores.std() * rng.standard_normal((n, n))
+    assert np.mean(scores.argmax(axis=1) == np.arange(n)) < 0.3
+    made = audit(pairs, look=False, scores=scores)
+    assert not [f for f in made.findings if f.kind.endswith("labels")]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
     """Images in groups of unequal size, captions of unequal quality."""

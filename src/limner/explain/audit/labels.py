@@ -169,6 +169,21 @@ def wrong(
 
 def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
     """The rows whose labels are more probably wrong than right, and the expected share of wrong labels among them."""
+    doubt = doubts(found, rows)
+    bad = doubt > WRONG
+    return rows[bad], float(doubt[bad].sum() / doubt.sum())
+
+
+def doubts(found: Fit, rows: IntArray) -> FloatArray:
+    """The probability that a label is wrong, for each of these rows, by its own score alone.
+
+    Their sum is the expected number of wrong labels. It is near the truth even with weak scores, which do not tell
+    which labels are wrong.
+
+    Args:
+        found: How well each image fits the captions of each.
+        rows: Images with captions.
+    """
     table, share, doubt = found.local(rows, others=True), FIRST_SHARE, np.zeros(len(rows))
     for _ in range(ROUNDS):
         odds = np.diag(log_odds(table, 1 - doubt)) - math.log(share / (1 - share))
@@ -176,8 +191,7 @@ def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
         share = float(np.clip(doubt.mean(), LEAST_SHARE, MOST_SHARE))
         if np.abs(doubt - before).max() < CHANGE:
             break
-    bad = doubt > WRONG
-    return rows[bad], float(doubt[bad].sum() / doubt.sum())
+    return np.asarray(doubt)
 
 
 def log_odds(table: FloatArray, weights: FloatArray) -> FloatArray:

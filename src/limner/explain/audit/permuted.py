@@ -17,6 +17,7 @@ gives captions shares of several images at once. Labels that are improbable even
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.explain.audit.findings import Finding
-from limner.explain.audit.labels import LEAST, Fit, log_odds
+from limner.explain.audit.labels import LEAST, Fit, doubts, log_odds
 
 MOST = 5_000
 """With more images, only so many are compared: those whose own captions fit worst."""
@@ -42,6 +43,8 @@ BOUND = 15.0
 """Log-odds are cut here: no single score decides."""
 STAYS = 0.5
 """A label is reported if its probability to be in its place is lower."""
+LITTLE = 0.5
+"""An expected number of wrong labels that is lower is none."""
 FITS = 3.0
 """Log-odds from which on captions fit another image, 20 to 1. If lower, it is not known whose captions they are."""
 
@@ -80,9 +83,12 @@ def permuted(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[
         rows = np.sort(rows[np.argsort(found.own[rows], kind="stable")[:MOST]])
     made, ids = places(found.local(rows)), collection.images.ids
     bad, clear = made.stays < STAYS, made.fits >= FITS
+    most = _most(found, rows)
+    if bad.sum() > most:
+        bad[np.lexsort((found.own[rows], made.stays))[most:]] = False
     if bad.sum() < 2:  # nobody exchanges captions alone
         bad[:] = False
-    doubtful = {*rows[bad & ~clear].tolist(), *_alone(found, rows[~bad])}
+    doubtful = {*rows[bad & ~clear].tolist(), *_alone(found, rows[~bad], most - int(bad.sum()))}
     findings = [
         Finding("permuted-labels", (ids[rows[at]],), f"its captions fit {ids[rows[made.best[at]]]}")
         for at in np.flatnonzero(bad & clear)
@@ -90,11 +96,22 @@ def permuted(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[
     return findings, set(rows[bad & clear].tolist()), doubtful
 
 
-def _alone(found: Fit, rows: IntArray) -> list[int]:
-    """Rows whose captions may belong to no image; a single one is not reported, as for exchanges."""
-    if len(rows) < LEAST:
+def _most(found: Fit, rows: IntArray) -> int:
+    """At most so many labels are reported: the expected number of wrong ones by their own scores, and its root more.
+
+    Weak scores fit many captions to other images better than to their own, although all are right.
+    """
+    expected = float(doubts(found, rows).sum())
+    return 0 if expected < LITTLE else math.ceil(expected + math.sqrt(expected))
+
+
+def _alone(found: Fit, rows: IntArray, most: int) -> list[int]:
+    """Rows whose captions may belong to no image, at most so many; a single one is not reported, as for exchanges."""
+    if len(rows) < LEAST or most < 1:
         return []
-    alone = rows[places(found.local(rows), alone=True).stays < STAYS]
+    stays = places(found.local(rows), alone=True).stays
+    order = np.argsort(stays, kind="stable")[:most]
+    alone = rows[np.sort(order[stays[order] < STAYS])]
     return alone.tolist() if len(alone) > 1 else []
 
 
