@@ -15,9 +15,11 @@ import limner
 from limner import LimnerError
 from limner.cli import app
 from limner.datasets.trec import read_qrels
+from limner.evaluation.measures import DEFAULT
 from limner.explain.audit import KINDS, audit
 from limner.explain.audit.blind import threshold
-from limner.explain.audit.labels import Fit, chance_recall, fit
+from limner.explain.audit.chance import reached
+from limner.explain.audit.labels import Fit, fit
 from limner.explain.audit.permuted import _beliefs, _scaled, permuted
 from limner.language.identify import main_language, other_language
 
@@ -311,12 +313,48 @@ def test_vectors_that_are_close():
     assert found("close-vectors", collection(), look=False, vectors=vectors) == [("photo003.png", "photo007.png")]
 
 
-@pytest.mark.parametrize(("right", "pool", "k"), [(1, 10, 5), (3, 12, 4), (5, 6, 2), (12, 12, 1)])
+@pytest.mark.parametrize(("right", "pool", "k"), [(1, 10, 5), (3, 12, 5), (5, 6, 1), (12, 12, 1)])
 def test_chance_by_counting(right, pool, k):
-    from itertools import combinations
+    every = list(itertools.combinations(range(pool), min(k, pool)))
+    one = limner.Judgements.from_pairs(
+        [("q", f"t{n}") for n in range(right)], candidates=[f"t{n}" for n in range(pool)]
+    )
+    texts = limner.Items(list(one.candidates), [""] * pool, kind="text")
+    made = {str(r.measure): r for r in reached(limner.Collection("x", limner.Items(["q"], [None]), texts, one))
+            if r.direction == "i2t"}  # fmt: skip
+    assert made[f"R@{k}"].by_chance == pytest.approx(np.mean([min(each) < right for each in every]))
+    assert made["R@1"].one_list == 1  # one query: its captions are the best list
 
-    every = list(combinations(range(pool), min(k, pool)))
-    assert chance_recall(right, pool, k) == pytest.approx(np.mean([min(each) < right for each in every]))
+
+def test_every_measure_is_compared_with_random_answers_equal_scores_and_one_list():
+    """As evaluate() has them: equal scores, the mean of many random ones, and candidates by how many they match."""
+    rng = np.random.default_rng(0)
+    pairs = [(f"i{n}", f"t{n}") for n in range(12)] + [(f"i{n}", "t0") for n in range(1, 9)]
+    judged = limner.Judgements.from_pairs(pairs)
+    images, texts = limner.Items([f"i{n}" for n in range(12)], [None] * 12), [f"t{n}" for n in range(12)]
+    made = limner.Collection("x", images, limner.Items(texts, texts, kind="text"), judged)
+    told = {(str(r.measure), r.direction): r for r in reached(made)}
+    asked = " ".join({name for name, _ in told})
+    assert {*map(str, DEFAULT), "MeanR", "nDCG@10", "MAP@10", "P@5", "Recall@5", "PMRP"} <= set(asked.split())
+
+    def values(matrix):
+        scores = limner.Scores.from_matrix(matrix, made.images.ids, made.texts.ids)
+        report = limner.evaluate(scores, made, measures=asked)
+        return {(str(r.measure), "" if str(r.measure) == "rsum" else r.direction): r.value for r in report.results}
+
+    equal = values(np.zeros((12, 12)))
+    drawn = [values(rng.standard_normal((12, 12))) for _ in range(400)]
+    popular = np.bincount(judged.columns, minlength=12) - 0.01 * np.arange(12)
+    for key, found_there in told.items():
+        assert found_there.by_chance == pytest.approx(equal[key])
+        if key[0] != "MedR":
+            assert found_there.by_chance == pytest.approx(np.mean([each[key] for each in drawn]), rel=0.1), key
+    one = values(np.tile(popular, (12, 1)))
+    for key, found_there in told.items():
+        if key[1] == "i2t":
+            assert found_there.one_list == pytest.approx(one[key]), key
+    assert ("R@1 i2t",) in found("won-by-chance", made)  # t0 alone matches nine of twelve
+    assert told["R@1", "i2t"].by_chance < 0.2 <= told["R@1", "i2t"].one_list == pytest.approx(9 / 12)
 
 
 # --- solvable blind ---------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.evaluation.table_report import TABLE_FORMATS, TableReport
 from limner.evaluation.tables import Grid, plain_text, to_csv
-from limner.explain.audit import blind, captions, image_checks, labels
+from limner.explain.audit import blind, captions, chance, image_checks, labels
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
 from limner.explain.audit.page import render_audit
 from limner.explain.audit.permuted import permuted
@@ -168,7 +168,7 @@ def audit(
         found, said = _labels(collection, scores)
         findings += found
         notes += said
-    findings += labels.by_chance(collection)
+    findings += chance.by_chance(collection)
     repaired, added = _repaired(collection, same)
     if added:
         findings.append(Finding("missing-matches", (collection.name,), f"{added:,} pairs of copies and repeats"))

@@ -1,4 +1,4 @@
-"""Labels that belong to other items, found by a system's scores; and measures on which random answers score well.
+"""Labels that belong to other items, found by a system's scores.
 
 For every image: how much higher do its own captions score than those of other images, in standard deviations of all
 scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
@@ -37,9 +37,6 @@ WRONG = 0.5
 ROUNDS = 60
 CHANGE = 1e-3
 """Rounds end when no probability changes by more."""
-CHANCE = 0.2
-"""A measure is flagged if random answers reach this value."""
-CUTS = (1, 5, 10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,27 +215,3 @@ def log_odds(table: FloatArray, weights: FloatArray) -> FloatArray:
         curve = (inputs * (each * says * (1 - says))[:, None]).T @ inputs + 1e-4 * np.eye(2)
         found = found - np.linalg.solve(curve, slope)
     return np.asarray(table / spread * found[0] + found[1])
-
-
-def by_chance(collection: Collection) -> Iterator[Finding]:
-    """Measures on which random answers score well, because there are few candidates or many relevant ones."""
-    for direction in ("i2t", "t2i"):
-        judged = collection.judged(collection.judgements.name, direction)
-        pool, counts = len(judged.candidates), judged.counts[judged.counts > 0]
-        for k in CUTS:
-            if not len(counts) or pool == 0:
-                continue
-            value = float(np.mean([chance_recall(int(r), pool, k) for r in counts]))
-            if value >= CHANCE:
-                yield Finding("won-by-chance", (f"R@{k} {direction}",), f"random answers reach {100 * value:.1f}")
-
-
-def chance_recall(right: int, pool: int, k: int) -> float:
-    """R@k of random answers: `1 - C(pool - right, k) / C(pool, k)`.
-
-    >>> chance_recall(1, 10, 5), chance_recall(10, 10, 1)
-    (0.5, 1.0)
-    """
-    if k >= pool or right + k > pool:
-        return 1.0
-    return 1 - math.comb(pool - right, k) / math.comb(pool, k)
