@@ -20,6 +20,7 @@ from limner.explain.audit import KINDS, audit
 from limner.explain.audit.blind import threshold
 from limner.explain.audit.chance import reached
 from limner.explain.audit.labels import Fit, fit
+from limner.explain.audit.missing import expected, missed
 from limner.explain.audit.permuted import _beliefs, _scaled, permuted
 from limner.language.identify import main_language, other_language
 
@@ -439,6 +440,47 @@ def test_measures_that_chance_wins():
     assert ("R@1 i2t",) in said and ("R@10 t2i",) in said
     large = limner.Collection.in_order([f"i{n}" for n in range(1000)], [f"t{n}" for n in range(1000)])
     assert found("won-by-chance", large) == []
+
+
+def test_missing_matches_are_estimated_from_the_judgements_of_some_images():
+    """The interval covers the true number, which `scenes` knows, if a part of the images is judged completely."""
+    world = limner.load("scenes", images=300)
+    whole = world.extra["complete"].relevant
+    truth = len(whole) - len(world.judgements)
+    covered = []
+    for seed in range(40):
+        some = np.random.default_rng(seed).choice(world.images.ids, 60, replace=False)
+        values = missed(world, whole.restrict(queries=list(some)))
+        covered.append(truth in expected(world, values))
+    assert len(values) == 60 and np.mean(covered) >= 0.85
+    every = missed(world, whole)
+    assert every.sum() == truth and expected(world, every).estimate == pytest.approx(truth)
+    (told,) = audit(world, look=False).of("false-negatives")
+    assert told.items == ("complete",) and f"about {truth:,}" in told.detail and "if these judgements" in told.detail
+
+
+def test_without_further_judgements_missing_matches_are_a_lower_bound(tmp_path, monkeypatch):
+    texts = [f"a thing number {n}" for n in range(2 * N)]
+    texts[9] = texts[0]
+    made = collection(texts=texts)
+    (told,) = audit(made, look=False).of("missing-matches")
+    assert told.detail == "2 pairs of copies and repeats: a lower bound, since an estimate needs further judgements"
+    few = [(image, text) for image in made.images.ids[:3] for text in made.texts.ids[:9]]
+    with_few = limner.Collection(
+        "toy", made.images, made.texts, made.judgements, extra={"people": limner.Judgements.from_pairs(few)}
+    )
+    found_there = audit(with_few, look=False)
+    assert found_there.of("false-negatives") == [] and "3 images, 20 are needed" in found_there.notes[-1]
+
+
+def test_further_judgements_from_the_shell(folder):
+    rows = [f"p{n % 30}.png,a thing number {n},c{n}" for n in range(60)]
+    (folder / "captions.csv").write_text("image,caption,id\n" + "\n".join(rows) + "\n")
+    (folder / "people.qrels").write_text("".join(f"p{n}.png 0 c{(n + 1) % 30} 1\n" for n in range(30)))
+    done = shell("audit", "captions.csv", "--no-images", "--judgements", "people.qrels", "--json")
+    assert done.exit_code == 0, done.stderr
+    (told,) = [f for f in json.loads(done.stdout)["findings"] if f["kind"] == "false-negatives"]
+    assert told["items"] == ["people"] and "about 30 matches are missing" in told["detail"]
 
 
 def test_wrong_shapes_are_refused():
