@@ -46,7 +46,8 @@ def tiny_clip(
     config = transformers.CLIPConfig(text_config=text, vision_config=image, projection_dim=shape["hidden_size"])
     transformers.CLIPModel(config).save_pretrained(folder)
     processor = getattr(transformers, "CLIPImageProcessorPil", transformers.CLIPImageProcessor)
-    how = {} if crop else {"size": {"height": side, "width": side}, "do_center_crop": False}
+    square = {"height": side, "width": side}
+    how = {"size": {"shortest_edge": side}, "crop_size": square} if crop else {"size": square, "do_center_crop": False}
     known.save_pretrained(folder)
     transformers.CLIPProcessor(processor(**how), known).save_pretrained(folder)
     return folder

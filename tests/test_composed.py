@@ -207,6 +207,43 @@ def test_from_the_shell(tmp_path):
     assert run("composed", tmp_path / "q.jsonl", "--system", "clip(model=DIR)").exit_code == 2
 
 
+@pytest.mark.parametrize("command", ["composed", "probe"])
+def test_a_system_that_is_not_trained_yet_is_trained(tmp_path, monkeypatch, command):
+    world, asked = limner.load("scenes", images=40), []
+    monkeypatch.setattr("limner.cli.options.load", lambda spec, _: asked.append(spec) or world)
+    many = ("--queries" if command == "composed" else "--cases", 6)
+    done = run(command, "scenes", *many, "--system", "histograms", "--json")
+    assert done.exit_code == 0 and asked == ["scenes"], done.output
+    done = run(command, "scenes", *many, "--system", "histograms", "--train-on", "photos", "--json")
+    assert done.exit_code == 0 and asked == ["scenes", "photos"], done.output
+    limner.train(world, "histograms").save(tmp_path / "model")
+    done = run(command, "scenes", *many, "--system", tmp_path / "model", "--train-on", "photos")
+    assert done.exit_code == 3 and "is not trained now: leave it out" in done.stderr
+    assert run(command, "scenes", "--train-on", "photos").exit_code == 2
+
+
+def test_a_file_of_queries_needs_a_collection_to_train_on(tmp_path):
+    made = scenes_composed(3)
+    limner.datasets.write(limner.load("scenes", images=30), tmp_path / "photos")
+    (tmp_path / "images").mkdir()
+    for row, name in enumerate(made.images.ids):
+        made.images.open(row).save(tmp_path / "images" / f"{name}.png")
+    lines = [{"id": q.id, "reference": f"{q.reference}.png", "text": q.text, "answers": [f"{a}.png" for a in q.answers]}
+             for q in made.queries]  # fmt: skip
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    words = ("composed", tmp_path / "q.jsonl", "--image-folder", tmp_path / "images", "--system", "histograms")
+    done = run(*words)
+    assert done.exit_code == 3 and "give --train-on COLLECTION" in done.stderr
+    done = run(*words, "--train-on", tmp_path / "photos", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["lines"], done.output
+
+
+@pytest.mark.parametrize("command", ["mixed", "gap"])
+def test_joint_spaces_of_systems_that_are_trained_now(command):
+    done = run(command, "scenes", "-O", "images=60", "--system", "histograms", "--json")
+    assert done.exit_code == 0, done.output
+
+
 def test_what_does_not_fit_is_refused():
     made, images, texts = toy()
     with pytest.raises(LimnerError, match="composition 'product'"):

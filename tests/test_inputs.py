@@ -476,16 +476,20 @@ def test_written_for_the_datasets_library(tmp_path):
     assert lost[0] == "further judgements were left out: 'complete'; write each as .qrels"
     assert all("were left out" in sentence for sentence in lost)
     opened = datasets.load_from_disk(tmp_path / "scenes")
-    assert set(opened) == set(scenes.splits) and sum(map(len, opened.values())) == len(scenes.texts)
+    assert set(opened) == set(scenes.splits) and sum(map(len, opened.values())) == len(scenes.images)
     row = opened["test"][0]
     image = scenes.images.ids.positions([row["image_id"]])[0]
     assert row["image"].size == scenes.images.open(int(image)).size
-    assert row["caption"] == scenes.texts.values[scenes.texts.ids.positions([row["id"]])[0]]
+    assert len(row["captions"]) == 5  # the image is stored once
+    assert row["captions"] == [scenes.texts.values[n] for n in scenes.texts.ids.positions(row["captions_id"])]
     again = limner.load(tmp_path / "scenes")
     assert again.splits.keys() == scenes.splits.keys()
     assert list(again.test.images.ids) == list(scenes.test.images.ids)
     for loaded in (again, limner.load(opened)):
         assert set(loaded.judgements) == set(scenes.judgements)
+        assert dict(zip(loaded.texts.ids, loaded.texts.values, strict=True)) == dict(
+            zip(scenes.texts.ids, scenes.texts.values, strict=True)
+        )
 
 
 def test_a_data_set_without_splits_and_pictures_is_written_too(tmp_path, files):
@@ -493,8 +497,11 @@ def test_a_data_set_without_splits_and_pictures_is_written_too(tmp_path, files):
     made = limner.load([(files[0], "black"), (files[0], "dark"), (files[1], "grey")])
     assert limner.datasets.write(made, tmp_path / "three", form="huggingface") == ()
     opened = datasets.load_from_disk(tmp_path / "three")
-    assert opened["caption"][:] == ["black", "dark", "grey"]
-    assert [picture.getpixel((0, 0)) for picture in opened["image"][:]] == [(0, 0, 0), (0, 0, 0), (20, 20, 20)]
+    assert opened["captions"][:] == [["black", "dark"], ["grey"]]
+    assert [picture.getpixel((0, 0)) for picture in opened["image"][:]] == [(0, 0, 0), (20, 20, 20)]
+    one = limner.load([(files[0], "black"), (files[1], "grey")])
+    limner.datasets.write(one, tmp_path / "two", form="huggingface")
+    assert datasets.load_from_disk(tmp_path / "two")["caption"][:] == ["black", "grey"]
     bare = limner.Collection("bare", limner.Items(["i"], [None]), limner.Items(["t"], ["a"], kind="text"), PAIR)
     assert limner.datasets.write(bare, tmp_path / "bare", form="huggingface") == (
         "1 images have no picture: only their ids were written",
@@ -519,6 +526,27 @@ def test_a_column_of_numbers_and_words_is_written_as_text(tmp_path):
     made = limner.Collection("mixed", limner.Items(["i"], [None]), texts, pairs)
     limner.datasets.write(made, tmp_path / "mixed", form="huggingface")
     assert list(limner.load(tmp_path / "mixed").texts.field("mixed")) == ["1", "one"]
+
+
+def test_grades_and_fields_of_captions_survive_the_datasets_library(tmp_path):
+    pairs = limner.Judgements.from_pairs([("i", "t", 2.0), ("i", "u", 0.0), ("j", "t", 1.0), ("j", "v", 1.0)])
+    texts = limner.Items(["t", "u", "v"], ["a", "b", "c"], {"language": ["en", "de", "fr"]}, "text")
+    made = limner.Collection("graded", limner.Items(["i", "j"], [None, None]), texts, pairs)
+    limner.datasets.write(made, tmp_path / "graded", form="huggingface")
+    again = limner.load(tmp_path / "graded")
+    assert set(again.judgements) == set(pairs) and list(again.texts.field("language")) == ["en", "de", "fr"]
+    rows = [{"image": "a.jpg", "captions": ["x", "y"], "captions_id": ["1"]}]
+    with pytest.raises(LimnerError, match="expected a list with a value for each of 2 captions"):
+        limner.load(rows)
+
+
+@pytest.mark.parametrize("form", ["huggingface", "beir", "croissant", "tar"])
+def test_images_are_counted_while_they_are_written(tmp_path, form):
+    world, told = limner.load("scenes", images=12), []
+    path = tmp_path / ("w.tar" if form == "tar" else "w")
+    write = limner.datasets.write
+    write(world, path, form=None if form == "tar" else form, progress=lambda done, total: told.append((done, total)))
+    assert told == [(n, 12) for n in range(1, 13)]
 
 
 PAIR = limner.Judgements.from_pairs([("i", "t")])

@@ -15,9 +15,12 @@ import limner
 from limner import LimnerError
 from limner.cli import app
 from limner.datasets.trec import read_qrels
+from limner.evaluation.measures import DEFAULT
 from limner.explain.audit import KINDS, audit
 from limner.explain.audit.blind import threshold
-from limner.explain.audit.labels import Fit, chance_recall, fit
+from limner.explain.audit.chance import reached
+from limner.explain.audit.labels import Fit, fit
+from limner.explain.audit.missing import expected, missed
 from limner.explain.audit.permuted import _beliefs, _scaled, permuted
 from limner.language.identify import main_language, other_language
 
@@ -234,6 +237,29 @@ def test_wrong_labels_by_scores():
     assert found("wrong-labels", collection(), look=False, scores=own_scores(0.2)) == []
 
 
+def test_captions_of_no_image_are_found_with_good_scores():
+    """They fit no image, so the nearest captions of their image are farther than those of other images."""
+    rng, n = np.random.default_rng(0), 300
+    pairs = limner.Collection.in_order([f"i{row}" for row in range(n)], [f"t{row}" for row in range(n)])
+    scores, some = rng.standard_normal((n, n)) + 8 * np.eye(n), np.arange(0, n, 20)
+    scores[some, some] -= 8
+    called = {f.items[0] for f in audit(pairs, look=False, scores=scores).of("wrong-labels")}
+    assert called == {f"i{row}" for row in some}
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0])
+def test_weak_scores_are_no_finding(noise):
+    """Many captions fit another image better than their own: this says nothing of the labels, which are all right."""
+    rng, n = np.random.default_rng(1), 300
+    pairs = limner.Collection.in_order([f"i{row}" for row in range(n)], [f"t{row}" for row in range(n)])
+    images = rng.standard_normal((n, 16))
+    scores = images @ (images + 2 * rng.standard_normal((n, 16))).T
+    scores += noise * scores.std() * rng.standard_normal((n, n))
+    assert np.mean(scores.argmax(axis=1) == np.arange(n)) < 0.3
+    made = audit(pairs, look=False, scores=scores)
+    assert not [f for f in made.findings if f.kind.endswith("labels")]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
     """Images in groups of unequal size, captions of unequal quality."""
@@ -288,12 +314,48 @@ def test_vectors_that_are_close():
     assert found("close-vectors", collection(), look=False, vectors=vectors) == [("photo003.png", "photo007.png")]
 
 
-@pytest.mark.parametrize(("right", "pool", "k"), [(1, 10, 5), (3, 12, 4), (5, 6, 2), (12, 12, 1)])
+@pytest.mark.parametrize(("right", "pool", "k"), [(1, 10, 5), (3, 12, 5), (5, 6, 1), (12, 12, 1)])
 def test_chance_by_counting(right, pool, k):
-    from itertools import combinations
+    every = list(itertools.combinations(range(pool), min(k, pool)))
+    one = limner.Judgements.from_pairs(
+        [("q", f"t{n}") for n in range(right)], candidates=[f"t{n}" for n in range(pool)]
+    )
+    texts = limner.Items(list(one.candidates), [""] * pool, kind="text")
+    made = {str(r.measure): r for r in reached(limner.Collection("x", limner.Items(["q"], [None]), texts, one))
+            if r.direction == "i2t"}  # fmt: skip
+    assert made[f"R@{k}"].by_chance == pytest.approx(np.mean([min(each) < right for each in every]))
+    assert made["R@1"].one_list == 1  # one query: its captions are the best list
 
-    every = list(combinations(range(pool), min(k, pool)))
-    assert chance_recall(right, pool, k) == pytest.approx(np.mean([min(each) < right for each in every]))
+
+def test_every_measure_is_compared_with_random_answers_equal_scores_and_one_list():
+    """As evaluate() has them: equal scores, the mean of many random ones, and candidates by how many they match."""
+    rng = np.random.default_rng(0)
+    pairs = [(f"i{n}", f"t{n}") for n in range(12)] + [(f"i{n}", "t0") for n in range(1, 9)]
+    judged = limner.Judgements.from_pairs(pairs)
+    images, texts = limner.Items([f"i{n}" for n in range(12)], [None] * 12), [f"t{n}" for n in range(12)]
+    made = limner.Collection("x", images, limner.Items(texts, texts, kind="text"), judged)
+    told = {(str(r.measure), r.direction): r for r in reached(made)}
+    asked = " ".join({name for name, _ in told})
+    assert {*map(str, DEFAULT), "MeanR", "nDCG@10", "MAP@10", "P@5", "Recall@5", "PMRP"} <= set(asked.split())
+
+    def values(matrix):
+        scores = limner.Scores.from_matrix(matrix, made.images.ids, made.texts.ids)
+        report = limner.evaluate(scores, made, measures=asked)
+        return {(str(r.measure), "" if str(r.measure) == "rsum" else r.direction): r.value for r in report.results}
+
+    equal = values(np.zeros((12, 12)))
+    drawn = [values(rng.standard_normal((12, 12))) for _ in range(400)]
+    popular = np.bincount(judged.columns, minlength=12) - 0.01 * np.arange(12)
+    for key, found_there in told.items():
+        assert found_there.by_chance == pytest.approx(equal[key])
+        if key[0] != "MedR":
+            assert found_there.by_chance == pytest.approx(np.mean([each[key] for each in drawn]), rel=0.1), key
+    one = values(np.tile(popular, (12, 1)))
+    for key, found_there in told.items():
+        if key[1] == "i2t":
+            assert found_there.one_list == pytest.approx(one[key]), key
+    assert ("R@1 i2t",) in found("won-by-chance", made)  # t0 alone matches nine of twelve
+    assert told["R@1", "i2t"].by_chance < 0.2 <= told["R@1", "i2t"].one_list == pytest.approx(9 / 12)
 
 
 # --- solvable blind ---------------------------------------------------------------------------------------------
@@ -378,6 +440,47 @@ def test_measures_that_chance_wins():
     assert ("R@1 i2t",) in said and ("R@10 t2i",) in said
     large = limner.Collection.in_order([f"i{n}" for n in range(1000)], [f"t{n}" for n in range(1000)])
     assert found("won-by-chance", large) == []
+
+
+def test_missing_matches_are_estimated_from_the_judgements_of_some_images():
+    """The interval covers the true number, which `scenes` knows, if a part of the images is judged completely."""
+    world = limner.load("scenes", images=300)
+    whole = world.extra["complete"].relevant
+    truth = len(whole) - len(world.judgements)
+    covered = []
+    for seed in range(40):
+        some = np.random.default_rng(seed).choice(world.images.ids, 60, replace=False)
+        values = missed(world, whole.restrict(queries=list(some)))
+        covered.append(truth in expected(world, values))
+    assert len(values) == 60 and np.mean(covered) >= 0.85
+    every = missed(world, whole)
+    assert every.sum() == truth and expected(world, every).estimate == pytest.approx(truth)
+    (told,) = audit(world, look=False).of("false-negatives")
+    assert told.items == ("complete",) and f"about {truth:,}" in told.detail and "if these judgements" in told.detail
+
+
+def test_without_further_judgements_missing_matches_are_a_lower_bound(tmp_path, monkeypatch):
+    texts = [f"a thing number {n}" for n in range(2 * N)]
+    texts[9] = texts[0]
+    made = collection(texts=texts)
+    (told,) = audit(made, look=False).of("missing-matches")
+    assert told.detail == "2 pairs of copies and repeats: a lower bound, since an estimate needs further judgements"
+    few = [(image, text) for image in made.images.ids[:3] for text in made.texts.ids[:9]]
+    with_few = limner.Collection(
+        "toy", made.images, made.texts, made.judgements, extra={"people": limner.Judgements.from_pairs(few)}
+    )
+    found_there = audit(with_few, look=False)
+    assert found_there.of("false-negatives") == [] and "3 images, 20 are needed" in found_there.notes[-1]
+
+
+def test_further_judgements_from_the_shell(folder):
+    rows = [f"p{n % 30}.png,a thing number {n},c{n}" for n in range(60)]
+    (folder / "captions.csv").write_text("image,caption,id\n" + "\n".join(rows) + "\n")
+    (folder / "people.qrels").write_text("".join(f"p{n}.png 0 c{(n + 1) % 30} 1\n" for n in range(30)))
+    done = shell("audit", "captions.csv", "--no-images", "--judgements", "people.qrels", "--json")
+    assert done.exit_code == 0, done.stderr
+    (told,) = [f for f in json.loads(done.stdout)["findings"] if f["kind"] == "false-negatives"]
+    assert told["items"] == ["people"] and "about 30 matches are missing" in told["detail"]
 
 
 def test_wrong_shapes_are_refused():

@@ -294,6 +294,42 @@ def test_the_command(tmp_path, monkeypatch):
     assert plain.exit_code == 0 and "bigrams" in plain.stdout and "t0,a dog and a cat" in Path("t.csv").read_text()
 
 
+SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
+
+
+@pytest.mark.parametrize("form", ["folder", "file"])
+def test_every_subset_of_the_form_of_sugarcrepe_has_blind_baselines(tmp_path, monkeypatch, form):
+    """In one subset the wrong captions are no sentences, in one they are longer; in the others nothing tells them."""
+    monkeypatch.chdir(tmp_path)
+    things, places = ("dog", "cat", "horse", "bird", "cow"), ("house", "river", "wall", "tree")
+    cases = {}
+    for subset in SUBSETS:
+        for number, (thing, place) in enumerate(itertools.product(things, places)):
+            other = things[(things.index(thing) + 1 + number % 4) % 5]
+            right, wrong = f"the {thing} is near the {place}", f"the {other} is near the {place}"
+            wrong = " ".join(reversed(right.split())) if subset == "swap_obj" else wrong
+            wrong += " again today" if subset == "add_att" else ""
+            record = {"filename": f"{thing}-{place}.jpg", "caption": right, "negative_caption": wrong}
+            cases.setdefault(subset, {})[str(number)] = record
+    if form == "folder":
+        Path("probe").mkdir()
+        for subset, records in cases.items():
+            Path(f"probe/{subset}.json").write_text(json.dumps(records))
+    else:
+        whole = {f"{s}-{n}": {**r, "subset": s} for s, records in cases.items() for n, r in records.items()}
+        Path("probe.json").write_text(json.dumps(whole))
+    given = "probe" if form == "folder" else "probe.json"
+    done = shell("probe", given, "--json")
+    assert done.exit_code == 0, done.stderr
+    lines = {line["subset"]: line for line in json.loads(done.stdout)["lines"] if line["measure"] == PAIR}
+    assert set(lines) == {"all", *SUBSETS} and all(lines[s]["cases"] == 20 for s in SUBSETS)
+    assert all({"bigrams", "length"} <= set(lines[s]) for s in SUBSETS)
+    assert lines["swap_obj"]["bigrams"] == 1.0 and lines["add_att"]["length"] == 1.0
+    assert all(0.2 < lines[s]["bigrams"] < 0.8 and lines[s]["length"] == 0.5 for s in SUBSETS[2:6])
+    table = [row.split() for row in shell("probe", given).stdout.splitlines()]
+    assert {row[0] for row in table if row[-1:] == ["yes"]} == {"all", "add_att", "swap_obj"}  # solved blind
+
+
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
     from limner.core.embeddings import Embeddings
     from limner.scores import Scores
+    from limner.systems.held_out import HoldOut
     from limner.systems.opening import FoundSystem, OpenSystem
 
 ALIGNED = "aligned"
@@ -141,17 +142,64 @@ def opened_on(
     return open_system(name, whole, split=split, features=given, trust=trust, stage=progress)
 
 
-def encoded_sides(name: str, sides: Sequence[Items], *, trust: bool = False) -> list[Embeddings]:
+def encoded_sides(
+    name: str, whole: Collection, split: str | None, *, trust: bool = False
+) -> tuple[list[Embeddings], Collection, list[str]]:
+    """Vectors of images and texts by a system with one space for both; a name of 'limner systems' is trained first.
+
+    Returns:
+        The vectors of images and of texts, the encoded part, which the system was not trained on, and notes.
+    """
+    from limner.systems.held_out import hold_out
+    from limner.systems.opening import completed, find_system
+
+    found = completed(find_system(name, trust=trust))
+    parts = hold_out(whole, [found], split)
+    sides = (parts.held.images, parts.held.texts)
+    return encoded_by_model(name, found.trained(parts, stage=progress), sides), parts.held, list(parts.notes)
+
+
+def encoded_by_model(name: str, model: Any, sides: Sequence[Items]) -> list[Embeddings]:
     """Vectors of images and texts by a model or encoder with one space for both, with progress."""
     from limner.encoders import encoded
-    from limner.systems.opening import find_system
 
-    model = find_system(name, trust=trust).model()
     found = []
     for items in sides:
         with progress(f"encoding {len(items):,} {items.kind}s with {name}") as told:
             found.append(encoded(model, items, progress=told))
     return found
+
+
+TrainOn = Annotated[
+    str | None,
+    word(
+        "The COLLECTION on which a name of 'limner systems' is trained.",
+        metavar="COLLECTION",
+        show_default="scenes, if the queries are of scenes",
+    ),
+]
+
+
+def training_parts(found: FoundSystem, source: str, train_on: str | None, held: Collection) -> HoldOut:
+    """The collection on which a system is trained now, and what is evaluated: items that are in no collection.
+
+    Args:
+        found: The system.
+        source: What is evaluated; for scenes, the built-in collection serves if none is named.
+        train_on: The collection, as the user named it.
+        held: What is evaluated.
+    """
+    from limner.cli.options import load
+    from limner.systems.held_out import HoldOut
+
+    if not found.is_trained_now:
+        if train_on is not None:
+            raise LimnerError(f"--train-on with {found.name}, which is not trained now: leave it out")
+        return HoldOut(held, None, held)
+    if train_on is None and source != "scenes":
+        raise LimnerError(f"{found.name} is trained now: give --train-on COLLECTION, or a model that is trained")
+    whole = load(train_on or source, None)
+    return HoldOut(whole, whole.train if "train" in whole.splits else whole, held)
 
 
 def as_features(words: str) -> Path | str:

@@ -16,6 +16,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing_folder
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress, counting
 from limner.core.registry import built_in
 from limner.datasets._build import split_name
 from limner.datasets._read import At, existing, json_lines, number, refuse, table
@@ -133,13 +134,16 @@ def _file(row: Mapping[str, Any], folder: Path) -> str | None:
     return str(folder / row["image"]) if row.get("image") else None
 
 
-def write_beir(collection: Collection, path: str | Path, *, direction: str = "t2i") -> tuple[str, ...]:
+def write_beir(
+    collection: Collection, path: str | Path, *, direction: str = "t2i", progress: Progress | None = None
+) -> tuple[str, ...]:
     """Writes a BEIR folder; image files are referenced by name and not copied.
 
     Args:
         collection: The collection.
         path: A new folder.
         direction: "t2i" if texts are the queries, "i2t" if images are.
+        progress: Called with (images written, images in total).
 
     Returns:
         What the format cannot store, one sentence each.
@@ -149,7 +153,8 @@ def write_beir(collection: Collection, path: str | Path, *, direction: str = "t2
     folder = Path(path)
     if folder.is_dir() and any(folder.iterdir()):
         raise LimnerError(f"{folder} is not empty: give a new folder")
-    seen = [_image_row(key, value) for key, value in zip(collection.images.ids, collection.images.values, strict=True)]
+    images = list(zip(collection.images.ids, collection.images.values, strict=True))
+    seen = [_image_row(key, value) for key, value in counting(images, progress)]
     read = [{"_id": key, "text": text} for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)]
     queries, corpus = (read, seen) if direction == "t2i" else (seen, read)
     pairs = collection.judgements if direction == "i2t" else collection.judgements.T

@@ -16,6 +16,7 @@ from limner.core.arrow import arrow_module, parquet_module
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing_folder
+from limner.core.progress import Progress, counting
 from limner.datasets._image_files import write_image
 
 HEAD = "croissant.json"
@@ -33,7 +34,11 @@ _TERMS = (
 
 
 def write_croissant(
-    collection: Collection, path: str | Path, *, about: Mapping[str, str] | None = None
+    collection: Collection,
+    path: str | Path,
+    *,
+    about: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[str, ...]:
     """Writes a new folder with croissant.json, three parquet tables, and the images in `images/`.
 
@@ -41,6 +46,7 @@ def write_croissant(
         collection: The collection.
         path: A new folder.
         about: What is known of the data set, by the keys of `ABOUT`, such as its license. limner invents none of it.
+        progress: Called with (images written, images in total).
 
     Returns:
         What the folder cannot store, one sentence each.
@@ -53,7 +59,8 @@ def write_croissant(
         raise LimnerError(f"{folder} is not empty: give a new folder")
     with replacing_folder(folder, head=HEAD, own=()) as draft:
         (draft / "images").mkdir()
-        files = [write_image(collection.images, row, draft / "images") for row in range(len(collection.images))]
+        rows = counting(range(len(collection.images)), progress)
+        files = [write_image(collection.images, row, draft / "images") for row in rows]
         hashes = {name: _write_table(draft / f"{name}.parquet", rows) for name, rows in _tables(collection, files)}
         made = described(collection, hashes, has_files=any(files), about=about or {})
         (draft / HEAD).write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

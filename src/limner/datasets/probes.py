@@ -160,7 +160,9 @@ def _refuse_bad(at: At, case: ProbeCase) -> None:
 
 def _sugarcrepe(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
     right = [record["caption"], *([record["caption2"]] if "caption2" in record else [])]
-    return ProbeCase(name, subset, (record["filename"],), tuple(right), (record["negative_caption"],))
+    kind = record.get("subset")
+    called = kind if isinstance(kind, str) and kind else subset
+    return ProbeCase(name, called, (record["filename"],), tuple(right), (record["negative_caption"],))
 
 
 def _valse(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:

@@ -32,6 +32,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet")
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+_EACH = "captions_"
+"""Columns whose names begin so have a list with a value for each of the `captions` of a row."""
 _CAPTION_FILES = tuple(f"{stem}{ending}" for stem in ("captions", "metadata") for ending in ENDINGS)
 
 
@@ -57,9 +59,10 @@ def load_table(
 
     Columns: `image` (a file name, path or any id) and `caption`; optional `id` of the caption, `image_id`, `split`,
         `language` and `grade` (1 by default; 0 means judged and not relevant). jsonl and parquet may have a list
-        `captions` instead of `caption`. Further columns become fields of the texts, or of the images if they begin with
-        `image_`. Without ids, captions are named `dog.jpg#0`, `dog.jpg#1`, ... With a column of grades, several rows
-        may judge the same caption for different images: rows with the same id or, without ids, with the same words.
+        `captions` instead of `caption`, with lists `captions_id`, `captions_grade` and so on beside it. Further columns
+        become fields of the texts, or of the images if they begin with `image_`. Without ids, captions are named
+        `dog.jpg#0`, `dog.jpg#1`, ... With a column of grades, several rows may judge the same caption for different
+        images: rows with the same id or, without ids, with the same words.
 
     Args:
         path: The table.
@@ -219,8 +222,10 @@ class TableReader:
             image = self.image_of.setdefault(_content(value), image)
         about_image, about_text = _fields(row, named)
         self.made.image(image, at, split=str(cells.get("split") or ""), value=value, fields=about_image)
-        for caption in _captions(cells, at):
-            self._add_caption(caption, image, cells, at, about_text)
+        captions = _captions(cells, at)
+        for place, caption in enumerate(captions):
+            own, about = _of_caption(row, place, len(captions), cells, about_text, at)
+            self._add_caption(caption, image, own, at, about)
 
     def _add_caption(
         self, caption: str, image: str, cells: Mapping[str, object], at: At, fields: Mapping[str, object]
@@ -265,6 +270,29 @@ def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[s
     if "language" in named:
         about_text["language"] = row[named["language"]]
     return about_image, about_text
+
+
+def _of_caption(
+    row: Mapping[str, object],
+    place: int,
+    many: int,
+    cells: Mapping[str, object],
+    fields: Mapping[str, object],
+    at: At,
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """The cells and fields of one of several captions: `captions_id`, `captions_grade`, ... have a value for each."""
+    lists = {name.removeprefix(_EACH): cell for name, cell in row.items() if name.startswith(_EACH)}
+    if "captions" not in cells or not lists:
+        return cells, fields
+    for name, cell in lists.items():
+        if not isinstance(cell, list) or len(cell) != many:
+            refuse(
+                at, f"{_EACH}{name} is {shown([str(cell)])}, expected a list with a value for each of {many} captions"
+            )
+    own = {name: cell[place] for name, cell in lists.items() if isinstance(cell, list)}
+    roles = {name: cell for name, cell in own.items() if name in ("id", "grade")}
+    about = {name: cell for name, cell in fields.items() if not name.startswith(_EACH)}
+    return {**cells, **roles}, about | {name: cell for name, cell in own.items() if name not in roles}
 
 
 def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:

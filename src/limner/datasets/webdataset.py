@@ -20,6 +20,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.images import open_image
 from limner.core.paths import parse_json
+from limner.core.progress import Progress, counting
 from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, refuse
@@ -133,12 +134,13 @@ def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
     return [text] if text else []
 
 
-def write_webdataset(collection: Collection, path: str | Path) -> tuple[str, ...]:
+def write_webdataset(collection: Collection, path: str | Path, *, progress: Progress | None = None) -> tuple[str, ...]:
     """Writes a tar file in which an image, its first caption (.txt) and all its captions (.json) share a name.
 
     Args:
         collection: The collection.
         path: A new .tar file.
+        progress: Called with (images written, images in total).
 
     Returns:
         What a tar file cannot store, one sentence each.
@@ -148,7 +150,7 @@ def write_webdataset(collection: Collection, path: str | Path) -> tuple[str, ...
         own.setdefault(int(row), []).append(str(collection.texts.values[column]))
     lost = [row for row, value in enumerate(collection.images.values) if value is None or row not in own]
     with replacing(path) as draft, tarfile.open(draft, "w", format=tarfile.PAX_FORMAT) as tar:
-        for row in (row for row in range(len(collection.images)) if row not in set(lost)):
+        for row in counting([row for row in range(len(collection.images)) if row not in set(lost)], progress):
             key, (ending, data) = f"{row:09d}", _encoded(collection, row)
             content = {"caption": own[row][0], "captions": own[row], "key": key, "image": collection.images.ids[row]}
             _put(tar, f"{key}{ending}", data)

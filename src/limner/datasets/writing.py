@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,7 +52,7 @@ def write(
     if form is not None:
         if form not in FOLDERS:
             raise UnknownName("form of a folder", form, FOLDERS)
-        return FOLDERS[form](collection, path)
+        return FOLDERS[form](collection, path, progress=progress)
     if path.suffix in _TABLES:
         return write_table(collection, path)
     if path.suffix in _QRELS:
@@ -61,7 +62,7 @@ def write(
     if path.suffix == "":
         return write_folder(collection, path, progress=progress)
     if path.suffix == ".tar":
-        return write_webdataset(collection, path)
+        return write_webdataset(collection, path, progress=progress)
     known = ", ".join((*_TABLES, *_QRELS, ".tar"))
     raise LimnerError(f"{path}: cannot write {path.suffix!r}; expected {known}, or a folder")
 
@@ -100,10 +101,11 @@ def write_folder(collection: Collection, path: str | Path, *, progress: Progress
         return _write_rows(collection, draft / "captions.csv", files) + _lost_images(collection, files)
 
 
-def write_saved(collection: Collection, path: str | Path) -> tuple[str, ...]:
+def write_saved(collection: Collection, path: str | Path, *, progress: Progress | None = None) -> tuple[str, ...]:
     """Writes a new folder as `Dataset.save_to_disk` of the library datasets does: `datasets.load_from_disk` opens it.
 
-    One row per judged pair, with the image in it, in one part per split. Images are stored as they are in their files.
+    One row per image, with the image as it is in its file, in one part per split. If an image has several captions,
+    columns of captions hold lists: `captions`, and `captions_id`, `captions_grade`, ... beside it.
 
     Returns:
         What the folder cannot store, one sentence each.
@@ -113,8 +115,7 @@ def write_saved(collection: Collection, path: str | Path) -> tuple[str, ...]:
         raise LimnerError(f"{folder} is not empty: give a new folder")
     fields = {"": _kept(collection.texts, "", nested=False), "image_": _kept(collection.images, "image_", nested=False)}
     parts: dict[str, list[dict[str, object]]] = {}
-    for row in _rows(collection, [str(n) for n in range(len(collection.images))], fields):
-        row.setdefault("image_id", collection.images.ids[int(str(row["image"]))])
+    for row in _by_image(collection, fields):
         parts.setdefault(str(row.pop("split", "")), []).append(row)
     if not parts:
         raise LimnerError(f"{collection.name!r} has no judged pairs, so a data set of it would be empty")
@@ -126,13 +127,32 @@ def write_saved(collection: Collection, path: str | Path) -> tuple[str, ...]:
         named = {split: split or "rest" for split in parts}
         if head == "dataset_dict.json":
             (draft / head).write_text(json.dumps({"splits": list(named.values())}) + "\n", encoding="utf-8")
+        count = iter(counting(range(sum(map(len, parts.values()))), progress))
         for split, rows in parts.items():
             place = draft if head == "state.json" else draft / named[split]
             place.mkdir(exist_ok=True)
-            _write_arrow(place, rows, collection.images, Path(images), named[split] if split else None)
+            pictures = (_picture(collection.images, int(str(row["image"])), Path(images), count) for row in rows)
+            _write_arrow(place, rows, pictures, named[split] if split else None)
+        next(count, None)
     unseen = sum(value is None for value in collection.images.values)
     without = (f"{unseen:,} images have no picture: only their ids were written",) if unseen else ()
     return tuple(_lost(collection, fields)) + without
+
+
+def _by_image(collection: Collection, fields: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+    """One row per image; what belongs to its captions becomes lists if an image has several."""
+    own: dict[object, list[dict[str, object]]] = {}
+    for row in _rows(collection, [str(n) for n in range(len(collection.images))], fields):
+        row.setdefault("image_id", collection.images.ids[int(str(row["image"]))])
+        own.setdefault(row["image"], []).append(row)
+    of_text, several = ("caption", "id", "grade", *fields[""]), any(len(rows) > 1 for rows in own.values())
+    for rows in own.values():
+        if not several:
+            yield rows[0]
+            continue
+        lists = {name: [row[name] for row in rows] for name in of_text if name in rows[0]}
+        about = {name: cell for name, cell in rows[0].items() if name not in lists}
+        yield about | {"captions" if name == "caption" else f"captions_{name}": cells for name, cells in lists.items()}
 
 
 _ARROW = "data-00000-of-00001.arrow"
@@ -141,24 +161,22 @@ _AT_ONCE = 256
 
 
 def _write_arrow(
-    place: Path, rows: list[dict[str, object]], images: Items, images_folder: Path, split: str | None
+    place: Path, rows: list[dict[str, object]], pictures: Iterator[dict[str, object]], split: str | None
 ) -> None:
     """One part of a saved Dataset: its rows, what their columns are, and its state."""
     pa = arrow_module("a saved Dataset")
-    types = {name: _arrow_type(pa, [row[name] for row in rows]) for name in rows[0] if name != "image"}
+    types = {name: _column_type(pa, [row[name] for row in rows]) for name in rows[0] if name != "image"}
     picture = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     schema = pa.schema({"image": picture, **{name: kind for name, (kind, _) in types.items()}})
     with pa.OSFile(str(place / _ARROW), "wb") as file, pa.ipc.new_stream(file, schema) as out:
         for low in range(0, len(rows), _AT_ONCE):
             part = rows[low : low + _AT_ONCE]
-            pictures = [_picture(images, int(str(row["image"])), images_folder) for row in part]
-            columns = [pa.array(pictures, picture)]
-            for name, (kind, dtype) in types.items():
-                cells = [row[name] if dtype != "string" or row[name] is None else str(row[name]) for row in part]
-                columns.append(pa.array(cells, kind))
+            columns = [pa.array(list(islice(pictures, len(part))), picture)]
+            columns += [
+                pa.array([_cell(row[name], told) for row in part], kind) for name, (kind, told) in types.items()
+            ]
             out.write_batch(pa.record_batch(columns, schema=schema))
-    values = {name: {"dtype": dtype, "_type": "Value"} for name, (_, dtype) in types.items()}
-    told = {"features": {"image": {"_type": "Image"}, **values}}
+    told = {"features": {"image": {"_type": "Image"}, **{name: feature for name, (_, feature) in types.items()}}}
     (place / "dataset_info.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     state: dict[str, object] = {
         "_data_files": [{"filename": _ARROW}],
@@ -167,6 +185,22 @@ def _write_arrow(
     }
     state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False}
     (place / "state.json").write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+
+
+def _column_type(pa: Any, cells: list[object]) -> tuple[Any, dict[str, Any]]:
+    """The type of a column of values or of lists, and what the library datasets calls it."""
+    if not isinstance(cells[0], list):
+        kind, dtype = _arrow_type(pa, cells)
+        return kind, {"dtype": dtype, "_type": "Value"}
+    kind, dtype = _arrow_type(pa, [cell for each in cells if isinstance(each, list) for cell in each])
+    return pa.list_(kind), {"feature": {"dtype": dtype, "_type": "Value"}, "_type": "Sequence"}
+
+
+def _cell(cell: object, told: Mapping[str, Any]) -> object:
+    """A value as its column holds it: in a column of texts, numbers become texts."""
+    if isinstance(cell, list):
+        return [_cell(each, told["feature"]) for each in cell]
+    return cell if told["dtype"] != "string" or cell is None else str(cell)
 
 
 def _fingerprint(rows: list[dict[str, object]], split: str | None) -> str:
@@ -184,8 +218,9 @@ def _arrow_type(pa: Any, cells: list[object]) -> tuple[Any, str]:
     return pa.string(), "string"
 
 
-def _picture(images: Items, row: int, folder: Path) -> dict[str, object]:
-    """The bytes of an image, as in its file."""
+def _picture(images: Items, row: int, folder: Path, count: Iterator[int]) -> dict[str, object]:
+    """The bytes of an image, as in its file; it is counted."""
+    next(count)
     name = write_image(images, row, folder)
     if name is None:
         return {"bytes": None, "path": images.ids[row]}

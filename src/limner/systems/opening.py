@@ -174,15 +174,24 @@ class FoundSystem:
         if self.kind in (SCORES, EMBEDDINGS, INDEX):
             with stage(f"reading {self.name}"):
                 return OpenSystem(self.name, self._read(parts), parts.held, notes=parts.notes)
-        model = self._trained(parts, features, stage) if self.is_trained_now else self.model()
+        model = self.trained(parts, features=features, stage=stage)
         with stage(f"scoring {len(parts.held.images):,} images with {self.name}") as progress:
             scores = _scored(model, parts.held, features, progress)
         seen = parts.seen if self.is_trained_now else None
         return OpenSystem(self.name, scores, parts.held, model, seen, (*parts.notes, *self.notes))
 
-    def _trained(self, parts: HoldOut, features: Any, stage: Stage) -> object:
+    def trained(self, parts: HoldOut, *, features: object = None, stage: Stage = quiet) -> Any:
+        """The model: trained now on the training items of a divided collection, or the one there is.
+
+        Args:
+            parts: See `limner.systems.held_out.hold_out`.
+            features: Image vectors, or their file, to train on.
+            stage: Reports the steps.
+        """
         from limner.systems import train
 
+        if not self.is_trained_now:
+            return self.model()
         trainer = self._trainer
         seen = parts.whole if parts.seen is None else parts.seen
         options: dict[str, Any] = dict(self.options) if features is None else {**self.options, "features": features}

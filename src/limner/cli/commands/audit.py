@@ -28,6 +28,10 @@ def audit(
     scores: Annotated[Path | None, word("Or a similarity matrix, images by texts: npy.", metavar="FILE")] = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
+    judgements: Annotated[
+        list[Path] | None,
+        word("Further judgements of some images, qrels: missing matches are estimated. Repeatable.", metavar="FILE"),
+    ] = None,
     min_side: Annotated[int, word("Images with a shorter side are tiny.", metavar="PIXELS", min=1)] = 32,
     no_images: Annotated[bool, flag("--no-images", "Check only texts and labels.")] = False,
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
@@ -48,11 +52,13 @@ def audit(
       $ limner audit captions.csv --strict --save findings.csv
       $ limner audit captions.csv -o audit.html
       $ limner audit flickr8k:DIR --images images.npy --texts texts.npy
+      $ limner audit captions.csv --judgements people.qrels
       $ limner audit captions.csv --save-judgements repaired.qrels --save-exclude leave-out.txt
     """
     from limner.core.files import write_text
     from limner.core.paths import place_for
     from limner.datasets.trec import write_qrels
+    from limner.evaluation.judging import read_judgements, with_judgements
     from limner.explain.audit import audit as run_audit
     from limner.explain.audit.auditing import AUDIT_FORMATS
 
@@ -61,6 +67,8 @@ def audit(
         place_for(file)
     whole = load(collection, option)
     chosen = whole if split is None else part(whole, split)
+    if judgements:
+        chosen = with_judgements(chosen, read_judgements(judgements))[0]
     how = _scored(Way(images, texts, image_ids, text_ids, scores), whole, chosen)
     with progress(f"auditing {chosen.name}") as told:
         found = run_audit(chosen, min_side=min_side, look=not no_images, progress=told, **how)

@@ -10,7 +10,7 @@ import typer
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import vectors_of
 from limner.cli.options import Json, Trust, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, encoded_sides, system_word
+from limner.cli.training import SYSTEM, TrainOn, encoded_by_model, system_word, training_parts
 
 if TYPE_CHECKING:
     from limner.datasets.composed import ComposedQueries
@@ -29,6 +29,7 @@ def composed(
         word("The list of all candidates: JSON.", metavar="FILE", show_default="the split file beside the queries"),
     ] = None,
     system: Annotated[str | None, system_word(f"One space for images and texts: {SYSTEM}")] = None,
+    train_on: TrainOn = None,
     images: Annotated[Path | None, word("Or embeddings of the pool, with ids.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the words, by query id or in order.", metavar="FILE")] = None,
     scores: Annotated[
@@ -52,7 +53,8 @@ def composed(
     Examples:
       $ limner composed captions/cap.rc2.val.json --image-folder img_raw --system 'clip(model=DIR)'
       $ limner composed circo/val.json --pool image_info_unlabeled2017.json --images pool.npz --texts words.npz
-      $ limner composed scenes --system MODEL
+      $ limner composed scenes --system histograms
+      $ limner composed cap.dress.val.json --image-folder images --system towers --train-on captions.csv
     """
     from limner.evaluation.composed import MEASURES, evaluate_composed
     from limner.evaluation.table_report import TABLE_FORMATS
@@ -60,7 +62,7 @@ def composed(
     refuse_ending(save, tuple(TABLE_FORMATS), "table")
     asked = _queries(source, image_folder, pool, queries, seed)
     warn(asked.warnings)
-    found = _system(asked, system, images, texts, scores, trust)
+    found = _system(asked, source, system, train_on, images, texts, scores, trust)
     with progress(f"ranking {len(asked.images):,} images for {len(asked.queries):,} queries", "queries") as told:
         made = evaluate_composed(
             asked,
@@ -87,7 +89,9 @@ def _queries(source: str, folder: Path | None, pool: Path | None, count: int, se
 
 def _system(
     asked: ComposedQueries,
+    source: str,
     system: str | None,
+    train_on: str | None,
     images: Path | None,
     texts: Path | None,
     scores: Path | None,
@@ -95,6 +99,8 @@ def _system(
 ) -> Any:
     if (images is None) != (texts is None):
         raise typer.BadParameter("--images and --texts belong together: give the embeddings of both")
+    if train_on is not None and system is None:
+        raise typer.BadParameter("--train-on is for --system")
     if sum(given is not None for given in (system, images, scores)) != 1:
         raise typer.BadParameter("give one of --system, --images with --texts, --scores")
     if scores is not None:
@@ -105,4 +111,17 @@ def _system(
         return tuple(vectors_of(str(file), items) for file, items in ((images, asked.images), (texts, asked.texts)))
     if all(value is None for value in asked.images.values):
         raise typer.BadParameter("--system reads the images themselves: give --image-folder DIR")
-    return tuple(encoded_sides(system, (asked.images, asked.texts), trust=trust))
+    return _encoded(asked, source, system, train_on, trust)
+
+
+def _encoded(asked: ComposedQueries, source: str, system: str, train_on: str | None, trust: bool) -> Any:
+    """Vectors of the pool and of the words, by a model, an encoder or a system that is trained now."""
+    from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
+    from limner.systems.opening import completed, find_system
+
+    found = completed(find_system(system, trust=trust))
+    none = Judgements.from_pairs([], queries=asked.images.ids, candidates=asked.texts.ids)
+    held = Collection(asked.name, asked.images, asked.texts, none)
+    model = found.trained(training_parts(found, source, train_on, held), stage=progress)
+    return tuple(encoded_by_model(system, model, (asked.images, asked.texts)))

@@ -155,7 +155,7 @@ def convert(
         if to == "label-studio":
             lost = _as_tasks(chosen, target, image_url)
         elif to == "croissant":
-            lost = _as_croissant(chosen, target, about or [])
+            lost = _as_croissant(chosen, target, about or [], told)
         else:
             lost = _written(chosen, target, to, images, texts, whole, told)
     for sentence in lost:
@@ -194,14 +194,14 @@ def _as_tasks(chosen: Collection, target: Path, image_url: str | None) -> tuple[
     return tuple(said for said, true in lost.items() if true)
 
 
-def _as_croissant(chosen: Collection, target: Path, about: list[str]) -> tuple[str, ...]:
+def _as_croissant(chosen: Collection, target: Path, about: list[str], told: Progress) -> tuple[str, ...]:
     """Writes a Croissant folder; returns what it cannot hold."""
     from limner.datasets.croissant_writing import write_croissant
 
     known = {name: value for name, _, value in (each.partition("=") for each in about)}
     if not all(known.values()):
         raise typer.BadParameter(f"--about got {', '.join(about)!r}: expected KEY=VALUE, such as license=CC-BY-4.0")
-    return write_croissant(chosen, target, about=known)
+    return write_croissant(chosen, target, about=known, progress=told)
 
 
 def _target(out: Path, to: str | None) -> Path:

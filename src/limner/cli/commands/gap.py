@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.console import answer
-from limner.cli.options import Json, Loading, Split, Trust, load, part, word
+from limner.cli.console import answer, tell
+from limner.cli.options import Json, Loading, Split, Trust, load, word
 from limner.cli.training import SYSTEM, encoded_sides, system_word
 from limner.core.embeddings import Embeddings
 
@@ -41,8 +41,9 @@ def gap(
     if (collection is None) != (system is None):
         raise typer.BadParameter("--system encodes a COLLECTION, and embeddings need none: give both or neither")
     if system is not None:
-        held = part(load(str(collection), option), split)
-        sides = encoded_sides(system, (held.images, held.texts), trust=trust)
+        sides, _, notes = encoded_sides(system, load(str(collection), option), split, trust=trust)
+        for note in notes:
+            tell(f"note: {note}")
     else:
         sides = [Embeddings.load(str(file)) for file in (images, texts)]
     found = modality_gap(*sides)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.console import answer, progress
+from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import vectors_of
 from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, encoded_sides, system_word
@@ -42,10 +42,13 @@ def mixed(
     if (images is None) != (texts is None) or (images is None) == (system is None):
         raise typer.BadParameter("give --system, or --images and --texts")
     refuse_ending(save, tuple(TABLE_FORMATS), "table")
-    held = part(load(collection, option), split)
+    whole = load(collection, option)
     if system is not None:
-        sides = encoded_sides(system, (held.images, held.texts), trust=trust)
+        sides, held, notes = encoded_sides(system, whole, split, trust=trust)
+        for note in notes:
+            tell(f"note: {note}")
     else:
+        held = part(whole, split)
         sides = [vectors_of(str(file), items) for file, items in ((images, held.images), (texts, held.texts))]
     with progress(f"ranking {len(held.images) + len(held.texts):,} candidates", "queries") as told:
         made = evaluate_mixed(held, *sides, progress=told)

@@ -10,7 +10,7 @@ import typer
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import Way, opened
 from limner.cli.options import Json, Trust, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, opened_on, system_word
+from limner.cli.training import SYSTEM, TrainOn, system_word, training_parts
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -27,6 +27,7 @@ def probe(
     ],
     image_folder: Annotated[Path | None, word("The folder of the images.", metavar="DIR")] = None,
     system: Annotated[str | None, system_word(f"The system: {SYSTEM}")] = None,
+    train_on: TrainOn = None,
     images: Annotated[Path | None, word("Or embeddings of the images, with ids.", metavar="FILE")] = None,
     texts: Annotated[
         Path | None, word("Embeddings of the captions, in the order of --save-texts.", metavar="FILE")
@@ -54,7 +55,7 @@ def probe(
       $ limner probe sugar-crepe/data --image-folder val2017 --system 'clip(model=DIR)'
       $ limner probe winoground.jsonl --image-folder images --system 'clip(model=DIR)'
       $ limner probe valse/ --corpus flickr8k:DIR
-      $ limner probe scenes --system MODEL
+      $ limner probe scenes --system histograms
     """
     from limner.evaluation.table_report import TABLE_FORMATS
     from limner.explain.probing import probe as measured
@@ -66,7 +67,7 @@ def probe(
     pairs = given.collection()
     written = [] if save_texts is None else [_listed(pairs, save_texts)]
     way = Way(images, texts, None, None, scores, (), system, trust)
-    found, read = _scores(way, pairs, trust), None if corpus is None else _captions(corpus)
+    found, read = _scores(way, source, train_on, pairs), None if corpus is None else _captions(corpus)
     with progress(f"probing with {len(given.cases):,} cases", "cases") as told:
         made = measured(given, found, name=name or _named(way), corpus=read, progress=told)
     saved([*written, *(made.save(file) for file in save or [])])
@@ -84,11 +85,19 @@ def _probe(source: str, folder: Path | None, cases: int, seed: int) -> Probe:
     return read_probe(source, images=folder)
 
 
-def _scores(way: Way, pairs: Collection, trust: bool) -> Any:
+def _scores(way: Way, source: str, train_on: str | None, pairs: Collection) -> Any:
+    if train_on is not None and way.system is None:
+        raise typer.BadParameter("--train-on is for --system")
     if not (way.images or way.texts or way.scores or way.system):
         return None
     if way.kind == "system":
-        return opened_on(str(way.system), pairs, "all", trust=trust).scores
+        from limner.systems.held_out import hold_out
+        from limner.systems.opening import completed, find_system
+
+        found = completed(find_system(str(way.system), trust=way.trust))
+        now = found.is_trained_now or train_on is not None
+        parts = training_parts(found, source, train_on, pairs) if now else hold_out(pairs, [found], "all")
+        return found.on(parts, stage=progress).scores
     return opened(way, pairs, pairs)
 
 

@@ -18,8 +18,9 @@ from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.evaluation.table_report import TABLE_FORMATS, TableReport
 from limner.evaluation.tables import Grid, plain_text, to_csv
-from limner.explain.audit import blind, captions, image_checks, labels
+from limner.explain.audit import blind, captions, chance, image_checks, labels
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
+from limner.explain.audit.missing import missing
 from limner.explain.audit.page import render_audit
 from limner.explain.audit.permuted import permuted
 
@@ -139,7 +140,8 @@ def audit(
     """Looks for defects in a collection.
 
     Args:
-        collection: The collection to check, with all its splits.
+        collection: The collection to check, with all its splits. Its further judgements give an estimate of the missing
+            matches.
         scores: Images by texts, of a system that was not trained on these pairs: finds wrong and shifted labels.
         vectors: One embedding per image: finds images that are similar without being copies.
         min_side: Images with a shorter side than this many pixels are tiny.
@@ -168,10 +170,11 @@ def audit(
         found, said = _labels(collection, scores)
         findings += found
         notes += said
-    findings += labels.by_chance(collection)
+    findings += chance.by_chance(collection)
     repaired, added = _repaired(collection, same)
-    if added:
-        findings.append(Finding("missing-matches", (collection.name,), f"{added:,} pairs of copies and repeats"))
+    unjudged, few = missing(collection, collection.extra, added)
+    findings += unjudged
+    notes += few
     ordered = sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), list(KINDS).index(f.kind)))
     return Audit(collection.name, tuple(ordered), repaired, added, _leave_out(ordered), tuple(notes))
 

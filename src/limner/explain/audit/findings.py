@@ -74,7 +74,18 @@ KINDS: dict[str, FindingKind] = {
         FindingKind(
             "solvable-blind", WARNING, "judged negatives that can be told without the image", "rewrite the negatives"
         ),
-        FindingKind("won-by-chance", WARNING, "measure that random answers score well on", "use a larger pool"),
+        FindingKind(
+            "won-by-chance",
+            WARNING,
+            "measure that random answers, equal scores or one list for all queries score well on",
+            "use a larger pool",
+        ),
+        FindingKind(
+            "false-negatives",
+            INFO,
+            "matches that further judgements have and the collection lacks, estimated for all images",
+            "evaluate with the further judgements",
+        ),
         FindingKind("missing-matches", INFO, "pairs that must match but are not judged", "use the repaired judgements"),
     )
 }

@@ -1,4 +1,4 @@
-"""Labels that belong to other items, found by a system's scores; and measures on which random answers score well.
+"""Labels that belong to other items, found by a system's scores.
 
 For every image: how much higher do its own captions score than those of other images, in standard deviations of all
 scores? A run of images is shifted if their captions fit the images a constant number of rows away far better.
@@ -28,11 +28,15 @@ LEAST = 50
 """Wrong labels are looked for only with at least this many images."""
 NEAREST = 10
 """So many nearest captions of an image, and nearest images of its captions, are taken off."""
-QUANTILES = (0.25, 0.5, 0.75, 0.9)
-PRECISION = 0.9
-CHANCE = 0.2
-"""A measure is flagged if random answers reach this value."""
-CUTS = (1, 5, 10)
+OTHERS = 20
+"""Captions of so many other images are compared with the own ones in a regression."""
+FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.05, 1e-5, 0.5
+"""The share of wrong labels before any score is seen, and its bounds afterwards."""
+WRONG = 0.5
+"""A label is reported if its probability to be wrong is higher."""
+ROUNDS = 60
+CHANGE = 1e-3
+"""Rounds end when no probability changes by more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +51,23 @@ class Fit:
     table: FloatArray
     own: FloatArray
 
-    def local(self, rows: IntArray) -> FloatArray:
+    def local(self, rows: IntArray, *, others: bool = False) -> FloatArray:
         """The table of these rows, twice each value minus the means of the largest of its row and of its column.
 
         Args:
             rows: Images with captions.
+            others: Whether the own captions of an image are left out of these means. What is taken off does then not
+                depend on whether a label is right, as it does where wrong captions belong to no image.
 
         >>> Fit(np.array([[4.0, 0.0], [1.0, 2.0]]), np.array([4.0, 2.0])).local(np.array([0, 1]))
         array([[ 3.5, -3. ],
                [-2. ,  1.5]])
         """
         part = self.table[np.ix_(rows, rows)]
-        many = min(NEAREST, len(rows))
-        by_row, by_column = (np.partition(part, -many, axis=a).take(range(-many, 0), axis=a) for a in (1, 0))
+        rest, many = part, min(NEAREST, len(rows))
+        if others:
+            rest, many = np.where(np.eye(len(rows), dtype=bool), -np.inf, part), min(NEAREST, len(rows) - 1)
+        by_row, by_column = (np.partition(rest, -many, axis=a).take(range(-many, 0), axis=a) for a in (1, 0))
         return np.asarray(2 * part - by_row.mean(axis=1, keepdims=True) - by_column.mean(axis=0, keepdims=True))
 
 
@@ -132,9 +140,10 @@ def wrong(
 ) -> tuple[list[Finding], str]:
     """Images whose own captions fit no better than those of a random image; and the share of such images found.
 
-    The scores of other images' captions show how wrong labels score. The share of wrong labels is estimated from how
-    many own scores lie below the quantiles of these scores (as Storey 2002 does with p-values); it gives the highest
-    threshold below which nine of ten images have wrong labels.
+    The scores of other images' captions show how wrong labels score: a logistic regression turns a score into the
+    log-odds of a match. With the share of wrong labels they give the probability that a label is wrong, and the mean of
+    these is the next estimate of the share, until nothing changes. Labels are reported that are more probably wrong
+    than right.
 
     Args:
         collection: Images, texts and pairs.
@@ -156,40 +165,53 @@ def wrong(
 
 
 def _suspects(found: Fit, rows: IntArray) -> tuple[IntArray, float]:
-    """The rows below the threshold, and the share of wrong labels found there."""
-    table = found.local(rows)
-    each = np.diag(table)
-    own, others = np.sort(each), np.sort(table[~np.eye(len(rows), dtype=bool)])
-    low = np.quantile(others, QUANTILES)
-    share = float(np.median(np.searchsorted(own, low, side="right") / (len(rows) * np.array(QUANTILES))))
-    below = np.searchsorted(others, np.append(own[1:], np.inf), side="left") / len(others)  # up to the next own score
-    right = share * below * len(rows) / np.arange(1, len(rows) + 1)
-    good = np.flatnonzero(right >= PRECISION)
-    if not len(good) or share == 0:
-        return rows[:0], 0.0
-    cut = own[good[-1]]
-    return rows[each <= cut], float(below[good[-1]])
+    """The rows whose labels are more probably wrong than right, and the expected share of wrong labels among them."""
+    doubt = doubts(found, rows)
+    bad = doubt > WRONG
+    return rows[bad], float(doubt[bad].sum() / doubt.sum())
 
 
-def by_chance(collection: Collection) -> Iterator[Finding]:
-    """Measures on which random answers score well, because there are few candidates or many relevant ones."""
-    for direction in ("i2t", "t2i"):
-        judged = collection.judged(collection.judgements.name, direction)
-        pool, counts = len(judged.candidates), judged.counts[judged.counts > 0]
-        for k in CUTS:
-            if not len(counts) or pool == 0:
-                continue
-            value = float(np.mean([chance_recall(int(r), pool, k) for r in counts]))
-            if value >= CHANCE:
-                yield Finding("won-by-chance", (f"R@{k} {direction}",), f"random answers reach {100 * value:.1f}")
+def doubts(found: Fit, rows: IntArray) -> FloatArray:
+    """The probability that a label is wrong, for each of these rows, by its own score alone.
 
+    Their sum is the expected number of wrong labels. It is near the truth even with weak scores, which do not tell
+    which labels are wrong.
 
-def chance_recall(right: int, pool: int, k: int) -> float:
-    """R@k of random answers: `1 - C(pool - right, k) / C(pool, k)`.
-
-    >>> chance_recall(1, 10, 5), chance_recall(10, 10, 1)
-    (0.5, 1.0)
+    Args:
+        found: How well each image fits the captions of each.
+        rows: Images with captions.
     """
-    if k >= pool or right + k > pool:
-        return 1.0
-    return 1 - math.comb(pool - right, k) / math.comb(pool, k)
+    table, share, doubt = found.local(rows, others=True), FIRST_SHARE, np.zeros(len(rows))
+    for _ in range(ROUNDS):
+        odds = np.diag(log_odds(table, 1 - doubt)) - math.log(share / (1 - share))
+        before, doubt = doubt, 1 / (1 + np.exp(np.clip(odds, -30, 30)))
+        share = float(np.clip(doubt.mean(), LEAST_SHARE, MOST_SHARE))
+        if np.abs(doubt - before).max() < CHANGE:
+            break
+    return np.asarray(doubt)
+
+
+def log_odds(table: FloatArray, weights: FloatArray) -> FloatArray:
+    """Log-odds of a match for every pair, by a logistic regression of the weighted own labels against other pairs.
+
+    Args:
+        table: (images, images): how well each row image fits the captions of each column image.
+        weights: For each row, the probability that its own captions match.
+    """
+    many = len(table)
+    rows = np.arange(many)
+    steps = np.unique(np.linspace(1, many - 1, min(OTHERS, many - 1)).astype(int))
+    others = np.concatenate([table[rows, (rows + step) % many] for step in steps])
+    values = np.concatenate([np.diag(table), others])
+    spread = max(float(values.std()), 1e-12)
+    own = np.maximum(weights, 1e-3)
+    each = np.concatenate([own / own.sum(), np.full(len(others), 1 / len(others))])
+    right = np.concatenate([np.ones(many), np.zeros(len(others))])
+    inputs = np.stack([values / spread, np.ones(len(values))], axis=1)
+    found = np.zeros(2)
+    for _ in range(25):  # Newton's method; the small constant keeps it finite where one score separates all
+        says = 1 / (1 + np.exp(-np.clip(inputs @ found, -30, 30)))
+        slope = inputs.T @ (each * (says - right)) + 1e-4 * found
+        curve = (inputs * (each * says * (1 - says))[:, None]).T @ inputs + 1e-4 * np.eye(2)
+        found = found - np.linalg.solve(curve, slope)
+    return np.asarray(table / spread * found[0] + found[1])

@@ -17,6 +17,7 @@ gives captions shares of several images at once. Labels that are improbable even
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.explain.audit.findings import Finding
-from limner.explain.audit.labels import LEAST, Fit
+from limner.explain.audit.labels import LEAST, Fit, doubts, log_odds
 
 MOST = 5_000
 """With more images, only so many are compared: those whose own captions fit worst."""
@@ -38,12 +39,12 @@ NEAREST = 200
 GAIN = 1.0
 MOST_MOVED = 0.5
 """The largest share of moved labels that the price takes into account."""
-OTHERS = 20
-"""Captions of so many other images are compared with the own ones in the regression."""
 BOUND = 15.0
 """Log-odds are cut here: no single score decides."""
 STAYS = 0.5
 """A label is reported if its probability to be in its place is lower."""
+LITTLE = 0.5
+"""An expected number of wrong labels that is lower is none."""
 FITS = 3.0
 """Log-odds from which on captions fit another image, 20 to 1. If lower, it is not known whose captions they are."""
 
@@ -82,9 +83,12 @@ def permuted(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[
         rows = np.sort(rows[np.argsort(found.own[rows], kind="stable")[:MOST]])
     made, ids = places(found.local(rows)), collection.images.ids
     bad, clear = made.stays < STAYS, made.fits >= FITS
+    most = _most(found, rows)
+    if bad.sum() > most:
+        bad[np.lexsort((found.own[rows], made.stays))[most:]] = False
     if bad.sum() < 2:  # nobody exchanges captions alone
         bad[:] = False
-    doubtful = {*rows[bad & ~clear].tolist(), *_alone(found, rows[~bad])}
+    doubtful = {*rows[bad & ~clear].tolist(), *_alone(found, rows[~bad], most - int(bad.sum()))}
     findings = [
         Finding("permuted-labels", (ids[rows[at]],), f"its captions fit {ids[rows[made.best[at]]]}")
         for at in np.flatnonzero(bad & clear)
@@ -92,11 +96,22 @@ def permuted(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[
     return findings, set(rows[bad & clear].tolist()), doubtful
 
 
-def _alone(found: Fit, rows: IntArray) -> list[int]:
-    """Rows whose captions may belong to no image; a single one is not reported, as for exchanges."""
-    if len(rows) < LEAST:
+def _most(found: Fit, rows: IntArray) -> int:
+    """At most so many labels are reported: the expected number of wrong ones by their own scores, and its root more.
+
+    Weak scores fit many captions to other images better than to their own, although all are right.
+    """
+    expected = float(doubts(found, rows).sum())
+    return 0 if expected < LITTLE else math.ceil(expected + math.sqrt(expected))
+
+
+def _alone(found: Fit, rows: IntArray, most: int) -> list[int]:
+    """Rows whose captions may belong to no image, at most so many; a single one is not reported, as for exchanges."""
+    if len(rows) < LEAST or most < 1:
         return []
-    alone = rows[places(found.local(rows), alone=True).stays < STAYS]
+    stays = places(found.local(rows), alone=True).stays
+    order = np.argsort(stays, kind="stable")[:most]
+    alone = rows[np.sort(order[stays[order] < STAYS])]
     return alone.tolist() if len(alone) > 1 else []
 
 
@@ -116,7 +131,7 @@ def places(table: FloatArray, *, alone: bool = False) -> Places:
     many = len(table)
     stays, away = np.ones(many), 1 - np.eye(many)
     for _ in range(ROUNDS):
-        found = _log_odds(table, stays)
+        found = log_odds(table, stays)
         price = np.log(many) if alone else np.log(many) - GAIN + np.log1p(-min(float(np.mean(1 - stays)), MOST_MOVED))
         odds = np.exp(np.clip(found, -BOUND, BOUND) - price * away)
         shares = _scaled(odds) if alone else _beliefs(odds)
@@ -182,24 +197,3 @@ def _others(values: FloatArray, group: IntArray, many: int) -> FloatArray:
     large = values > sums / 2  # subtracting it would leave rounding errors only
     rest = np.bincount(group, np.where(large, 0.0, values), many)[group]
     return np.maximum(np.where(large, rest, sums - values), 1e-300)
-
-
-def _log_odds(table: FloatArray, weights: FloatArray) -> FloatArray:
-    """Log-odds of a match for every pair, by a logistic regression of the weighted own labels against other pairs."""
-    many = len(table)
-    rows = np.arange(many)
-    steps = np.unique(np.linspace(1, many - 1, min(OTHERS, many - 1)).astype(int))
-    others = np.concatenate([table[rows, (rows + step) % many] for step in steps])
-    values = np.concatenate([np.diag(table), others])
-    spread = max(float(values.std()), 1e-12)
-    own = np.maximum(weights, 1e-3)
-    each = np.concatenate([own / own.sum(), np.full(len(others), 1 / len(others))])
-    right = np.concatenate([np.ones(many), np.zeros(len(others))])
-    inputs = np.stack([values / spread, np.ones(len(values))], axis=1)
-    found = np.zeros(2)
-    for _ in range(25):  # Newton's method; the small constant keeps it finite where one score separates all
-        says = 1 / (1 + np.exp(-np.clip(inputs @ found, -30, 30)))
-        slope = inputs.T @ (each * (says - right)) + 1e-4 * found
-        curve = (inputs * (each * says * (1 - says))[:, None]).T @ inputs + 1e-4 * np.eye(2)
-        found = found - np.linalg.solve(curve, slope)
-    return np.asarray(table / spread * found[0] + found[1])

@@ -1,0 +1,83 @@
+"""Expected false negatives: matches that the judgements of a collection do not have.
+
+Copies and repeated captions must match, so they give a lower bound. With further judgements of some images, people's or
+a complete truth, the number of all missing matches can be estimated: their mean for a judged image, times the number of
+images. This assumes that the further judgements have all matches of the images they judge, and that these images are a
+random sample of the collection. If matches are missing there as well, the estimate is too low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from limner.core.arrays import FloatArray
+from limner.core.collection import Collection
+from limner.core.judgements import Judgements
+from limner.explain.audit.findings import Finding
+from limner.stats import Interval, bootstrap
+
+LEAST = 20
+"""Estimates need at least so many judged images."""
+
+
+def missing(collection: Collection, further: Mapping[str, Judgements], copied: int) -> tuple[list[Finding], list[str]]:
+    """The pairs that must match and are not judged, and estimates of all missing matches.
+
+    Args:
+        collection: The collection.
+        further: Further judgements by name, images by texts.
+        copied: The number of pairs that must match since images or captions are copies.
+
+    Returns:
+        Findings, and notes on what was not estimated.
+    """
+    findings, notes = [], []
+    for name, judged in further.items():
+        values = missed(collection, judged)
+        if len(values) < LEAST:
+            notes.append(f"missing matches were not estimated from {name}: {len(values)} images, {LEAST} are needed")
+        elif values.any():
+            told = _told(expected(collection, values), values, collection)
+            findings.append(Finding("false-negatives", (name,), told))
+    if copied:
+        bound = "" if findings else ": a lower bound, since an estimate needs further judgements"
+        told = f"{copied:,} pairs of copies and repeats{bound}"
+        findings.append(Finding("missing-matches", (collection.name,), told))
+    return findings, notes
+
+
+def missed(collection: Collection, judged: Judgements) -> FloatArray:
+    """For each image of further judgements, how many of their matches the collection does not have.
+
+    Args:
+        collection: The collection.
+        judged: Further judgements, images by texts.
+    """
+    images, texts = set(collection.images.ids), set(collection.texts.ids)
+    known = {(image, text) for image, text, _ in collection.judgements.relevant}
+    found: dict[str, int] = {}
+    for image, text, grade in judged:
+        if image in images and text in texts:
+            found[image] = found.get(image, 0) + (grade > 0 and (image, text) not in known)
+    return np.array(list(found.values()), dtype=np.float64)
+
+
+def expected(collection: Collection, values: FloatArray) -> Interval:
+    """The expected number of missing matches of all images, with a 95% bootstrap interval over images.
+
+    Args:
+        collection: The collection.
+        values: Missing matches of the judged images.
+    """
+    return bootstrap(values * len(collection.images))
+
+
+def _told(found: Interval, values: FloatArray, collection: Collection) -> str:
+    where = f"95% interval {found.low:,.0f} to {found.high:,.0f}"
+    share = f"{len(values):,} of {len(collection.images):,} images judged"
+    return (
+        f"about {found.estimate:,.0f} matches are missing ({where}; {share}), if these judgements have all matches and "
+        "their images are a random sample"
+    )
