@@ -122,7 +122,7 @@ def test_an_image_that_cannot_be_loaded_is_said_and_can_be_asked_for_again(judge
 
 
 def test_a_browser_that_never_says_that_an_image_is_decoded_does_not_lock_the_page(judge):
-    """Chromium decodes with the frames that it draws: in a tab behind others, or on a busy machine, it may draw none."""
+    """Chromium decodes with the frames that it draws: in a tab behind others, on a busy machine, it may draw none."""
     page = judge("never decoded")
     page.add_init_script("HTMLImageElement.prototype.decode = () => new Promise(() => {});")
     page.reload()
