@@ -40,7 +40,7 @@ class Server:
     """A server process that can be killed and started again on the same port and store.
 
     `program` is what Python runs before the command's own words, `descriptors` how many files the process may hold
-    open, and `log` where it writes what it has to say.
+    open, `log` where it writes what it has to say, and `code` the checkout that it runs.
     """
 
     folder: Path
@@ -50,6 +50,7 @@ class Server:
     program: tuple[str, ...] = ("-m", "limner")
     descriptors: int = 0
     log: Path | None = None
+    code: Path = ROOT
     process: subprocess.Popen[str] | None = None
     invitation: str | None = None
 
@@ -64,7 +65,7 @@ class Server:
             str(self.port),
             *(["--team"] if self.team else []),
         ]
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        environment = os.environ | {"PYTHONPATH": str(self.code / "src")}
         with self.log.open("ab") if self.log else nullcontext() as log_file:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log_file, text=True, env=environment, preexec_fn=self._limit

@@ -206,14 +206,18 @@ def test_a_bar_tells_what_is_done_now():
 
     terminal = Console(width=100, file=io.StringIO(), force_terminal=True, color_system=None)
     with Progress(*console._columns(100), console=terminal, disable=True) as bar:
-        told = console._Told(bar, bar.add_task("evaluating a", total=None, pace=""), console.Step("evaluating a"))
+        told = console._Told.begun(bar, "evaluating a", "")
         told(400, 400)
-        assert [(t.description, t.completed, t.total) for t in bar.tasks] == [("evaluating a: finishing", 400, 400)]
+        assert [(t.fields["now"].described(), t.completed, t.total) for t in bar.tasks] == [
+            ("evaluating a: finishing", 400, 400)
+        ]
         told.note("loss 0.5")
         told.step("computing intervals", total=9)
-        assert [(t.description, t.completed, t.total) for t in bar.tasks] == [("computing intervals", 0, 9)]
+        assert [(t.fields["now"].described(), t.completed, t.total) for t in bar.tasks] == [
+            ("computing intervals", 0, 9)
+        ]
         told.step("writing")
-        assert [(t.description, t.completed, t.total) for t in bar.tasks] == [("writing", 0, None)]
+        assert [(t.fields["now"].described(), t.completed, t.total) for t in bar.tasks] == [("writing", 0, None)]
 
 
 def test_a_piped_command_tells_how_far_it_is(here):

@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +79,15 @@ def test_marks_of_measures_are_the_numbers_of_the_report(reports):
         r for r in reports[0].results if r.view == "complete" and r.direction == "i2t" and r.measure.kind.percent
     ]
     assert np.allclose(shown, [100 * r.value for r in results])
+
+
+def test_measures_that_only_another_view_has_get_no_empty_row(reports):
+    """Judged@k of a view with partial judgements, beside systems that are drawn under another view."""
+    first = next(r for r in reports[0].results if str(r.measure) == "R@1")
+    extra = replace(first, view="judged", measure=limner.evaluation.measures.parse("R@3")[0])
+    both = [Report(r.system, r.collection, (*r.results, extra)) for r in reports]
+    labels = [each.get_text() for each in both[0].figure("measures", others=both[1:]).axes[0].get_yticklabels()]
+    assert "R@1" in labels and "R@3" not in labels
 
 
 def test_differences_of_a_comparison(reports, tmp_path):

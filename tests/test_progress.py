@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import sys
 from pathlib import Path
 
@@ -205,6 +206,50 @@ def test_a_count_that_stands_still_promises_no_time(monkeypatch):
     assert step.pace() == ["at this one for 60 s"]
     step.count(11, 12)
     assert step.pace() == ["6.4 s each", "about 5 s left"]
+
+
+def test_a_bar_that_nobody_calls_still_tells_the_truth(monkeypatch):
+    """A decomposition or another library works for minutes without a count: the clock moves, a promise is withdrawn."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    from limner.cli import console
+
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    bar = Bar(*console._columns(80), console=Console(file=io.StringIO(), width=80), get_time=lambda: now[0])
+    told = console._Told.begun(bar, "solving", "solutions")
+    told.now.began = told.now.moved = 0.0
+
+    def seen():
+        with bar.console.capture() as held:
+            bar.console.print(bar.get_renderable())
+        assert len(held.get().strip().splitlines()) == 1
+        return held.get()
+
+    now[0] = 61
+    assert "0:01:01" in seen() and "%" not in seen() and "/" not in seen().replace("solving", "")
+    for done in range(1, 11):
+        now[0] += 1
+        told(done, 12)
+    assert "left" in seen()
+    now[0] += 60
+    assert "at this one for 60 s" in seen() and "left" not in seen() and "0:02:11" in seen()
+    told(12, 12)
+    assert "finishing" in seen()
+
+
+def test_compacting_names_its_steps(tmp_path):
+    pytest.importorskip("lancedb")
+    from limner.search import index
+
+    vectors = np.random.default_rng(0).standard_normal((300, 8))
+    made, shown = index(tmp_path / "i", limner.Embeddings(range(300), vectors)), Shown()
+    made.approximate("ivf_flat")
+    made.compact(progress=shown)
+    assert shown.steps[:2] == [
+        "merging the pieces of 300 items", "building an approximate index (ivf_flat) of 300 items",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("file", sorted(CLI.rglob("*.py")), ids=lambda file: file.stem)

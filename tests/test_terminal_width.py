@@ -12,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import limner
 from limner.cli import app, console
 
 WIDE = (
@@ -112,6 +113,63 @@ def test_the_table_of_an_attack_fits():
     text = table(attacks, dict.fromkeys(KINDS, 0.5))
     assert max(map(len, text.split("\n"))) <= 80 and len({line[:1] for line in text.split("\n")}) > 3
     assert FURTHER  # `antonym-wordnet`, the longest name, is asked for by name
+
+
+TABLE = """pairs, text -> image  a long name of a system  histograms  difference          p (Holm, table)  test
+--------------------------------------------------------------------------------------------------------
+R@1                   19.0                     20.0        -1.0 [-7.0, 5.0] *  0.0100           Fisher randomisation
+MedR                  7.0                      5.0         +2.0 [-0.5, 3.5]    1.0000           McNemar, exact"""
+
+
+def words_of(text):
+    return sorted(word for word in text.split() if word.strip("-"))
+
+
+@pytest.mark.parametrize("width", [70, 80, 100])
+def test_cells_of_a_wide_table_are_wrapped_and_stay_in_their_column(width):
+    lines = console.fitted(f"before\n\n{TABLE}\n\nnote: after", width).split("\n")
+    assert max(map(len, lines)) <= width and lines[:2] == ["before", ""] and lines[-1] == "note: after"
+    assert words_of(" ".join(lines)) == words_of(f"before note: after {TABLE}")
+    one, other = (next(line for line in lines if line.startswith(name)) for name in ("R@1", "MedR"))
+    assert other[one.index("-1.0") :].startswith("+2.0 [-0.5, 3.5]")
+    assert any(line[one.index("-1.0") :].startswith("difference") for line in lines)
+
+
+def test_a_table_of_many_columns_is_cut_into_parts_with_its_first_column():
+    names = [f"system-{n:02}" for n in range(12)]
+    rows = [("pairs", *names), ("R@1", *["21.5 ab"] * 12)]
+    from limner.evaluation.tables import Grid, plain_text
+
+    lines = console.fitted(plain_text(Grid("", tuple(rows))), 80).split("\n")
+    assert max(map(len, lines)) <= 80 and sum(line.startswith("R@1") for line in lines) > 1
+    assert [name for line in lines for name in line.split() if name in names] == names
+
+
+def test_tables_of_compare_board_and_slices_fit_a_terminal():
+    """Real tables in 80 columns: no line is longer, no word is broken or lost, and columns stay columns."""
+    from limner.evaluation.board import entries_of, ranked
+    from limner.evaluation.slices import slices
+
+    held, by = limner.load("scenes", images=200).test, ["objects", "length"]
+    truth = np.array([[(held.judgements.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
+    noise = [np.random.default_rng(seed).normal(size=truth.shape) for seed in (0, 1, 2)]
+    scored = [limner.Scores.from_matrix(2 * truth + each, held.images.ids, held.texts.ids) for each in noise]
+    names = ("colours", "histograms", "another-system-with-a-long-name")
+    found = [limner.evaluate(each, held, name=name) for each, name in zip(scored, names, strict=True)]
+    entries = [entry for each in found for entry in entries_of(each)]
+    tables = [limner.compare(found[:2], samples=200), limner.compare(found, samples=200), ranked(entries),
+              slices(found[0], held, by=by), slices(found[0], held, by=by, against=found[1])]  # fmt: skip
+    assert max(len(line) for table in tables for line in str(table).split("\n")) > 100
+    for text in map(str, tables):
+        lines = console.fitted(text, 80).split("\n")
+        assert max(map(len, lines)) <= 80
+        assert {*words_of("\n".join(lines))} == {*words_of(text)}
+        for rule in (n for n, line in enumerate(lines) if console.is_rule(line)):
+            end = next((n for n in range(rule, len(lines)) if not lines[n]), len(lines))
+            rows = [line for line in lines[rule + 1 : end] if not line.startswith(" ")]
+            first = {re.match(r"\S+(?: \S+)* +", line).end() for line in rows if "  " in line}
+            assert len(first) == 1, rows
+            assert all(lines[rule - 1].ljust(at)[at - 2 : at] == "  " for at in first)
 
 
 def test_colour_helps_on_a_terminal_only(monkeypatch):

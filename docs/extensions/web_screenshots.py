@@ -1,46 +1,63 @@
-"""Takes the pictures of docs/serve.md from a real server, with the Chromium on the PATH: run it, then look at them.
+"""Takes the pictures of the documentation from a real server, with the Chromium on the PATH: run it, then look at them.
 
-`python docs/extensions/web_screenshots.py forms` takes those of the forms for the study lead only.
+`python docs/extensions/web_screenshots.py forms` takes those of the forms for the study lead only, `... estimate` that
+of a labelling study.
 """
 
 from __future__ import annotations
 
 import io
+import secrets
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
 ASSETS = ROOT / "docs" / "assets"
+IMAGES = 500
 DESK, PHONE = {"width": 1100, "height": 760}, {"width": 390, "height": 780}
 
 
 def main() -> None:
-    """Starts a server on `scenes`, walks through it and writes the pictures."""
-    import uvicorn
+    """Starts servers on `scenes`, walks through them and writes the pictures."""
     from playwright.sync_api import sync_playwright
 
-    from limner.web import make_app
-
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as listening, sync_playwright() as playwright:
-        app = make_app(["scenes"], store=Path(folder, "answers.db"), options={"images": 500})
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
-        where = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    wanted = sys.argv[1:] or ["forms", "take", "estimate"]
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        forms(browser, where)
-        if sys.argv[1:] != ["forms"]:
-            take(browser, where)
+        with served(Path(folder, "answers.db")) as where:
+            for make in (forms, take):
+                if make.__name__ in wanted:
+                    make(browser, where)
+        if "estimate" in wanted:
+            estimate(browser, Path(folder))
         browser.close()
+
+
+@contextmanager
+def served(store: Path) -> Iterator[str]:
+    """A server of `scenes` with this store; gives its address."""
+    import uvicorn
+
+    from limner.web import make_app
+
+    with socket.socket() as listening:
+        app = make_app(["scenes"], store=store, options={"images": IMAGES})
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         time.sleep(1)
 
@@ -145,6 +162,56 @@ def judged(browser: Any, where: str) -> None:
             page.keyboard.press("Enter")
             page.wait_for_selector("#state:text-is('Saved.'), #finished:not([hidden])", state="attached")
         context.close()
+
+
+def estimate(browser: Any, folder: Path) -> None:
+    """A planned study that is nearly answered: people say what is true."""
+    store = folder / "study.db"
+    truth = planned(store)
+    answered(store, truth)
+    with served(store) as where:
+        page = browser.new_context(base_url=where, viewport=DESK, reduced_motion="reduce").new_page()
+        arrive(page, "/estimate")
+        page.wait_for_selector(".good", timeout=120_000)
+        shot(page, "serve-estimate")
+
+
+def planned(store: Path) -> Any:
+    """Plans a study of two systems, one of which knows more; gives the complete judgements."""
+    import numpy as np
+
+    import limner
+
+    held = limner.load("scenes", images=IMAGES).test
+    complete = held.extra["complete"]
+    truth = np.array([[(complete.grade(i, t) or 0) > 0 for t in held.texts.ids] for i in held.images.ids])
+    random, given = np.random.default_rng(0), []
+    for name, weight in (("better", 3.0), ("worse", 2.0)):
+        np.save(store.parent / f"{name}.npy", weight * truth + random.normal(size=truth.shape))
+        given += ["--scores", f"{name}={store.parent / name}.npy"]
+    words = ["annotate", "plan", str(store), "scenes", "-O", f"images={IMAGES}", *given, "--direction", "t2i"]
+    for width in ("4", "6.5"):  # drawn for the first, stopped at the second, before every pair is answered
+        subprocess.run(
+            [sys.executable, "-m", "limner", *words, "--measure", "R@1", "--half-width", width],
+            check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+    return complete
+
+
+def answered(store: Path, truth: Any) -> None:
+    """One person answers until the intervals are narrow enough."""
+    from limner.annotate.results import studies
+    from limner.annotate.store import open_store
+    from limner.annotate.store.answers import submit
+    from limner.annotate.store.people import add_annotator
+    from limner.annotate.store.tasks import lease
+
+    with open_store(store) as opened:
+        who = add_annotator(opened, "first").id
+        while (task := lease(opened, who)) is not None and not all(study.narrow for study in studies(opened)):
+            for item in task.items:
+                grade = 4 if (truth.grade(item.image, item.caption) or 0) > 0 else 1
+                submit(opened, who, item.id, key=secrets.token_hex(16), grade=grade, milliseconds=900)
 
 
 def arrive(page: Any, path: str) -> None:

@@ -18,7 +18,7 @@ CHECKED = "[...document.querySelectorAll('input[name=grade]')].find((each) => ea
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A site with many tasks of four pairs, each for one person."""
-    with websites.served(tmp_path_factory.mktemp("judging"), tasks=16) as app:
+    with websites.served(tmp_path_factory.mktemp("judging"), tasks=24) as app:
         yield app
 
 
@@ -119,6 +119,52 @@ def test_an_image_that_cannot_be_loaded_is_said_and_can_be_asked_for_again(judge
     page.click("#reload")
     page.wait_for_selector(LOOK)
     assert page.is_hidden("#loading")
+
+
+def test_a_browser_that_never_says_that_an_image_is_decoded_does_not_lock_the_page(judge):
+    """Chromium decodes with the frames that it draws: in a tab behind others, on a busy machine, it may draw none."""
+    page = judge("never decoded")
+    page.add_init_script("HTMLImageElement.prototype.decode = () => new Promise(() => {});")
+    page.reload()
+    waited(page, 1)
+    assert page.evaluate("document.querySelector('#shown img').complete")
+
+
+def test_an_answer_to_which_the_server_never_replies_is_sent_again_with_its_key(judge, site):
+    page, held, sent = judge("no reply"), [], []
+
+    def late(route):
+        sent.append(route.request.post_data_json)
+        held.append(route) if len(sent) == 1 else route.continue_()
+
+    page.route("**/api/answers", late)
+    page.clock.install()
+    page.reload()
+    waited(page, 1)
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    waited(page, 2)
+    page.wait_for_selector("#state:text-is('Saving …')")
+    for _ in range(60):
+        if len(sent) > 1:
+            break
+        page.clock.fast_forward(2_000)
+        page.wait_for_timeout(20)
+    page.wait_for_selector("#state:text-is('Saved.')")
+    assert sent[0] == sent[1] and len(stored(site, "no reply")) == 1
+
+
+def test_a_tap_on_the_circle_of_a_grade_leaves_no_grade_on_the_next_pair(judge, site):
+    """The browser restores what was chosen before, when a click is taken over: it must not be on another pair."""
+    page = judge("circle")
+    page.check("#one-key")
+    page.keyboard.press("4")
+    waited(page, 2)
+    page.keyboard.press("ArrowLeft")
+    waited(page, 1)
+    page.click(".grades input >> nth=0")
+    waited(page, 2)
+    assert page.evaluate(CHECKED) is None
 
 
 def test_one_key_saves_and_goes_on_and_letters_give_reasons(judge, site):

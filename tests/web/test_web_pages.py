@@ -238,6 +238,11 @@ def test_a_collection_without_objects_explains_failures_from_captions(tmp_path):
     first = patient(asked, "/api/failures?order=far&k=1").json()["listed"][0]
     page = words(patient(asked, "/failure", params={"query": first["query"]}))
     assert "from the captions of both images" in page and "only the truth shows" in page
+    counted = patient(asked, "/api/failures").json()["classes"]
+    for name, count in counted.items():
+        assert patient(asked, "/api/failures", params={"class": name}).json()["failures"] == count
+    assert sum(counted.values()) == patient(asked, "/api/failures").json()["failures"]
+    assert patient(asked, "/failures", params={"class": "colour"}).status_code == 404  # a class of annotated objects
     own = [t for i, t, grade in world.judgements if i == first["returned"] and grade > 0]
     caption = world.texts.values[world.texts.ids.index(own[1])]
     assert " ".join(re.sub("<[^>]+>", " ", caption).split()[-3:]) in page

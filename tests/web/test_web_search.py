@@ -102,6 +102,36 @@ def test_a_model_that_cannot_read_a_new_image_says_so_without_a_path(site, monke
     assert "colours cannot encode a new image" in page and "/srv" not in page
 
 
+def test_a_model_of_a_file_of_features_refuses_a_new_image_in_words_in_a_collection_and_in_an_index(tmp_path):
+    """No path of the server, and no option of a shell that the visitor does not have."""
+    pytest.importorskip("lancedb")
+    from limner.search import index
+
+    world = websites.world()
+    vectors = np.random.default_rng(0).random((len(world.images), 16), dtype=np.float32)
+    limner.Embeddings(world.images.ids, vectors).save(tmp_path / "features.npz")
+    model = limner.train(world, "kcca", features=str(tmp_path / "features.npz"), images="linear")
+    model.save(tmp_path / "model")
+    index(
+        tmp_path / "mine",
+        model.encode_images(world.images),
+        world.images,
+        system=model,
+        system_name=str(tmp_path / "model"),
+    )
+    whole = make_app([world], systems={"mine": str(tmp_path / "model")}, store=tmp_path / "a.db")
+    indexed = make_app([], systems={}, indexes=[str(tmp_path / "mine")], store=tmp_path / "b.db")
+    for app in (whole, indexed):
+        asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
+        assert IMAGE.findall(patient(asked, "/search?q=dog").text)
+        sent = asked.post(
+            "/search", files={"file": ("x.png", websites.picture(), "image/png")}, data={"find": "images"}
+        )
+        page = patient(asked, sent.headers["location"])
+        assert "mine cannot encode a new image: it was trained on features from a file" in words(page)
+        assert str(tmp_path) not in page.text and "--features" not in page.text and "features=" not in page.text
+
+
 def test_a_saved_model_is_loaded_and_not_called_training(tmp_path, model, monkeypatch):
     from limner.web import library
 

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from limner.cli.fitting import fitted, is_rule
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -78,8 +78,13 @@ def coloured(text: str) -> str:
     '12.0  \x1b[32m+2.1 [1.0, 3.2] *\x1b[0m'
     """
     lines = text.split("\n")
-    rules = {at for at, line in enumerate(lines) if len(line) > 7 and not line.strip("-")}
-    return "\n".join(_styled(line, at in rules, at + 1 in rules) for at, line in enumerate(lines))
+    rules = {at for at, line in enumerate(lines) if is_rule(line)}
+    heads: set[int] = set()
+    for at in rules:  # a head may have several lines
+        while at and lines[at - 1].strip():
+            at -= 1
+            heads.add(at)
+    return "\n".join(_styled(line, at in rules, at in heads) for at, line in enumerate(lines))
 
 
 def _styled(line: str, is_rule: bool, is_head: bool) -> str:
@@ -88,29 +93,6 @@ def _styled(line: str, is_rule: bool, is_head: bool) -> str:
     if is_rule or line.startswith(("note: ", "*: ", "letters: ")):
         return f"{_DIM}{line}{_PLAIN}"
     return _SIGNIFICANT.sub(lambda found: f"{_GREEN if found[1] == '+' else _RED}{found[0]}{_PLAIN}", line)
-
-
-def fitted(text: str, width: int) -> str:
-    r"""Wraps long lines between words; continuation lines are aligned with their column.
-
-    >>> print(fitted("csls  similarity corrected by the mean of the nearest neighbours", 40))
-    csls  similarity corrected by the mean
-          of the nearest neighbours
-    """
-    return "\n".join(each for line in text.split("\n") for each in _broken(line, max(width, 20)))
-
-
-def _broken(line: str, width: int) -> list[str]:
-    """Wraps one line; continuation lines are indented to the last column that starts in the left half."""
-    if len(line) <= width:
-        return [line]
-    if not line.strip("-─= "):
-        return [line[:width]]
-    starts = [found.end() for found in re.finditer(r"^ *|(?<=\S) {2,}(?=\S)", line)]
-    indent = max(start for start in starts if start <= width // 2)
-    rest = re.sub(" {2,}", "  ", line[indent:])
-    broken = textwrap.wrap(rest, width - indent, break_long_words=False, break_on_hyphens=False) or [""]
-    return [line[:indent] + broken[0], *(" " * indent + each for each in broken[1:])]
 
 
 class Unprinted(LimnerError):
@@ -170,22 +152,26 @@ def progress(what: str, unit: str = "") -> Iterator[Progress]:
             yield lines
         return
     with Bar(*_columns(console.width), console=console, transient=True) as bar:
-        yield _Told(bar, bar.add_task(shown(what), total=None, pace=""), Step(shown(what), unit))
+        yield _Told.begun(bar, what, unit)
 
 
 def _columns(width: int) -> tuple[ProgressColumn, ...]:
     """The columns of a progress bar. On a narrow terminal the bar and the description are shorter, never the counts."""
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, SpinnerColumn, TimeElapsedColumn
     from rich.table import Column
     from rich.text import Text
 
-    class Description(TextColumn):
+    class Description(ProgressColumn):
         """Cut where there is no room: the only column that the table may narrow."""
 
         def render(self, task: Task) -> Text:
-            text = super().render(task)
-            text.no_wrap, text.overflow = True, "ellipsis"
-            return text
+            return Text(task.fields["now"].described(), no_wrap=True, overflow="ellipsis")
+
+    class Pace(ProgressColumn):
+        """Computed when it is drawn: where nobody counts for minutes, no old promise stays."""
+
+        def render(self, task: Task) -> Text:
+            return Text(", ".join(task.fields["now"].pace()), no_wrap=True)
 
     class Counted(MofNCompleteColumn):
         """Empty where nothing can be counted: the bar and the clock move."""
@@ -195,11 +181,11 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
 
     return (
         SpinnerColumn(table_column=Column(no_wrap=True)),
-        Description("{task.description}", markup=False, table_column=Column(min_width=8)),
+        Description(table_column=Column(min_width=8)),
         BarColumn(bar_width=24 if width > 120 else 8, table_column=Column(no_wrap=True)),
         Counted(table_column=Column(no_wrap=True)),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[pace]}", markup=False),
+        Pace(table_column=Column(no_wrap=True)),
     )
 
 
@@ -269,12 +255,17 @@ class Step:
         still, each = time.monotonic() - self.moved, (self.moved - self.began) / max(self.done, 1)
         if 0 < self.done < self.total and still > max(STILL, STEADY * each):
             return [f"at this one for {still:,.0f} s"]
-        return pace(self.done, self.total, time.monotonic() - self.began, self.unit)
+        ended = self.moved if self.done >= self.total else time.monotonic()
+        return pace(self.done, self.total, ended - self.began, self.unit)
 
     def notes(self) -> list[str]:
         """The note; after the last count, that the work still goes on."""
         ended = ["finishing"] if self.done is not None and self.done >= self.total else []
         return [*([self.note] if self.note else []), *ended]
+
+    def described(self) -> str:
+        """The description with its notes."""
+        return ": ".join([self.what, *([", ".join(self.notes())] if self.notes() else [])])
 
 
 class Lines:
@@ -334,28 +325,26 @@ class _Told:
     task: TaskID
     now: Step
 
+    @classmethod
+    def begun(cls, bar: Bar, what: str, unit: str) -> _Told:
+        """A bar that counts nothing yet."""
+        now = Step(shown(what), unit)
+        return cls(bar, bar.add_task(now.what, total=None, now=now), now)
+
     def __call__(self, done: int, total: int) -> None:
         self.now.count(done, total)
-        self._show()
+        self.bar.update(self.task, completed=done, total=total)
 
     def note(self, text: str) -> None:
         """Further information, such as the loss."""
         self.now.note = shown(text)
-        self._show()
 
     def step(self, what: str, unit: str = "", total: int | None = None) -> _Told:
         """Starts the next step of the task; it is a new bar, since a bar keeps its total."""
         self.now = Step(shown(what), unit)
         self.bar.remove_task(self.task)
-        self.task = self.bar.add_task(self.now.what, total=total, pace="")
+        self.task = self.bar.add_task(self.now.what, total=total, now=self.now)
         return self
-
-    def _show(self) -> None:
-        said = ": ".join([self.now.what, *([", ".join(self.now.notes())] if self.now.notes() else [])])
-        total = None if self.now.done is None else self.now.total
-        self.bar.update(
-            self.task, description=said, pace=", ".join(self.now.pace()), completed=self.now.done, total=total
-        )
 
 
 def table(rows: Iterable[Sequence[object]], *, indent: str = "") -> str:

@@ -211,8 +211,9 @@ def measures(reports: Sequence[Report], width: float) -> Figure:
     directions = list(dict.fromkeys(r.direction for r in shown))
     if not directions:
         raise LimnerError(f"the report of {reports[0].system} has no measure in percent, such as R@1 or mAP@R")
-    names = list(dict.fromkeys(str(r.measure) for r in shown))
     series = _series(reports)
+    drawn = {view for _, _, view in series}
+    names = list(dict.fromkeys(str(r.measure) for r in shown if r.view in drawn))
     made, panels = _panels(width, len(directions), height=0.7 + 0.09 * len(names) * (1 + len(series)))
     for axes, direction in zip(panels, directions, strict=True):
         for number, (name, report, view) in enumerate(series):

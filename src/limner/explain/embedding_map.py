@@ -342,7 +342,7 @@ def classified(
 
 
 def class_of(labels: frozenset[str] | None) -> str:
-    """One class of a failure for a colour: the first in the order of `CLASSES`."""
-    from limner.explain.labels import CLASSES
+    """One class of a failure for a colour: the first in the order of `CLASSES`, or its class by captions."""
+    from limner.explain.labels import CAPTION_CLASSES, CLASSES
 
-    return next((name for name in CLASSES if name in (labels or ())), WRONG)
+    return next((name for name in (*CLASSES, *CAPTION_CLASSES) if name in (labels or ())), WRONG)

@@ -183,6 +183,7 @@ class Index:
         with self.store.writing():
             ann = Ann.noted(self.store)
             self.store.drop_index()
+            next_step(progress, f"merging the pieces of {len(self):,} items")
             self.store.compact(keep=timedelta(days=keep_days))
             if ann is not None and len(self) >= approximate.FEWEST:
                 self._build(ann.kind, ann.wanted, *self._sample(None, SAMPLE), K, progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse, Response
 
 from limner.scores import CORRECTIONS
-from limner.web.failures import DIRECTIONS, ORDERS, failures_of
+from limner.web.failures import DIRECTIONS, ORDERS, with_classes
 from limner.web.search_page import asked_in
 from limner.web.search_request import BY, FOUND, MOST, MOST_FILTERS, QUERY
 from limner.web.searching import search
@@ -37,7 +37,7 @@ def failures_json(ask: Ask) -> Response:
     """The content of the failures page."""
     library = ask.site.library
     collection, system = library.known(ask.get("c")), ask.get("s") or library.names[0]
-    failures = failures_of(library, collection, system, ask.get("d") or "t2i")
+    failures = with_classes(library, collection, system, ask.get("d") or "t2i")
     start, k = ask.number("start", 0), ask.number("k", 20, low=1, high=200)
     numbers = failures.listed(ask.get("class"), ask.get("q")[:200], ask.get("order") or "query")
     listed = [

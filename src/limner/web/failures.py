@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -70,7 +71,7 @@ class Story:
         query: Id of the query.
         text: The query caption, or the caption that was returned.
         by_text: Whether the text is the query.
-        classes: Failure classes, if objects are annotated.
+        classes: Failure classes, once they are known.
         truth: The relevant image.
         returned: The returned image.
         distance: Rank of the relevant candidate, and both scores.
@@ -96,7 +97,7 @@ class ExplainedFailures:
     Args:
         found: The failures, in the order of the queries.
         distances: The rank of the relevant candidate of each.
-        labels: Failure classes by query, if objects are annotated.
+        labels: Failure classes by query: from annotated objects, or from captions once they are read (`with_classes`).
         explained: All explanations, if objects are annotated; otherwise each failure is explained from the captions of
             both images when it is shown.
         queries: Total number of queries.
@@ -112,22 +113,24 @@ class ExplainedFailures:
 
     @property
     def rates(self) -> dict[str, int]:
-        """How many failures there are of each class."""
-        if self.explained is None:
+        """How many failures there are of each class; empty while no class is known."""
+        if not self.labels:
             return {}
-        from limner.explain.rules import rates
-
-        return {name: count for name, (count, _) in rates(self.labels).items()}
+        counts = Counter(name for classes in self._named for name in classes)
+        return {name: counts[name] for name in class_names(annotated=self.explained is not None)}
 
     def of_class(self, name: str) -> list[int]:
         """Indices of the failures of a class; all failures without a name."""
-        from limner.explain.labels import CLASSES
+        known = class_names(annotated=self.explained is not None)
+        if name and name not in known:
+            raise UnknownName("class of failure", name[:80], known)
+        return [number for number, classes in enumerate(self._named) if not name or name in classes]
+
+    @property
+    def _named(self) -> list[frozenset[str]]:
         from limner.explain.rules import NONE
 
-        if name and name not in (*CLASSES, NONE):
-            raise UnknownName("class of failure", name[:80], (*CLASSES, NONE))
-        named = [self.labels.get(failure.query) or frozenset({NONE}) for failure in self.found]
-        return [number for number, classes in enumerate(named) if not name or name in classes]
+        return [self.labels.get(failure.query) or frozenset({NONE}) for failure in self.found]
 
     def listed(self, kind: str = "", words: str = "", order: str = "far") -> list[int]:
         """Indices of the failures to show.
@@ -171,6 +174,38 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
         patience=3.0,
     )
     return found
+
+
+def class_names(*, annotated: bool) -> tuple[str, ...]:
+    """The classes of failures: of annotated objects, or of captions."""
+    from limner.explain.labels import ALTERNATIVE, CAPTION_CLASSES, CLASSES
+    from limner.explain.rules import NONE
+
+    return (*CLASSES, NONE) if annotated else (*CAPTION_CLASSES, ALTERNATIVE)
+
+
+def with_classes(
+    library: Library, collection: str, system: str, direction: str, *, patience: float = 3.0
+) -> ExplainedFailures:
+    """Failures of a system with their classes; where objects are not annotated, from captions, which are read once.
+
+    Raises:
+        limner.web.jobs.Pending: While the captions are being read, after `patience` seconds.
+    """
+    failed, loaded = failures_of(library, collection, system, direction), library.loaded(collection)
+    if failed.explained is not None or not failed.found:
+        return failed
+
+    def work(job: Job) -> ExplainedFailures:
+        from limner.explain.embedding_map import classified
+
+        found = classified(failed.found, loaded.held, loaded.whole, progress=job.told)
+        return replace(failed, labels={query: frozenset({name}) for query, name in found.items()})
+
+    what = f"reading the captions of the failures of {system} for their classes"
+    key = ("classes", collection, system, direction)
+    made: ExplainedFailures = library.jobs.value(key, what, work, patience=patience)
+    return made
 
 
 def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> ExplainedFailures:
@@ -251,7 +286,7 @@ def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bo
     from limner.explain.rules import NONE
 
     failure = failures.found[number]
-    classes = tuple(sorted(failures.labels.get(failure.query) or {NONE})) if failures.explained else ()
+    classes = tuple(sorted(failures.labels.get(failure.query) or {NONE})) if failures.labels else ()
     panels = (FailurePanel(failure.truth), FailurePanel(failure.returned))
     told = Story(failure.query, failure.text, failure.by_text, classes, *panels, failures.distances[number], ())
     return told if brief else _whole(told, failures, number, loaded)

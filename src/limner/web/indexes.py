@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownId
-from limner.web.search_request import SearchRequest
+from limner.web.search_request import SearchRequest, no_new_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -232,4 +232,7 @@ class ServedIndex:
             raise LimnerError(f"{self.name} names no encoder: use one of its {self.kind}s as the query")
         if asked.uploaded is None:
             return Items(Ids(["query"]), [asked.words.strip()], kind="text")
-        return Items(Ids(["query"]), [asked.uploaded])
+        try:
+            return self.index.asked(Items(Ids(["query"]), [asked.uploaded]))[1]
+        except LimnerError as error:
+            raise no_new_image(self.name) from error

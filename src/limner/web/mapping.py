@@ -9,10 +9,10 @@ from starlette.responses import Response, StreamingResponse
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.web.admin import begin
-from limner.web.failures import DIRECTIONS, ExplainedFailures, failures_of
+from limner.web.failures import DIRECTIONS, with_classes
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection, whole
-from limner.web.library import Library, Loaded
+from limner.web.library import Library
 from limner.web.recording import record_collection
 from limner.web.site import Ask, page, query
 
@@ -61,28 +61,22 @@ def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
     Raises:
         limner.web.jobs.Pending: While it is being computed.
     """
-    ready, loaded = library.system(collection, system), library.loaded(collection)
-    failed = {each: failures_of(library, collection, system, each) for each in DIRECTIONS}
+    ready = library.system(collection, system)
+    failed = {each: with_classes(library, collection, system, each) for each in DIRECTIONS}
 
     def work(job: Job) -> EmbeddingMap:
-        from limner.explain.embedding_map import embedding_map
+        from limner.explain.embedding_map import class_of, embedding_map
 
-        classes = {name: _classes(found, loaded, job) for name, found in failed.items()}
+        classes = {
+            name: {each.query: class_of(found.labels.get(each.query)) for each in found.found}
+            for name, found in failed.items()
+        }
         return embedding_map(ready.scores, ready.collection, classes=classes, progress=job.told)
 
     made: EmbeddingMap = library.jobs.value(
         ("map", collection, system), f"projecting the vectors of {system} onto two dimensions", work, patience=3.0
     )
     return made
-
-
-def _classes(failed: ExplainedFailures, loaded: Loaded, job: Job) -> dict[str, str]:
-    """The class of every failure, by query; from captions where objects are not annotated."""
-    from limner.explain.embedding_map import class_of, classified
-
-    if failed.explained is None:
-        return classified(failed.found, loaded.held, loaded.whole, progress=job.told)
-    return {each.query: class_of(failed.labels.get(each.query)) for each in failed.found}
 
 
 def label_region(ask: Ask) -> Response:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.web.failures import ORDERS, failures_of, story
+from limner.web.failures import ORDERS, ExplainedFailures, failures_of, story, with_classes
+from limner.web.jobs import Job, Pending
+from limner.web.library import Library
 from limner.web.site import NAME, PAGES, Ask, page, query
-
-if TYPE_CHECKING:
-    pass
 
 STEP = 24
 """Number of failures per page."""
@@ -72,21 +70,33 @@ class FailureList:
 def failures_page(ask: Ask) -> Response:
     """Failures of a system, the worst rank of the relevant item first."""
     library, listed = ask.site.library, FailureList.asked(ask)
-    failures = failures_of(library, listed.collection, listed.system, listed.direction)
+    failures, reading = _failures(library, listed)
     start = ask.number("start", 0)
     numbers = failures.listed(listed.kind, listed.words, listed.order)
     loaded = library.loaded(listed.collection)
     stories = [story(failures, n, loaded, brief=True) for n in numbers[start : start + STEP]]
     return page(
         ask, "failures.html", failures=failures, stories=stories, listed=listed, start=start, step=STEP,
-        total=len(numbers), orders=ORDERS, collections=library.collections, systems=library.names,
+        total=len(numbers), orders=ORDERS, collections=library.collections, systems=library.names, reading=reading,
     )  # fmt: skip
+
+
+def _failures(library: Library, listed: FailureList) -> tuple[ExplainedFailures, Job | None]:
+    """The failures with their classes; or, while captions are read and no class is asked for, without, and the job."""
+    where = listed.collection, listed.system, listed.direction
+    failures = failures_of(library, *where)
+    try:
+        return with_classes(library, *where, patience=3.0 if listed.kind else 0.3), None
+    except Pending as pending:
+        if listed.kind:
+            raise
+        return failures, pending.job
 
 
 def failure_page(ask: Ask) -> Response:
     """One failure, explained by boxes on the images and by text."""
     library, listed = ask.site.library, FailureList.asked(ask)
-    failures = failures_of(library, listed.collection, listed.system, listed.direction)
+    failures, _ = _failures(library, listed)
     number = failures.number(ask.get("query"))
     told = story(failures, number, library.loaded(listed.collection))
     order = failures.listed(listed.kind, listed.words, listed.order)

@@ -97,3 +97,11 @@ class SearchRequest:
     def empty(self) -> bool:
         """Whether the query is empty."""
         return not (self.words.strip() or self.by_image)
+
+
+def no_new_image(name: str) -> LimnerError:
+    """The refusal of a system that cannot read an image of the visitor, without paths and options of the server."""
+    return LimnerError(
+        f"{name} cannot encode a new image: it was trained on features from a file. Use an image of the collection as "
+        "the query, or choose a system that computes its features"
+    )

@@ -17,7 +17,7 @@ from limner.core.ids import Ids
 from limner.systems.opening import OpenSystem
 from limner.web.jobs import Job
 from limner.web.library import Library, Loaded
-from limner.web.search_request import SearchRequest
+from limner.web.search_request import SearchRequest, no_new_image
 from limner.web.sure import sure_order
 from limner.web.worded import Pieces, WordedSearch, marked, texts_of_index
 
@@ -217,10 +217,7 @@ def _vector(library: Library, ready: OpenSystem, asked: SearchRequest, known: st
     try:
         return ready.encode(Items(Ids(["query"]), [asked.uploaded]))
     except LimnerError as error:
-        raise LimnerError(
-            f"{ready.name} cannot encode a new image: it was trained on features from a file. Use an image of "
-            f"the collection as the query, or choose a system that computes its features"
-        ) from error
+        raise no_new_image(ready.name) from error
 
 
 def _side(ready: OpenSystem, *, images: bool) -> Embeddings:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.web.failures import DIRECTIONS, Place, failures_of, placed
+from limner.web.failures import DIRECTIONS, Place, class_names, placed, with_classes
 from limner.web.library import Library
 from limner.web.site import Ask, page, query
 
@@ -37,7 +37,7 @@ class WinFilter:
         words: Captions that contain all of these words.
         by: A field, or "length", "words" or "objects".
         value: The group of that field; all groups by default.
-        failure: Failure class of the losing system's answer; all classes by default.
+        failure: Failure class, by objects or by captions, of the losing system's answer; all classes by default.
     """
 
     words: str = ""
@@ -74,16 +74,17 @@ def wins_page(ask: Ask) -> Response:
         if value not in known:
             raise UnknownName(what, value[:20], known)
     start = ask.number("start", 0)
-    chosen = WinFilter(ask.get("q")[:200], ask.get("by")[:80], ask.get("value")[:80], ask.get("class")[:20])
+    chosen = WinFilter(ask.get("q")[:200], ask.get("by")[:80], ask.get("value")[:80], ask.get("class")[:40])
     found = wins(library, collection, a, b, direction, kind=kind, order=order, chosen=chosen)
     kept = {"c": collection, "a": a, "b": b, "d": direction, "kind": kind, "order": order, "q": chosen.words,
             "by": chosen.by, "value": chosen.value, "class": chosen.failure}  # fmt: skip
     held = library.loaded(collection).held
+    annotated = "objects" in held.images.fields
     return page(
         ask, "wins.html", listed=found[start : start + STEP], total=len(found), start=start, step=STEP, kept=kept,
         link=lambda **more: query(**{**kept, **more}), collections=library.collections, systems=names, kinds=WINS,
-        orders=ORDERS, choices=choices_of(held), classes=_classes(held), by_text=direction == "t2i",
-        queries=len(held.texts if direction == "t2i" else held.images),
+        orders=ORDERS, choices=choices_of(held), classes=class_names(annotated=annotated), annotated=annotated,
+        by_text=direction == "t2i", queries=len(held.texts if direction == "t2i" else held.images),
     )  # fmt: skip
 
 
@@ -125,15 +126,6 @@ def choices_of(held: Collection) -> list[str]:
     return known_kinds(held)
 
 
-def _classes(held: Collection) -> list[str]:
-    """Failure classes, if objects are annotated."""
-    if "objects" not in held.images.fields:
-        return []
-    from limner.explain.labels import CLASSES
-
-    return list(CLASSES)
-
-
 def _allowed(
     library: Library, collection: str, loser: str, direction: str, queries: Sequence[str], chosen: WinFilter
 ) -> set[str]:
@@ -150,7 +142,7 @@ def _allowed(
             raise UnknownName("value", chosen.value, [group.value for group in groups], of=chosen.by)
         allowed &= {key for key, inside in zip(queries, found[0].members, strict=True) if inside}
     if chosen.failure:
-        failed = failures_of(library, collection, loser, direction)
+        failed = with_classes(library, collection, loser, direction)
         allowed &= {failed.found[n].query for n in failed.of_class(chosen.failure)}
     return allowed
 

@@ -18,11 +18,15 @@ from limner.evaluation.results import Result, main_result
 
 @dataclass(frozen=True)
 class Cell:
-    """One number with its interval as text and, for shares, the ends of its bar in percent."""
+    """One number with its interval as text and, for shares, the ends of its bar in percent.
+
+    `bound` is the number if all unjudged answers were right; empty if all were judged.
+    """
 
     value: str
     span: str = ""
     bar: tuple[float, float, float] | None = None
+    bound: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,11 @@ class HeadlineTable:
     title: str
     views: Sequence[tuple[str, str, str]]  # name, style, number of queries
     rows: Sequence[tuple[str, Sequence[Cell | None]]]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether unjudged answers leave a number open."""
+        return any(cell is not None and cell.bound for _, cells in self.rows for cell in cells)
 
 
 @dataclass(frozen=True)
@@ -227,11 +236,10 @@ def _counted(direction: str, results: list[Result]) -> str:
 
 def _cell(result: Result) -> Cell:
     value, interval = result.value, result.interval
-    within = "; ".join(part for part in (span(result), _bound(result)) if part)
-    if interval is None or not result.measure.kind.percent:
-        return Cell(plain(result.measure, value), within)
-    return Cell(plain(result.measure, value), within, (100 * interval.low, 100 * value, 100 * interval.high))
+    shares = interval is not None and result.measure.kind.percent
+    ends = (100 * interval.low, 100 * value, 100 * interval.high) if interval is not None and shares else None
+    return Cell(plain(result.measure, value), span(result), ends, _bound(result))
 
 
 def _bound(result: Result) -> str:
-    return "" if result.bound is None else f"{plain(result.measure, result.bound)} if all unjudged answers were right"
+    return "" if result.bound is None else plain(result.measure, result.bound)

@@ -249,7 +249,9 @@ form.addEventListener("change", middle);
 // In one-key mode a tap on a grade also saves; arrow keys between the grades only select.
 at("grades").addEventListener("click", (event) => {
   const label = event.detail > 0 && at("one-key").checked ? event.target.closest("label") : null;
-  if (label) { event.preventDefault(); choose(Number(label.querySelector("input").value)); }
+  if (!label) return;
+  event.preventDefault();
+  setTimeout(choose, 0, Number(label.querySelector("input").value)); // later: the browser first restores what was chosen before
 });
 at("shown").addEventListener("click", (event) => { if (event.target.id === "picture" && !picture.dragged) zoom(pointOf(event)); });
 at("zoom").addEventListener("click", () => zoom());

@@ -1,6 +1,8 @@
 // Unsent answers: kept in this browser until the server has them, and sent again with the same key until then.
 import { drop, keep, kept } from "./kept.js";
 
+const PATIENCE = 30000; // milliseconds without a reply after which an answer is sent again
+
 export class Outbox {
   constructor(name, changed) {
     this.name = name;
@@ -47,13 +49,17 @@ export class Outbox {
 }
 
 async function post(path, body) {
+  const gone = new AbortController();
+  const late = setTimeout(() => gone.abort(), PATIENCE);
   try {
     const reply = await fetch(path, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), credentials: "same-origin",
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), credentials: "same-origin", signal: gone.signal,
     });
     return { reply, data: await reply.json() };
   } catch {
-    return { reply: null, data: null }; // no network, or an incomplete response
+    return { reply: null, data: null }; // no network, no reply, or an incomplete one
+  } finally {
+    clearTimeout(late);
   }
 }
 

@@ -1,5 +1,6 @@
 // The image to judge: cleared before another is requested, shown once decoded, zoomed around a point, moved by dragging.
 const AHEAD = 6; // decoded images that are kept
+const DECODING = 1000; // milliseconds after loading: a browser that draws no frames, as in a tab behind others, never says that it has decoded
 
 export class Picture {
   constructor(frame) {
@@ -14,8 +15,9 @@ export class Picture {
   fetch(source) {
     if (!this.decoded.has(source)) {
       const image = new Image();
+      const loaded = new Promise((done) => image.addEventListener("load", () => setTimeout(done, DECODING)));
       image.src = source;
-      const ready = image.decode().then(() => image);
+      const ready = Promise.race([image.decode(), loaded]).then(() => image);
       ready.catch(() => this.decoded.delete(source));
       this.decoded.set(source, ready);
       for (const old of [...this.decoded.keys()].slice(0, -AHEAD)) this.decoded.delete(old);
