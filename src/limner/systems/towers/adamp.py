@@ -106,7 +106,8 @@ def projected(weights: Tensor, step: Tensor, shape: Shape) -> Tensor:
     """
     held, moved = weights.reshape(shape), step.reshape(shape)
     unit = held / (held.norm(dim=1, keepdim=True) + _EPS)
-    return (moved - unit * (unit * moved).sum(1, keepdim=True)).reshape(weights.shape)
+    turned: Tensor = (moved - unit * (unit * moved).sum(1, keepdim=True)).reshape(weights.shape)
+    return turned
 
 
 def _shapes(weights: Tensor) -> tuple[Shape, Shape]:
