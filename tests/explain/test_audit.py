@@ -260,6 +260,18 @@ def test_weak_scores_are_no_finding(noise):
     assert not [f for f in made.findings if f.kind.endswith("labels")]
 
 
+@pytest.mark.parametrize("noise", [1.5, 2.0, 8.0])
+def test_labels_are_not_judged_by_scores_close_to_chance(noise):
+    rng, n = np.random.default_rng(2), 300
+    pairs = limner.Collection.in_order([f"i{row}" for row in range(n)], [f"t{row}" for row in range(n)])
+    images = rng.standard_normal((n, 16))
+    scores = images @ (images + 2 * rng.standard_normal((n, 16))).T
+    scores += noise * scores.std() * rng.standard_normal((n, n))
+    made = audit(pairs, look=False, scores=scores)
+    assert not [f for f in made.findings if f.kind.endswith("labels")]
+    assert any("labels were not judged" in note and "at least 90% are needed" in note for note in made.notes)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_wrong_captions_seldom_fit_better_than_right_ones(seed):
     """Images in groups of unequal size, captions of unequal quality."""

@@ -34,6 +34,8 @@ FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.05, 1e-5, 0.5
 """The share of wrong labels before any score is seen, and its bounds afterwards."""
 WRONG = 0.5
 """A label is reported if its probability to be wrong is higher."""
+TELLING = 0.9
+"""Labels are judged if scores tell own captions from those of another image in this share of comparisons."""
 ROUNDS = 60
 CHANGE = 1e-3
 """Rounds end when no probability changes by more."""
@@ -90,6 +92,27 @@ def fit(collection: Collection, scores: FloatArray) -> Fit:
     with np.errstate(invalid="ignore", divide="ignore"):
         table = sums / many[None, :]
     return Fit(table, np.diag(table).copy())
+
+
+def telling(found: Fit, left_out: Set[int] = frozenset()) -> float:
+    """The share of comparisons in which an image fits its own captions better than captions fit other images.
+
+    Wrong labels lower it too, so images that are reported are left out: what is low then are the scores.
+
+    Args:
+        found: How well each image fits the captions of each.
+        left_out: Rows of images that do not count.
+
+    >>> telling(Fit(np.array([[4.0, 0.0], [3.0, 2.0]]), np.array([4.0, 2.0])))
+    0.75
+    """
+    rows = np.array([row for row in range(len(found.own)) if np.isfinite(found.own[row]) and row not in left_out])
+    if len(rows) < 2:
+        return 1.0
+    table = found.table[np.ix_(rows, rows)]
+    others = np.sort(table[~np.eye(len(rows), dtype=bool)])
+    below, above = (np.searchsorted(others, found.own[rows], side=side) for side in ("left", "right"))
+    return float((below + above).mean() / (2 * len(others)))
 
 
 def shifted(collection: Collection, found: Fit) -> tuple[list[Finding], set[int]]:
