@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -84,6 +86,15 @@ def test_both_towers_of_clip_and_siglip(models, pictures, kind):
         vectors = given if torch.is_tensor(given) else given.pooler_output
         expected = torch.nn.functional.normalize(vectors, dim=-1).numpy()
         np.testing.assert_allclose(mine, expected, atol=2e-5)
+
+
+def test_the_processor_of_another_model_is_refused_before_any_image_is_read(models, tmp_path):
+    folder = shutil.copytree(models["clip"], tmp_path / "clip")
+    file = folder / "preprocessor_config.json"
+    held = json.loads(file.read_text())
+    file.write_text(json.dumps(held | {"crop_size": {"height": 48, "width": 48}, "size": {"shortest_edge": 48}}))
+    with pytest.raises(LimnerError, match="makes images of 48 x 48 pixels, its model expects"):
+        encoder("clip", model=folder)
 
 
 def _texts(values):

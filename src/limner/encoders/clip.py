@@ -42,12 +42,25 @@ class ClipEncoder(JointEncoder):
             )
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
+        self._check_size()
         text = self.model.config.text_config
         self.dim = int(getattr(self.model.config, "projection_dim", None) or text.hidden_size)
         self.max_tokens = int(text.max_position_embeddings)
         # SigLIP was trained on fully padded texts, without an attention mask.
         self.filled_up = self.model.config.model_type.startswith("siglip")
         self.fill = int(self.tokenizer.pad_token_id or 0)
+
+    def _check_size(self) -> None:
+        """Refuses the processor of another model, whose images this one cannot read."""
+        from PIL import Image
+
+        wanted = getattr(self.model.config.vision_config, "image_size", None)
+        made = self.pixels(Image.new("RGB", (64, 48)))["pixel_values"].shape
+        if wanted and len(made) == 3 and made[-2:] != (wanted, wanted):  # NaFlex makes patches
+            raise LimnerError(
+                f"{self.folder}: its processor makes images of {made[-1]} x {made[-2]} pixels, its model expects "
+                f"{wanted} x {wanted}: correct the size in preprocessor_config.json"
+            )
 
     @property
     def fingerprint(self) -> str:
