@@ -3,10 +3,11 @@
 The same images, captions and four grades in all. A script presses the keys in Chromium and never thinks: it answers as
 soon as a pair can be answered. A pair's machine time runs from its first key until the next pair can be answered: its
 caption is shown, its image is decoded, and keys count. limner is measured with Enter after the grade and with its
-one-key mode; with `--before FOLDER` also the page of an older checkout, such as
-`git worktree add --detach FOLDER 42dc5d72`, the commit before the one-key mode: its code makes its store and serves
-its page. The pages of limner take turns. Label Studio has hotkeys for its choices and Ctrl+Enter to submit; it gets the
-images inside its tasks, so it asks for no file. At the end, every answer must be in the store of each tool.
+one-key mode, and both again after half a second to look, as a person would; with `--before FOLDER` also the page of an
+older checkout, such as `git worktree add --detach FOLDER 42dc5d72`, the commit before the one-key mode: its code makes
+its store and serves its page. The pages of limner take turns. Label Studio has hotkeys for its choices and Ctrl+Enter
+to submit; it gets the images inside its tasks, so it asks for no file. At the end, every answer must be in the store of
+each tool.
 
 Chromium is needed on PATH. Label Studio is installed into a fresh environment, or taken from one with
 `--label-studio FOLDER`. With `--quick`, limner alone and few pairs.
@@ -42,6 +43,8 @@ READY = "#judge[data-ready]:not([data-locked])"
 SLOW = "median milliseconds from the first key until the next pair can be answered"
 Pair = tuple[str, bytes]
 WARM_UP = 2  # pairs that are answered before the clock starts
+LOOK = 0.5
+"""Seconds in which a person looks at a pair, at the least; the page reads ahead in the meantime."""
 SHOWN = """(caption) => {
   const text = [...document.querySelectorAll(".lsf-richtext__line")].some((line) => line.textContent === caption);
   const image = document.querySelector("img[alt=image]");
@@ -83,17 +86,20 @@ def browser_page() -> Iterator[Any]:
         browser.close()
 
 
-def timed(many: int, answer: Callable[[int], None]) -> list[float]:
+def timed(many: int, answer: Callable[[int], None], look: float = 0.0) -> list[float]:
     """Answers all pairs but the last, whose successor is a page of thanks; seconds of each after the warm-up."""
     seconds = []
     for number in range(many - 1):
+        time.sleep(look)
         begun = time.perf_counter()
         answer(number)
         seconds.append(time.perf_counter() - begun)
     return seconds[WARM_UP:]
 
 
-def with_limner(folder: Path, many: int, *, one_key: bool, code: Path = ROOT) -> tuple[Labelled, list[Pair]]:
+def with_limner(
+    folder: Path, many: int, *, one_key: bool, code: Path = ROOT, look: float = 0.0
+) -> tuple[Labelled, list[Pair]]:
     """Labels with limner, today's or that of another checkout; also gives the captions and images of the pairs."""
     _fill(folder / "answers.db", many, code)
     server = Server(folder, team=False, images=200, code=code)
@@ -112,7 +118,7 @@ def with_limner(folder: Path, many: int, *, one_key: bool, code: Path = ROOT) ->
                 if not page.evaluate(SEEN, [following["text"], following["picture"]]):
                     raise RuntimeError(f"pair {number + 2}: another caption or image is shown")
 
-            seconds = timed(many, answer)
+            seconds = timed(many, answer, look)
             pairs = [(each["text"], server.ask("GET", each["picture"], cookie=_cookie(page)).data) for each in items]
             page.wait_for_selector("#state:text-is('Saved.')")
         _expect(_answers(folder / "answers.db"), many - 1, "limner")
@@ -207,7 +213,9 @@ def _inline(image: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(image).decode()}"
 
 
-def with_pages(many: int, rounds: int, before: Path | None) -> tuple[dict[str, Labelled], list[Pair]]:
+def with_pages(
+    many: int, rounds: int, before: Path | None, look: float = 0.0
+) -> tuple[dict[str, Labelled], list[Pair]]:
     """Labels with the pages of limner in turn: one key, two keys and, if there is one, an older checkout's."""
     ways = {"one-key mode": (True, ROOT), "grade and Enter": (False, ROOT)}
     if before is not None:
@@ -216,9 +224,10 @@ def with_pages(many: int, rounds: int, before: Path | None) -> tuple[dict[str, L
     for number in range(rounds):
         for name, (one_key, code) in ways.items():
             with tempfile.TemporaryDirectory() as folder:
-                each, pairs = with_limner(Path(folder), many, one_key=one_key, code=code)
+                each, pairs = with_limner(Path(folder), many, one_key=one_key, code=code, look=look)
             found[name].append(each)
-            log(f"round {number + 1}/{rounds}, {name}: {each.keys} keys, {1000 * each.median:.0f} ms a pair")
+            told = f"{name}, {look:g} s to look" if look else name
+            log(f"round {number + 1}/{rounds}, {told}: {each.keys} keys, {1000 * each.median:.0f} ms a pair")
     joined = {name: [s for each in rows for s in each.seconds] for name, rows in found.items()}
     return {name: Labelled(found[name][0].keys, seconds) for name, seconds in joined.items()}, pairs
 
@@ -229,7 +238,12 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     found, pairs = with_pages(many, rounds, options.before)
     one, two = found["one-key mode"], found["grade and Enter"]
     if "before" in found:
-        yield from _beside_before(found, hardware.commit(options.before.resolve()), rounds * (many - 1 - WARM_UP))
+        commit, number = hardware.commit(options.before.resolve()), rounds * (many - 1 - WARM_UP)
+        yield from _beside_before(found, commit, number)
+        looked, _ = with_pages(many, rounds, options.before, LOOK)
+        yield from _times_beside_before(
+            looked, f"after {LOOK:g} s to look; before: commit {commit[:8]}; {number} pairs each"
+        )
     if options.quick:
         yield Claim("keystrokes for a pair, one-key mode", one.keys, goal="<= 1")
         return
@@ -251,9 +265,14 @@ def _beside_before(found: dict[str, Labelled], commit: str, pairs: int) -> Itera
     note = f"before: commit {commit[:8]}, grade and Enter; {pairs} pairs each"
     one = found["one-key mode"]
     yield Claim("keystrokes for a pair, one-key mode, beside the page before", one.keys, before.keys, "<= 0.5", note)
+    yield from _times_beside_before(found, note)
+
+
+def _times_beside_before(found: dict[str, Labelled], note: str) -> Iterator[Claim]:
+    looked = ", after a look" if note.startswith("after") else ""
     for name in ("one-key mode", "grade and Enter"):
-        claim = f"machine time for a pair, {name}, beside the page before"
-        yield Claim(claim, 1000 * found[name].median, 1000 * before.median, "<= 1", f"{SLOW}; {note}")
+        claim = f"machine time for a pair{looked}, {name}, beside the page before"
+        yield Claim(claim, 1000 * found[name].median, 1000 * found["before"].median, "<= 1", f"{SLOW}; {note}")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
