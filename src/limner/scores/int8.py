@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -32,10 +31,12 @@ def _has_units() -> bool:
     from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
     from numba import config
 
+    from limner.core.int8_kernels import ARM
+
     options: Any = config
     if options.CPU_NAME or options.CPU_FEATURES:
         return False
-    if platform.machine() in ("aarch64", "arm64"):
+    if ARM:
         return str(get_host_cpu_name()).startswith(DOT_PRODUCTS)
     try:
         features = get_host_cpu_features()
