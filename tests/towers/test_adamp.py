@@ -48,6 +48,52 @@ def test_directions_are_turned_and_hardly_lengthened():
     assert lengths[AdamP] < 1e-5 < lengths[torch.optim.Adam]
 
 
+def _oracle(weights, gradients, *, rate, decay, betas=(0.9, 0.999), delta=0.1):
+    """AdamP as its paper writes it, for one parameter after the other, in double precision."""
+    weights, mean, square = weights.double(), 0.0, 0.0
+    for number, gradient in enumerate((each.double() for each in gradients), start=1):
+        mean = betas[0] * mean + (1 - betas[0]) * gradient
+        square = betas[1] * square + (1 - betas[1]) * gradient**2
+        step = mean / (1 - betas[0] ** number) / ((square / (1 - betas[1] ** number)).sqrt() + 1e-8)
+        share = 1.0
+        for rows in (len(weights), 1) if weights.ndim > 1 else ():
+            held, slope = weights.reshape(rows, -1), gradient.reshape(rows, -1)
+            cosines = [abs(torch.dot(w, g)) / (w.norm() * g.norm()) for w, g in zip(held, slope, strict=True)]
+            if max(cosines) < delta / held.shape[1] ** 0.5:
+                unit = held / held.norm(dim=1, keepdim=True)
+                moved = step.reshape(rows, -1)
+                step = (moved - (moved * unit).sum(1, keepdim=True) * unit).reshape(weights.shape)
+                share = 0.1
+                break
+        weights = weights * (1 - rate * decay * share) - rate * step
+    return weights
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_all_parameters_at_once_move_as_one_after_the_other(decay):
+    torch.manual_seed(0)
+    shapes = (4, 30), (1, 7), (16,), (8, 3, 3, 3), (12, 1, 5, 5), ()
+    weights = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    weights[3].data = weights[3].data.to(memory_format=torch.channels_last)
+    without = torch.nn.Parameter(torch.ones(2, 2))
+    turned = {0, 4}  # made orthogonal to their weights: as before a normalisation
+    optimiser, gradients = AdamP([*weights, without], lr=0.05, weight_decay=decay), []
+    start = [each.detach().clone() for each in weights]
+    for number in range(4):
+        gradients.append([torch.randn(shape) for shape in shapes])
+        for place, (each, slope) in enumerate(zip(weights, gradients[-1], strict=True)):
+            if place in turned:
+                held, rows = each.detach().reshape(len(each), -1), slope.reshape(len(each), -1)
+                rows -= held * ((rows * held).sum(1) / held.square().sum(1))[:, None]
+            if number or place != 1:  # the second parameter has its first gradient in the second step
+                each.grad = slope.clone()
+        optimiser.step()
+    for place, (each, began) in enumerate(zip(weights, start, strict=True)):
+        own = [row[place] for row in gradients[place == 1 :]]
+        torch.testing.assert_close(each.double(), _oracle(began, own, rate=0.05, decay=decay), rtol=1e-5, atol=1e-6)
+    assert torch.equal(without, torch.ones(2, 2))
+
+
 def test_towers_learn_with_adamp_and_a_cosine_and_resume(tmp_path):
     whole, features = world()
     how = {"features": features, "optimizer": "adamp", "schedule": "cosine", "tensorboard": False, **OPTIONS}

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cosine_similarity
 
 DELTA = 0.1
 """Weights count as scale-invariant if the gradient is orthogonal to them up to this threshold."""
@@ -47,27 +46,38 @@ class AdamP(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: object = None) -> None:  # type: ignore[override]
         """Updates all parameters that have a gradient."""
-        held = [(weights, group) for group in self.param_groups for weights in group["params"]
-                if weights.grad is not None]  # fmt: skip
-        for (weights, group), shape in zip(held, orthogonal([weights for weights, _ in held]), strict=True):
-            self._move(weights, group, shape)
+        for group in self.param_groups:
+            if held := [weights for weights in group["params"] if weights.grad is not None]:
+                self._move(held, group)
 
-    def _move(self, weights: Tensor, group: dict[str, Any], shape: Shape | None) -> None:
-        gradient, state = weights.grad, self.state[weights]
-        if gradient is None:
-            return
+    def _move(self, held: list[Tensor], group: dict[str, Any]) -> None:
+        """All parameters at once: a GPU is sent a few large pieces of work, not a dozen for each parameter."""
+        states = [self._state_of(weights) for weights in held]
+        gradients = _gradients(held)
+        means, squares = ([state[name] for state in states] for name in ("mean", "square"))
+        (first, second), rate, shapes = group["betas"], group["lr"], orthogonal(held)
+        for state in states:
+            state["step"] += 1
+        numbers = [float(state["step"]) for state in states]
+        torch._foreach_lerp_(means, gradients, 1 - first)
+        torch._foreach_mul_(squares, second)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - second)
+        spreads = torch._foreach_div(squares, [1 - second**number for number in numbers])
+        torch._foreach_sqrt_(spreads)
+        torch._foreach_add_(spreads, _EPS)
+        steps = torch._foreach_div(means, [1 - first**number for number in numbers])
+        torch._foreach_div_(steps, spreads)
+        turned = [step if shape is None else projected(weights, step, shape)
+                  for weights, step, shape in zip(held, steps, shapes, strict=True)]  # fmt: skip
+        if decay := rate * group["weight_decay"]:
+            torch._foreach_mul_(held, [1 - decay * (1.0 if shape is None else DECAY_SHARE) for shape in shapes])
+        torch._foreach_sub_(held, turned, alpha=rate)
+
+    def _state_of(self, weights: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[weights]
         if not state:
             state |= {"step": torch.zeros(()), "mean": torch.zeros_like(weights), "square": torch.zeros_like(weights)}
-        first, second = group["betas"]
-        state["step"] += 1
-        number = float(state["step"])
-        state["mean"].lerp_(gradient, 1 - first)
-        state["square"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        spread = (state["square"] / (1 - second**number)).sqrt() + _EPS
-        step = state["mean"] / (1 - first**number) / spread
-        step = step if shape is None else projected(weights, step, shape)
-        weights.mul_(1 - group["lr"] * group["weight_decay"] * (1.0 if shape is None else DECAY_SHARE))
-        weights.sub_(step, alpha=group["lr"])
+        return state
 
 
 def orthogonal(parameters: Sequence[Tensor]) -> list[Shape | None]:
@@ -80,22 +90,36 @@ def orthogonal(parameters: Sequence[Tensor]) -> list[Shape | None]:
     >>> orthogonal([weights])
     [(2, -1)]
     """
-    largest: list[Tensor] = []
-    for weights in (each for each in parameters if each.ndim > 1):
-        for shape in _shapes(weights):
-            gradient = torch.zeros_like(weights) if weights.grad is None else weights.grad
-            angles = cosine_similarity(gradient.reshape(shape), weights.reshape(shape), dim=1, eps=_EPS).abs()
-            largest.append(angles.max().double())
-    found = iter(torch.stack(largest).tolist() if largest else ())
+    angled = [weights for weights in parameters if weights.ndim > 1 and weights.grad is not None]
+    largest = iter(_angles(angled).tolist() if angled else ())
     chosen: list[Shape | None] = []
     for weights in parameters:
-        below = (
-            [shape for shape in _shapes(weights) if next(found) < DELTA / math.sqrt(weights.numel() // shape[0])]
-            if weights.ndim > 1
-            else []
-        )
+        below = []
+        if weights.ndim > 1 and weights.grad is not None:
+            shapes, angles = _shapes(weights), next(largest)
+            below = [shape for shape, angle in zip(shapes, angles, strict=True)
+                     if angle < DELTA / math.sqrt(weights.numel() // shape[0])]  # fmt: skip
         chosen.append(below[0] if below else None)
     return chosen
+
+
+def _angles(parameters: Sequence[Tensor]) -> Tensor:
+    """|cos| between each parameter and its gradient: the largest of its rows, and that of the whole."""
+    gradients, weights = _gradients(parameters), list(parameters)
+    products = torch._foreach_mul(gradients, weights)
+    rows = [tuple(range(1, each.ndim)) for each in weights]
+    dots = [product.sum(dims) for product, dims in zip(products, rows, strict=True)]
+    lengths = [torch.cat([torch.linalg.vector_norm(each, dim=dims) for each, dims in zip(side, rows, strict=True)])
+               for side in (gradients, weights)]  # fmt: skip
+    cosines = torch.cat(dots).abs() / (lengths[0].clamp(min=_EPS) * lengths[1].clamp(min=_EPS))
+    by_row = torch._foreach_max(torch.split(cosines, [len(each) for each in weights]))
+    norms = [torch.stack(torch._foreach_norm(side)).clamp(min=_EPS) for side in (gradients, weights)]
+    whole = torch.stack([dot.sum() for dot in dots]).abs() / (norms[0] * norms[1])
+    return torch.stack((torch.stack(by_row), whole), dim=1)
+
+
+def _gradients(parameters: Sequence[Tensor]) -> list[Tensor]:
+    return [weights.grad for weights in parameters if weights.grad is not None]
 
 
 def projected(weights: Tensor, step: Tensor, shape: Shape) -> Tensor:
