@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from ranking_bench import FOUND, JUDGED, TASKS, Bench, Data, Reports, configure, on_gpu, timed, values
 from ranking_paper import SOURCES, markdown, settings, tables
+from table_seven import SIMILARITIES, by_group
 
 from claims import Claim, log, main, result_file
 from limner.evaluation.comparison import compare
@@ -31,15 +32,8 @@ from limner.stats import kendall_tau_b, spearman
 from limner.systems.classic.paper_systems import ALIASES, SYSTEMS, system
 
 POOL, FILTERED = 113_006, 30_781
-SIMILARITIES = tuple(
-    name for name, each in SYSTEMS.items()
-    if name.startswith("Tri5-") and each.images == "pyramid" and {*each.text.similarities} - {"lin"}
-)  # fmt: skip
-"""The fourteen variants of Tri5 in Table 6 with lexical similarities of any kind."""
 WELL = {"R@5": ("RP", "S@5"), "R@10": ("RP", "S@10"), "MedR": ("RP",)}
 """The measures that agree well with people's, section 4.3.5; R@1 does not."""
-PEOPLE = {"R@1": ("S@1", "RP"), "R@5": ("S@5", "RP"), "R@10": ("S@10", "RP")}
-"""The measures of people that each is compared with in Table 7."""
 DRAWS = 2_000
 
 
@@ -125,24 +119,6 @@ def correlations(found: Mapping[str, Reports], names: Sequence[str] = (*FOUND, *
     return "\n".join(parts)
 
 
-def by_group(found: Mapping[str, Reports]) -> str:
-    """The correlations of Table 7 over all systems, and over those that are nearer to each other."""
-    trained = [name for name in found if system(name).method == "kcca"]
-    pyramids = [name for name in trained if system(name).images == "pyramid"]
-    groups = {"all": list(found), "without nearest neighbours": trained, "with pyramids of visual words": pyramids,
-              "with lexical similarities": [name for name in pyramids if name in SIMILARITIES]}  # fmt: skip
-    heads = [f"{measure}, {human}" for measure, each in PEOPLE.items() for human in each]
-    parts = []
-    for task, title in TASKS.items():
-        parts += ["", f"| rho, {title} | systems | {' | '.join(heads)} |", "|---|---:" + "|---:" * len(heads) + "|"]
-        for label, names in groups.items():
-            held = per_query({name: found[name] for name in names}, task)
-            whole = levels(held, np.arange(held["R@1"].shape[1]))
-            cells = [f"{spearman(whole[a], whole[b]):.2f}" for a, each in PEOPLE.items() for b in each]
-            parts.append(f"| {label} | {len(names)} | {' | '.join(cells)} |")
-    return "\n".join(parts)
-
-
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Every system, then the counts and the tables."""
     if options.data is None:
@@ -158,7 +134,9 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     short = {full: name for name, full in ALIASES.items()}
     named = {short.get(name, name): each for name, each in reports.items()}
     shown = markdown(tables(named, "Tri5Sem", 1000 if options.quick else 10_000))
-    text = f"**{SOURCES['words']}**\n{shown}\n{correlations(reports)}\n{by_group(reports)}\n\n{settings(options)}\n"
+    levels = {task: {name: {m: value for (t, m), value in values(*each).items() if t == task}
+                     for name, each in reports.items()} for task in TASKS}  # fmt: skip
+    text = f"**{SOURCES['words']}**\n{shown}\n{correlations(reports)}\n{by_group(levels)}\n\n{settings(options)}\n"
     log(text)
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text(text, encoding="utf-8")
