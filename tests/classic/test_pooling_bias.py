@@ -23,10 +23,11 @@ def pooling(monkeypatch):
 def test_first_answers_are_judged_below_the_filter_or_never_judged(pooling):
     rng = np.random.default_rng(7)
     judged, passes = rng.random((2, 30, 40)) < 0.4
+    own = np.zeros((30, 40), dtype=bool)
     relevant = judged & (rng.random((30, 40)) < 0.3)
     relevant[:, 0] = judged[:, 0] = True
     scores = rng.permuted(np.tile(np.arange(40.0), (30, 1)), axis=1)
-    found = pooling.Pool(judged, relevant, passes).bias(scores, depth=5)
+    found = pooling.Pool(judged, relevant, own, np.where(passes, 0.5, 0.1)).bias(scores, depth=5)
     kinds, plain, lenient = {"judged": 0, "below": 0, "never": 0}, [], []
     for row in range(30):
         order = sorted(range(40), key=lambda at: -scores[row, at])
@@ -57,4 +58,42 @@ def test_a_pool_joins_originals_and_the_majority_of_the_crowd(pooling):
     pool = pooling.Pool.of(test, [["a dog runs", "the dog"], ["cats asleep", "a sleeping cat"]])
     assert pool.judged.all()
     assert pool.relevant.tolist() == [[True, True], [False, True]]
+    assert pool.own.tolist() == [[True, False], [False, True]]
     assert pool.passes.tolist() == [[True, False], [False, True]]
+
+
+def test_rates_count_judged_pairs_that_pass_and_are_no_originals(pooling):
+    rng = np.random.default_rng(3)
+    overlap, judged = rng.random((25, 30)), rng.random((25, 30)) < 0.6
+    own = np.eye(25, 30, dtype=bool)
+    relevant = own | (judged & (rng.random((25, 30)) < overlap))
+    judged |= own
+    scores = rng.permuted(np.tile(np.arange(30.0), (25, 1)), axis=1)
+    pool = pooling.Pool(judged, relevant, own, overlap)
+    begins, ends = pooling.BANDS, (*pooling.BANDS[1:], 2)
+    asked = judged & ~own
+    for at, (low, high) in enumerate(zip(begins, ends, strict=True)):
+        inside = asked & (overlap >= low) & (overlap < high)
+        assert pool.rates().judged[at] == inside.sum()
+        assert pool.rates().right[at] == (inside & relevant).sum()
+    ranks = (-scores).argsort(axis=1).argsort(axis=1) + 1
+    found = pool.rates_of(scores, depth=10)
+    second = asked & (overlap >= 0.4) & (overlap < 0.5) & (ranks >= 3) & (ranks < 6)
+    assert (found.judged[1, 2], found.right[1, 2]) == (second.sum(), (second & relevant).sum())
+    assert found.judged.sum() == (asked & (overlap >= pooling.FILTER) & (ranks <= 10)).sum()
+
+
+def test_expected_precision_lies_between_the_bounds(pooling):
+    rng = np.random.default_rng(5)
+    overlap, judged = rng.random((40, 50)), rng.random((40, 50)) < 0.5
+    own = np.eye(40, 50, dtype=bool)
+    judged |= own
+    relevant = own | (judged & (rng.random((40, 50)) < 0.2))
+    scores = rng.permuted(np.tile(np.arange(50.0), (40, 1)), axis=1)
+    pool = pooling.Pool(judged, relevant, own, overlap)
+    bias, chances = pool.bias(scores), pool.chances(scores, pool.rates())
+    never = chances > 0
+    assert 100 * never.sum() / 400 == pytest.approx(bias.never_judged)
+    assert pool.expected(scores, np.zeros_like(chances), draws=2) == pytest.approx(bias.precision)
+    assert pool.expected(scores, never.astype(float), draws=2) == pytest.approx(bias.if_right)
+    assert bias.precision < pool.expected(scores, chances) < bias.if_right
