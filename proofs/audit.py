@@ -243,7 +243,7 @@ def foreign_labels(name: str, clean: limner.Collection, scores: np.ndarray, bett
     if not better:
         best = max(limits)
         yield Claim(f"{title}: mean of precision and recall, beside the better of {ALONE} and {TRAINED}",
-                    (precision + recall) / 2, best, goal=">= 0.95", source="limner")  # fmt: skip
+                    (precision + recall) / 2, best, goal=">= 0.95", note=note, source="limner")  # fmt: skip
 
 
 def better_scores(clean: limner.Collection, scores: np.ndarray) -> Iterator[Claim]:

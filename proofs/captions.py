@@ -49,6 +49,7 @@ Lemma = Callable[[str], str]
 Found = dict[tuple[str, str, str], tuple[float, float]]
 """Both shares by tagger, way of counting and part of the captions."""
 ALL = "all captions"
+MISSING = "OpenNLP takes forms such as jumps for nouns; with its tags corrected by the published lemmas there are 143"
 EITHER = "either"
 LEMMATISED = "OpenNLP and lemmas"
 
@@ -151,7 +152,8 @@ def word_claims(captions: Sequence[str], reader: Reader, tagger: str) -> Iterato
         ("verbs", len(chosen["v"]), 143, "within 7"),
         ("words that are both of them", both, 11, "within 3"),
     ):
-        yield Claim(f"{name} that are aligned, tags of {tagger}", ours, printed, near, source="print")
+        note = MISSING if (name, tagger) == ("verbs", "OpenNLP") else ""
+        yield Claim(f"{name} that are aligned, tags of {tagger}", ours, printed, near, note, source="print")
 
 
 def parts_of(whole: Collection, *, step: int) -> dict[str, list[str]]:

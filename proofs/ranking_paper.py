@@ -66,6 +66,7 @@ PUBLISHED: Mapping[tuple[str, str, str], float] = {
     ("Tri5Lin", "t2i", "RP"): 10.7,
     ("Tri5-idf", "i2t", "RP"): 11.3,
     ("Tri5-idf", "t2i", "RP"): 12.5,
+    ("Tri5-A-idf", "t2i", "RP"): 13.2,
     ("BoW5", "i2t", "R@1"): 6.2,
     ("TagRank", "i2t", "R@1"): 6.0,
     ("BoW1", "i2t", "R@5"): 13.5,
@@ -87,7 +88,16 @@ PUBLISHED: Mapping[tuple[str, str, str], float] = {
 }
 """What is printed, in percent (median ranks as they are). Of Table 3 the text has kept eight pairs of R@5 and R@10
 without their rows; they are taken to be those of BoW1, BoW5, TagRank and Tri5, annotation before search, in the table's
-order. R-precision of Tri5-idf is from section 4.3.4, R@1 of BoW5 and TagRank from section 4.3.1."""
+order. R-precision of Tri5-idf is from section 4.3.4, R@1 of BoW5 and TagRank from section 4.3.1. The 13.2 of Table 6
+has marks for idf and for alignment; by the text only Tri5 with both, in search, has such marks."""
+EXCHANGED: Mapping[tuple[str, str, str], float] = {
+    ("Tri5Sem", "i2t", "RP"): 13.7,
+    ("Tri5Sem", "t2i", "RP"): 13.4,
+    ("Tri5-idf", "i2t", "RP"): 12.5,
+    ("Tri5-idf", "t2i", "RP"): 11.3,
+}
+"""The same figures if section 4.3.4 exchanges the two tasks in the sentence that has them. As printed, idf alone loses
+0.3 points in annotation and gains 1.5 in search; the text says that it gains significantly in annotation only."""
 
 
 def marks(reports: Mapping[str, Reports], best: str, samples: int) -> dict[tuple[str, str, str], str]:
@@ -165,7 +175,10 @@ def claims(found: Mapping[str, Reports]) -> Iterator[Claim]:
             ours = numbers[name][task, measure]
             goal = "<= 1" if measure == "MedR" else ">= 1"
             claim = Claim(f"{name} {measure}, {TASKS[task]}", ours, printed, goal=goal, source="print")
-            yield claim if claim.met else replace(claim, note=_interval(found[name], task, measure))
+            note = "" if claim.met else _interval(found[name], task, measure)
+            if (other := EXCHANGED.get((name, task, measure))) is not None:
+                note = f"{note}{'; ' if note else ''}{other:g} if the text exchanges the two tasks"
+            yield replace(claim, note=note)
     yield from gains(found)
 
 

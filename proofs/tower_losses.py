@@ -38,6 +38,7 @@ from training_runs import (
     Job,
     Trained,
     all_trained,
+    among_nearest,
     data_folder,
     keep_tables,
     spread,
@@ -87,6 +88,17 @@ PUBLISHED = {
     "kNN (k = 10)": (33.3, 23.4),
 }
 """Table 1: R@1 on Flickr30k with VGG19, image to text and text to image."""
+RSUM = {"sum": 294.2, MAX: 289.1, KNN: 307.9, "kNN (k = 5)": 306.9, "kNN (k = 10)": 299.6}
+"""Table 1: the sum of R@1, R@5 and R@10 of both directions."""
+GAINS: Mapping[tuple[str, str], tuple[float, float, float]] = {
+    ("inverted softmax (β = 30)", "i2t"): (1.9, 2.8, 3.0),
+    ("inverted softmax (β = 30)", "t2i"): (0.1, 0.1, -0.2),
+    ("CSLS (k = 10)", "i2t"): (1.9, 2.7, 2.6),
+    ("CSLS (k = 10)", "t2i"): (1.6, 1.8, 1.1),
+}
+"""Table 4, lines 3.1 to 3.3: gains of R@1, R@5 and R@10 on Flickr30k."""
+SMALL = 0.5
+"""Points; a published gain below is none that has to be shown again."""
 HUBS = {"0": 79.2, "1": 4.1, ">=2": 16.7, ">=5": 12.0, ">=10": 2.0}
 """Table 5: percent of 25,000 items by the number of queries whose nearest they are, COCO, sum loss."""
 
@@ -219,6 +231,7 @@ def loss_claims(runs: Mapping[str, tuple[str, list[Trained]]]) -> Iterator[Claim
 
 
 def correction_claims(runs: list[Trained], images: np.ndarray) -> Iterator[Claim]:
+    """Gains of R@1: above chance where the paper has one, and beside the paper's."""
     for how in runs[0].test:
         if how == "none":
             continue
@@ -228,17 +241,29 @@ def correction_claims(runs: list[Trained], images: np.ndarray) -> Iterator[Claim
             note = f"change {moved[0]:+.2f} points, 95% interval {moved[1]:+.2f} to {moved[2]:+.2f}"
             note += "; the temperature was chosen on dev" if "tuned" in how else ""
             note += f"; R@1 {means[0]:.2f}, without correction {means[1]:.2f}"
-            yield Claim(f"{how}: {shown} R@1, lower end of the gain's 95% interval, points", moved[1], goal="> 0",
-                        note=note)  # fmt: skip
+            printed = GAINS.get((how, direction))
+            note += f"; published gain, Flickr30k: {printed[0]:+.1f}" if printed else ""
+            if printed is None or printed[0] > SMALL:
+                yield Claim(f"{how}: {shown} R@1, lower end of the gain's 95% interval, points", moved[1], goal="> 0",
+                            note=note)  # fmt: skip
+            if printed is not None:
+                reach = moved[2] - moved[0] if printed[0] >= moved[0] else moved[0] - moved[1]
+                note += "; the goal is a published gain inside the interval"
+                yield Claim(f"{how}: {shown} R@1, gain, points", moved[0], printed[0], f"within {reach:.2f}", note,
+                            source="print")  # fmt: skip
 
 
 def hub_claims(runs: list[Trained]) -> Iterator[Claim]:
-    """Shares of a tower trained with the sum loss beside the paper's, which has COCO and VGG19."""
-    for name, printed in HUBS.items():
-        held = float(np.mean([r.hubs[name] for r in runs]))
-        claim = f"sum loss, text → image: percent of items nearest to {name} queries (Table 5)"
-        note = "Flickr8k, 1,000 images five times; the paper has COCO's 5,000"
-        yield Claim(claim, held, printed, "within 5", note, source="print")
+    """Shares of a tower trained with the sum loss beside the paper's, which has COCO and VGG19, without copies."""
+    means = {name: float(np.mean([r.hubs[name] for r in runs])) for name in HUBS}
+    ours, theirs = among_nearest(means), among_nearest(HUBS)
+    for name, printed in theirs.items():
+        claim = f"sum loss, text → image: of the items nearest to some query those nearest to {name}, percent (Table 5)"
+        note = (
+            f"of all items {means[name]:.1f}% (published {HUBS[name]}%), of which 80% are copies that are nearest to "
+        )
+        note += "none by construction; Flickr8k, 1,000 images five times; the paper has COCO's 5,000"
+        yield Claim(claim, ours[name], printed, "within 5", note, source="print")
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:

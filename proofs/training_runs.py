@@ -115,13 +115,19 @@ def found(scores: Scores, part: Collection) -> dict[tuple[str, str], np.ndarray]
 def hub_shares(scores: Scores) -> dict[str, float]:
     """The paper's Table 5, text to image, in percent: one item for each pair of text and image.
 
-    Every image is an item as often as it has texts, and only one of these equal items can be the nearest.
+    Every image is an item as often as it has texts, and only one of these equal items is taken to be the nearest: with
+    five texts each, 80% of the items are nearest to no query by construction. `among_nearest` leaves these out.
     """
     hubs = Hubs.of(scores.T.top(1), k=1)
     copies = len(scores.candidates) // len(scores.queries)
     counts = np.concatenate([hubs.counts, np.zeros((copies - 1) * len(hubs.counts), dtype=np.int64)])
     shares = Hubs(hubs.candidates, counts, 1).shares()
     return {name: 100 * share for name, share in shares.items()} | {"largest": float(hubs.largest)}
+
+
+def among_nearest(shares: Mapping[str, float]) -> dict[str, float]:
+    """Shares in percent of the items that are nearest to some query: copies of images do not count."""
+    return {name: 100 * share / (100 - shares["0"]) for name, share in shares.items() if name not in ("0", "largest")}
 
 
 def ways(model: Any, pairs: Collection, *, tuned: bool) -> Iterator[tuple[str, Scores]]:
