@@ -1,0 +1,49 @@
+"""`proofs/saved_tables.py`: reading saved tables, and what it compares with the papers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def saved(monkeypatch):
+    pytest.importorskip("torch", reason="the scripts that train import torch")
+    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
+    import saved_tables
+
+    return saved_tables
+
+
+def test_rows_are_found_by_their_first_cells(saved):
+    first = "| a | x |\n|---|---|\n| one | 1 |\n| two | 2 |"
+    text = f"{first}\n\n| b | how | y |\n|---|---|---|\n| i | p | 3 |\n| i | q | 4 |\n"
+    assert saved.rows_of(text, "a") == {"one": ["1"], "two": ["2"]}
+    assert saved.rows_of(text, "b") == {"i, p": ["3"], "i, q": ["4"]}
+
+
+def test_copies_of_images_do_not_count_as_items(saved):
+    shares = {"0": 80.0, "1": 5.0, ">=2": 15.0, ">=5": 10.0}
+    assert saved.among_nearest(shares) == pytest.approx({"1": 25.0, ">=2": 75.0, ">=5": 50.0})
+
+
+def test_a_published_gain_inside_the_interval_is_met_and_one_outside_is_missed(saved):
+    cells = "{0} | +{1:.1f} [{2:+.1f}, {3:+.1f}]"
+    lines = ["| direction | ranked by | R@1 | change | R@5 | change | R@10 | change |", "|---|---|" + "---|" * 6]
+    for how, direction in saved.GAINS:
+        row = " | ".join(cells.format(30.0, 5.0, 4.0, 6.0) for _ in range(3))
+        lines.append(f"| {saved.DIRECTIONS[direction]} | {how} | {row} |")
+    assert not any(claim.met for claim in saved.gains("\n".join(lines)))  # every published gain is below 4 points
+    wide = "\n".join(lines).replace("+4.0", "-4.0")
+    assert all(claim.met for claim in saved.gains(wide))
+
+
+def test_the_exchanged_reading_moves_figures_between_the_two_tasks_only(saved):
+    for name in ("Tri5Sem", "Tri5-idf"):
+        printed = [saved.PUBLISHED[name, task, "RP"] for task in ("i2t", "t2i")]
+        exchanged = [saved.EXCHANGED[name, task, "RP"] for task in ("t2i", "i2t")]
+        assert printed == exchanged
