@@ -203,10 +203,10 @@ def claimed(tasks: list[Task]) -> Iterator[Claim]:
         late = max(_late(each["history"]) for each in (*whole, *control))
         what = f"{name}: largest rise of dev rsum in the last fifth of the second stage, percent"
         yield Claim(what, late, goal="<= 1", note="a model that still rises has not converged")
-        began = {t: read(t, t.first or "") for t in tasks if t.name == name}
+        began = [(t, read(t, t.first or "")) for t in tasks if t.name == name]
         again = [100 * (float(held[1]["dev"]) / float(own["dev"]) - 1)
-                 for t, own in began.items() if own is not None and (held := best(t, FROZEN)) is not None]  # fmt: skip
-        chosen = "; ".join(f"{t.first}, of {len(t.tried)} tried" for t in began)
+                 for t, own in began if own is not None and (held := best(t, FROZEN)) is not None]  # fmt: skip
+        chosen = "; ".join(f"{t.first}, of {len(t.tried)} tried" for t, _ in began)
         what = f"{name}: dev rsum that the frozen model gains by being trained again, percent"
         yield Claim(what, max(again), goal="<= 2", note=f"the first stage had converged if it is little; {chosen}")
 
