@@ -8,6 +8,7 @@ one large number beside many small ones.
 
 import importlib
 from dataclasses import dataclass
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,14 +18,16 @@ from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
+from limner.core.pair_kernels import scores_of
 from limner.evaluation.placements import Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import device_filtering, filtering, running, set_filtering
+from limner.scores import VectorScores, device_filtering, filtering, running, set_filtering, tiles, verifying
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.filtering import Filter
 from limner.scores.formats import gain, keeps_bound, stored
 from limner.scores.int8 import EXACT, Int8
+from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
 BFLOAT16, INT8 = Bfloat16(emulated_products), Int8(emulated=True)
@@ -65,6 +68,11 @@ def force(patch, form):
     patch.setattr(filtering, "EMULATED", form)
 
 
+def only_tiles(patch):
+    """No pair is computed by itself, as if the order of the matrix library's sums were unknown."""
+    patch.setattr(VectorScores, "sum_ends", np.zeros(0, np.int64))
+
+
 class Case:
     """Two sets of vectors of any kinds, and which pairs are relevant."""
 
@@ -81,6 +89,7 @@ class Case:
             Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity
         )
         self.k = data.draw(st.sampled_from([1, 2, 10, 60]))
+        self.pair_by_pair = data.draw(st.booleans())
         self.form = data.draw(st.sampled_from(FORMATS))
 
     def both(self, ask):
@@ -89,6 +98,8 @@ class Case:
             patch.setenv(filtering.SETTING, "never")
             plain = ask(self.scores)
             force(patch, self.form)
+            if not self.pair_by_pair:
+                only_tiles(patch)
             return plain, ask(self.scores)
 
     def judgements(self):
@@ -224,10 +235,11 @@ def test_rows_verified_together_or_few_at_a_time_are_the_same(calls, monkeypatch
     scores = Scores.from_embeddings(rng.standard_normal((300, 64)), rng.standard_normal((9000, 64)))
     expected = scores.top(10)
     monkeypatch.setenv(filtering.SETTING, "always")
-    monkeypatch.setattr(filtering, "CALLS", calls)
-    monkeypatch.setattr(filtering, "COLUMN", 0.0)
-    steps, step = [], filtering.rows_at_once
-    monkeypatch.setattr(filtering, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
+    only_tiles(monkeypatch)
+    monkeypatch.setattr(verifying, "CALLS", calls)
+    monkeypatch.setattr(verifying, "COLUMN", 0.0)
+    steps, step = [], verifying.rows_at_once
+    monkeypatch.setattr(verifying, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
     found = scores.top(10)
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.scores, expected.scores)
@@ -284,11 +296,46 @@ def test_no_block_is_filtered_in_vain_where_the_first_rows_stay_open():
     assert sorted(asked) == [(0, filtering.PROBED), (1024, filtering.PROBED)]
 
 
-def test_single_pairs_are_those_of_blocks():
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("dimensions", [1, 33, 256, 1000])
+def test_single_pairs_are_those_of_blocks(dimensions, alone, monkeypatch):
+    if not alone:
+        only_tiles(monkeypatch)
     rng = np.random.default_rng(3)
-    scores = Scores.from_embeddings(rng.standard_normal((600, 33)), rng.standard_normal((3000, 33)))
-    rows, columns = rng.integers(0, 600, 5000), rng.integers(0, 3000, 5000)
+    sides = [rng.standard_normal((n, dimensions)) * 2.0 ** rng.integers(-9, 9, (n, dimensions)) for n in (600, 1500)]
+    scores = Scores.from_embeddings(*sides, similarity="dot")
+    rows, columns = rng.integers(0, 600, 5000), rng.integers(0, 1500, 5000)
     assert np.array_equal(scores.pairs(rows, columns), scores.matrix()[rows, columns])
+    assert len(scores.pairs(rows[:0], columns[:0])) == 0
+
+
+def in_parts(x, y, ends):
+    """A score in a slow loop: every product is added in exact fractions, and rounded once."""
+    total, start = np.float32(0), 0
+    for end in ends:
+        part = np.float32(0)
+        for i in range(start, end):
+            exact = Fraction(float(x[i])) * Fraction(float(y[i])) + Fraction(float(part))
+            part = np.float32(exact.numerator / exact.denominator)
+        total, start = np.float32(total + part), end
+    return total
+
+
+@pytest.mark.parametrize("ends", [(7,), (4, 7), (1, 2, 7)])
+def test_a_pair_is_summed_in_the_parts_that_are_given(ends):
+    rng = np.random.default_rng(0)
+    query, others = (rng.integers(-999, 999, (n, 7)).astype(np.float32) / 7 for n in (1, 11))
+    found, places = np.empty(9, np.float32), np.array([3, 1, 4, 1, 5, 9, 2, 6, 10])
+    scores_of(query[0], others, places, np.array(ends), found)
+    assert found.tolist() == [in_parts(query[0], others[place], ends) for place in places]
+
+
+def test_the_order_of_sums_is_found_only_if_all_bits_agree(monkeypatch):
+    whole = sum_ends.__wrapped__
+    ends = whole(96)
+    monkeypatch.setattr(tiles.np, "matmul", lambda x, y: x.astype(np.float64) @ y)
+    assert len(whole(96)) == 0
+    assert ends.tolist() in ([], [96])
 
 
 def test_rounding_is_to_nearest_even_and_lengths_are_rounded_up():

@@ -7,6 +7,7 @@ import numpy as np
 from limner.core.cache_dir import compiled
 from limner.core.group_kernels import GROUP, LOWEST, bits_set, highest, lowest_bit, number, reaching
 from limner.core.kernels import best
+from limner.core.pair_kernels import scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
@@ -119,7 +120,7 @@ def _floor(row, tail, keys, tops, first, vectors, bound):  # type: ignore[no-unt
 
     It is the group's candidate with the highest key by its low-precision product. Any other would be as correct.
     """
-    (scale, shifts, step, eps), (query, candidates), floor = keys, vectors, np.inf
+    (scale, shifts, step, eps), (query, candidates, _), floor = keys, vectors, np.inf
     close_query, close_candidate, tiny, wide_shift, allowance = bound
     for g in first:
         mask = reaching(_group(row, tail, g), shifts + step * g, scale, -eps, tops[g])
@@ -139,7 +140,7 @@ def _collect(row, vectors, bounds, keys, factors, k, memory):  # type: ignore[no
 
     Args:
         row: Products of the row.
-        vectors: The float32 vector of the row, and those of the columns.
+        vectors: The float32 vector of the row, those of the columns, and the ends of sums; see `_scored`.
         bounds: Factors of the row, of the columns, both of the second bound; and eps.
         keys: scale, shift (float32), shift (float64), and allowance of the row; see `select`.
         factors: See `_grouped`.
@@ -196,12 +197,34 @@ def _reaching(lower, upper, floor, k, places):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _scored(vectors, places, closeness, products, reaches):  # type: ignore[no-untyped-def]
+    """The float32 products of a row with some candidates, and how far each may be from the score.
+
+    Args:
+        vectors: The vector of the row, those of the columns, and where the parts of sums end. With these ends the
+            products are the scores themselves; without any, the second bound holds for them.
+        places: Candidates.
+        closeness: Factors of the second bound: of the row, of the columns, and what is added.
+        products: Output, in float32.
+        reaches: Output.
+    """
+    (query, candidates, ends), (close_query, close_candidate, tiny) = vectors, closeness
+    if ends.shape[0]:
+        scores_of(query, candidates, places, ends, products)
+        reaches[: places.shape[0]] = 0.0
+        return
+    for n in range(places.shape[0]):
+        products[n] = _product(query, candidates[places[n]])
+        reaches[n] = 2 * (close_query * close_candidate[places[n]] + tiny)
+
+
+@_jit
 def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # type: ignore[no-untyped-def]
     """Finds the columns that may be among the k best of each row: the bounds rule out all others.
 
     Args:
         near: bfloat16 products as bits, a row per query.
-        vectors: The float32 vectors of the rows, and of the columns.
+        vectors: The float32 vectors of the rows, and of the columns, and the ends of sums; see `_scored`.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         keys: See `Keys`: scale (float32), shift (float32, for all candidates of whole groups, or one group of zeros for
             all), shift (float64), allowance (float32, rounded up).
@@ -214,7 +237,7 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
     Returns:
         The number of columns found; -1 if `room` or the output is too small.
     """
-    queries, candidates = vectors
+    queries, candidates, ends = vectors
     query, candidate, close_query, close_candidate, eps = bounds
     scale, shift, wide_shift, allowance = keys
     factors, filled, spent, width = _grouped(candidate), 0, 0, near.shape[1]
@@ -224,16 +247,16 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
     for r in range(near.shape[0]):
         own, key = (query[r], candidate, close_query[r], close_candidate, eps), (scale, shift, wide_shift, allowance[r])
         memory = tops, low, tail, places, lower, upper
-        count = _collect(near[r], (queries[r], candidates), own, key, factors, k, memory)
+        count = _collect(near[r], (queries[r], candidates, ends), own, key, factors, k, memory)
         spent += count
         if spent > room or count < k:
             return -1
         least, most = np.empty(count), np.empty(count)
+        _scored(
+            (queries[r], candidates, ends), places[:count], (close_query[r], close_candidate, query[r, 2]), lower, most
+        )
         for n in range(count):
-            least[n], most[n] = wide_shift[places[n]], 2 * (close_query[r] * close_candidate[places[n]] + query[r, 2])
-        for n in range(count):
-            exact = scale * _product(queries[r], candidates[places[n]]) - least[n]
-            reach = scale * most[n] + allowance[r]
+            exact, reach = scale * np.float64(lower[n]) - wide_shift[places[n]], scale * most[n] + allowance[r]
             least[n], most[n] = exact - reach, exact + reach
         count = _reaching(least, most, -np.inf, k, places)
         if filled + count > columns.shape[0]:
@@ -300,25 +323,26 @@ def _compare(row, tail, limits, bounds, groups, places):  # type: ignore[no-unty
 
 
 @_jit
-def _settle(query, candidates, mine, closeness, places, columns):  # type: ignore[no-untyped-def]
+def _settle(vectors, mine, closeness, places, memory, columns):  # type: ignore[no-untyped-def]
     """Compares candidates with a positive by float32 products; returns how many are above, and how many are open.
 
     Args:
-        query: The vector of the row.
-        candidates: The vectors of the columns.
+        vectors: See `_scored`.
         mine: The column of the positive, its product, and its bound.
-        closeness: Factors of the second bound: of the row, of the columns, and what is added.
+        closeness: See `_scored`.
         places: Candidates.
+        memory: Two arrays at least as long as `places`, for products and bounds.
         columns: Output, those that only scores on the grid can compare; the positive itself is left out.
     """
-    (positive, own, reach), (close_query, close_candidate, tiny), above, count = mine, closeness, 0, 0
-    for c in places:
+    (positive, own, reach), (products, reaches), above, count = mine, memory, 0, 0
+    _scored(vectors, places, closeness, products, reaches)
+    for n in range(places.shape[0]):
+        c, product = places[n], np.float64(products[n])
         if c == positive:
             continue
-        product, theirs = _product(query, candidates[c]), 2 * (close_query * close_candidate[c] + tiny)
-        if product - theirs > own + reach:
+        if product - reaches[n] > own + reach:
             above += 1
-        elif product + theirs >= own - reach:
+        elif product + reaches[n] >= own - reach:
             columns[count] = c
             count += 1
     return above, count
@@ -332,7 +356,7 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above
 
     Args:
         near: bfloat16 products as bits, a row per query.
-        vectors: The float32 vectors of the rows, and of the columns.
+        vectors: The float32 vectors of the rows, and of the columns, and the ends of sums; see `_scored`.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
         positives: The column of each positive.
@@ -347,22 +371,24 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above
     Returns:
         The number of pairs left.
     """
-    (queries, candidates), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
+    (queries, candidates, sums), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
     factors, filled, pools = _grouped(candidate), 0, cut[0]
     tops, members = np.empty(factors.shape[1], np.float32), _members(cut, near.shape[1])
     places, keys = np.empty(room + near.shape[1], np.int64), (np.float32(1), ZEROS.ctypes.data, 0, -eps)
     most = (indptr[1:] - indptr[:-1]).max()
-    own, reach, ends = np.empty(most), np.empty(most), np.zeros(most + 1, np.int64)
+    own, reach, ends = np.empty(most, np.float32), np.empty(most), np.zeros(most + 1, np.int64)
+    memory = np.empty(places.shape[0], np.float32), np.empty(places.shape[0])
     for r in range(near.shape[0]):
-        number, mine, close = indptr[r + 1] - indptr[r], positives[indptr[r] :], (close_query[r], close_candidate)
+        number, told = indptr[r + 1] - indptr[r], (queries[r], candidates, sums)
+        mine, closeness = positives[indptr[r] : indptr[r + 1]], (close_query[r], close_candidate, query[r, 2])
         if number:
             _tops(near[r], spare, keys, tops)
+            _scored(told, mine, closeness, own, reach)
         groups = factors, tops, members[pools[r] if pools.shape[0] else 0]
         for n in range(number):
-            own[n] = _product(queries[r], candidates[mine[n]])
-            reach[n] = 2 * (close[0] * close_candidate[mine[n]] + query[r, 2])
-            margin = 2.0**-22 * (abs(own[n]) + reach[n])  # the comparisons are in float32
-            limits = np.float32(own[n] + reach[n] + margin), np.float32(own[n] - reach[n] - margin)
+            score = np.float64(own[n])
+            margin = 2.0**-22 * (abs(score) + reach[n])  # the comparisons are in float32
+            limits = np.float32(score + reach[n] + margin), np.float32(score - reach[n] - margin)
             own_bounds, found = (query[r], candidate, eps), places[ends[n] :]
             above[indptr[r] + n], count = _compare(near[r], spare, limits, own_bounds, groups, found)
             ends[n + 1] = ends[n] + count
@@ -370,9 +396,9 @@ def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above
                 break
         many[r] = number > 0 and ends[n + 1] > room
         for n in range(0 if many[r] else number):
-            told, p = (mine[n], own[n], reach[n]), indptr[r] + n
-            listed, closeness = places[ends[n] : ends[n + 1]], (close[0], close_candidate, query[r, 2])
-            higher, left = _settle(queries[r], candidates, told, closeness, listed, columns[filled:])
+            positive, p = (mine[n], np.float64(own[n]), reach[n]), indptr[r] + n
+            listed = places[ends[n] : ends[n + 1]]
+            higher, left = _settle(told, positive, closeness, listed, memory, columns[filled:])
             above[p] += higher
             whose[filled : filled + left] = p
             filled += left

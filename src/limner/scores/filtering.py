@@ -2,7 +2,8 @@
 
 A block of products is computed in bfloat16 or int8, several times faster than in float32 if the CPU has units for it.
 The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed again in float32.
-Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
+Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`, or
+computed pair by pair in the same order of summation, if it is known (`limner.scores.tiles.sum_ends`).
 Lists, counts and scores equal those in float32 bit for bit.
 
 `LIMNER_LOW_PRECISION` says when it is used: "auto" (default: if the CPU has bfloat16 units and torch is installed, or
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
@@ -24,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
-from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
 from limner.core.progress import Progress
@@ -34,10 +34,8 @@ from limner.scores.formats import STEP, Columns, Format, gain, preferred, second
 from limner.scores.int8 import Int8
 from limner.scores.running import Block, Result, counted, threads, usable_cores
 from limner.scores.shifted import ROUNDED, Shifted
+from limner.scores.verifying import Int64, Pairs, Products, chosen
 
-Int64 = npt.NDArray[np.int64]
-Pairs = tuple[Int64, Int64]
-"""indptr and columns: those of row r are columns[indptr[r]:indptr[r + 1]]."""
 Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
 NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
@@ -56,8 +54,6 @@ What an earlier pass or the program has loaded is used anyway."""
 LOOPS = "limner.core.filter_kernels"
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
-CALLS, COLUMN = 8e6, 6e3
-"""The calls that verify a few rows, and those for each of their candidates, take as long as so many multiplications."""
 PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 SHARE = 64
@@ -75,87 +71,6 @@ def setting() -> str:
     if word not in WORDS:
         raise LimnerError(f"{SETTING}={word!r}: expected one of {', '.join(WORDS)}")
     return word
-
-
-class Products(Protocol):
-    """The interface that a filter needs; `VectorScores` implements it."""
-
-    @property
-    def query_vectors(self) -> Embeddings:
-        """Vectors of the queries."""
-
-    @property
-    def candidate_vectors(self) -> Embeddings:
-        """Vectors of the candidates."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(queries, candidates)."""
-
-    @property
-    def bound(self) -> float:
-        """An upper bound of all scores."""
-
-    def memory(self) -> Float32:
-        """Memory of a block."""
-
-    def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
-        """Scores from float32 tiles."""
-
-    def pairs(self, rows: Int64, columns: Int64) -> Float32:
-        """Scores of single pairs, from float32 tiles."""
-
-    def tiles(self, rows: Float32, places: Int64) -> Float32:
-        """Scores of these query vectors and the candidates at these places, from float32 tiles."""
-
-    @property
-    def few_rows(self) -> int:
-        """Number of query vectors for which `tiles` computes no more rows than there are."""
-
-
-def rows_at_once(scores: Products, rows: int, found: int) -> int:
-    """How many of these rows to verify together: all of them, or few, whichever takes less time.
-
-    All rows together compute the columns of every row for all of them, on all cores. Few rows compute little, but the
-    interpreter's calls for every small tile run on one core at a time.
-
-    Args:
-        scores: The scores.
-        rows: Number of rows, at most `TILE_ROWS`.
-        found: Number of pairs to verify.
-    """
-    few = scores.few_rows
-    together = min(found, scores.shape[1]) * rows * scores.query_vectors.dim / usable_cores()
-    apart = CALLS * rows / few + COLUMN * found
-    return few if apart < together else max(rows, 1)
-
-
-def chosen(
-    scores: Products,
-    start: int,
-    rows: Float32,
-    choose: Best,
-    found: Sequence[Pairs],
-    apply: Callable[[Float32, Int64, int], Block] = lambda scores, places, start: scores,
-) -> tuple[npt.NDArray[np.int32], Block]:
-    """The best of the columns that were found, from float32 tiles of a few rows at a time.
-
-    Args:
-        scores: The scores.
-        start: The query of the first row.
-        rows: The query vectors.
-        choose: Finds the best of a tile.
-        found: Columns of every row, from several searches.
-        apply: What is done to the scores of a tile first; see `Shifted`.
-    """
-    pairs, parts = sum(len(columns) for _, columns in found), []
-    step = rows_at_once(scores, len(rows), pairs)
-    for low in range(0, len(rows), step):
-        high = min(low + step, len(rows))
-        places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
-        best, kept = choose(start + low, apply(scores.tiles(rows[low:high], places), places, start + low))
-        parts.append((places[best].astype(np.int32), kept))
-    return np.concatenate([best for best, _ in parts]), np.concatenate([kept for _, kept in parts])
 
 
 def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
@@ -251,7 +166,7 @@ class Near:
 
     @property
     def _factors(self) -> tuple[object, ...]:
-        vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
+        vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix, self.scores.sum_ends
         return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
     def _room(self) -> int:

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from limner.core.arrays import Float32, FloatArray
 from limner.core.progress import Progress
 from limner.scores.base import TILE_ROWS, Best, Scores, elsewhere
-from limner.scores.filtering import Pairs, chosen
 from limner.scores.running import Block, counted
 from limner.scores.shifted import Shifted
 from limner.scores.vectors import VectorScores
+from limner.scores.verifying import Pairs, chosen
 
 KEPT = 128
 """Candidates that are kept for every query."""
