@@ -32,6 +32,8 @@ NEIGHBOURS = 0.3
 """Weight of the images that captions connect with an image, all together."""
 ADDED, ADDED_TO_TEXT = 0.35, 0.5
 """Weight of an image in a caption that was added to it: for the image, or CxC's; and for the caption."""
+RELEVANT = 3
+"""CxC's rating of a relevant pair. The weight of a lower one grows with the rating."""
 IMAGE_NOISE, TEXT_NOISE = 2.5, 8.0
 
 
@@ -54,7 +56,7 @@ def like_a_model(collection: Collection, dimensions: int = DIMENSIONS) -> Vector
     own, by_image, by_text = added(collection)
     near = neighbours(own, by_image + by_text)
     images = points + NEIGHBOURS * (near @ points)
-    texts = own @ images + (ADDED * by_image + ADDED_TO_TEXT * by_text) @ points
+    texts = own @ images + (ADDED * (by_image + rated_low(collection)) + ADDED_TO_TEXT * by_text) @ points
     drawn = (rng.standard_normal(side.shape, dtype=np.float32) for side in (images, texts))
     sides = zip((images, texts), (IMAGE_NOISE, TEXT_NOISE), drawn, strict=True)
     images, texts = (np.asarray(side + weight * noise, dtype=np.float32) for side, weight, noise in sides)
@@ -67,6 +69,17 @@ def added(collection: Collection) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
     others = [matrix(collection, *which) for which in (("cxc", "t2i"), ("eccv", "i2t"), ("eccv", "t2i"))]
     cxc, by_image, by_text = (each - each.multiply(own) for each in others)
     return own, once(cxc + by_image), by_text
+
+
+def rated_low(collection: Collection) -> csr_matrix:
+    """Texts by images: CxC's rating of pairs that are not relevant, from 0 to 1 (the lowest of a relevant pair)."""
+    rated = collection.ratings["cxc"]
+    rows, columns = collection.texts.ids.find(rated.candidates), collection.images.ids.find(rated.queries)
+    places, low = (rows[rated.columns], columns[rated.rows]), rated.grades < RELEVANT
+    low &= (places[0] >= 0) & (places[1] >= 0)
+    size = len(collection.texts), len(collection.images)
+    found = csr_matrix((rated.grades[low] / RELEVANT, (places[0][low], places[1][low])), shape=size)
+    return found - found.multiply(matrix(collection, "pairs", "t2i"))
 
 
 def matrix(collection: Collection, name: str, direction: str) -> csr_matrix:

@@ -7,7 +7,7 @@ one large number beside many small ones.
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
+from limner.core.count_kernels import limits_of, put_in_order
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.core.pair_kernels import scores_of
-from limner.evaluation.placements import Asked, place
+from limner.evaluation.placements import NEVER, Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
 from limner.scores import VectorScores, device_filtering, filtering, running, set_filtering, tiles, verifying
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.filtering import Filter
+from limner.scores.filtering import Filter, Ranked
 from limner.scores.formats import gain, keeps_bound, stored
 from limner.scores.int8 import EXACT, Int8
 from limner.scores.tiles import sum_ends
@@ -71,6 +72,11 @@ def force(patch, form):
 def only_tiles(patch):
     """No pair is computed by itself, as if the order of the matrix library's sums were unknown."""
     patch.setattr(VectorScores, "sum_ends", np.zeros(0, np.int64))
+
+
+def ranked(indptr, columns):
+    """All ranks of these positives."""
+    return Ranked(indptr, columns, np.full(len(columns), NEVER), np.zeros(len(columns), np.uint64))
 
 
 class Case:
@@ -120,7 +126,9 @@ def same_places(data):
     case = Case(data)
     judged, keep = case.judgements(), data.draw(st.sampled_from([0, 5]))
     n, m = case.scores.shape
-    asked = [Asked(judged), Asked(judged, case.rng.integers(-1, 3, n), case.rng.integers(-1, 3, m))]
+    graded = replace(judged, grades=case.rng.integers(0, 3, len(judged.grades)).astype(float))
+    folds, depths = (case.rng.integers(-1, 3, n), case.rng.integers(-1, 3, m)), [1, 4, 30]
+    asked = [Asked(judged), Asked(judged, *folds), *(Asked(graded, depth=depth) for depth in depths)]
     ties = data.draw(st.sampled_from(["expected", "order", "pessimistic"]))
     plain, filtered = case.both(lambda scores: place(scores, asked, ties=ties, keep=keep))
     for one, other in zip(plain[0], filtered[0], strict=True):
@@ -129,6 +137,21 @@ def same_places(data):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
     if keep:
         assert np.array_equal(plain[1].indices, filtered[1].indices)
+    exact, _ = place(case.scores, [Asked(graded)], ties=ties)
+    for depth, (seen,) in zip(depths, zip(filtered[0][2:], strict=True), strict=True):
+        assert_seen(seen, exact[0], depth, ties)
+
+
+def assert_seen(seen, exact, depth, ties):
+    """Ranks below the depth, and the best relevant one of every query, are those of all ranks, in a slow loop."""
+    if ties != "expected":
+        return  # ranks are moved after they are cut
+    assert list(seen.queries) == list(exact.queries)
+    for q in range(len(exact.queries)):
+        mine = slice(exact.indptr[q], exact.indptr[q + 1])
+        best = exact.above[mine].min()
+        expected = sorted(rank if rank < depth or rank == best else NEVER for rank in exact.above[mine])
+        assert sorted(seen.above[mine]) == expected
 
 
 def same_corrections(data):
@@ -564,7 +587,7 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((256, 128))
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
-    found = Filter(scores, form).near(0, 256).above(np.arange(257) * 4, np.arange(1024))
+    found = Filter(scores, form).near(0, 256).above(ranked(np.arange(257) * 4, np.arange(1024)))
     assert found is not None
     counted, whose = found.counts, found.whose
     assert len(whose) < 50
@@ -611,5 +634,44 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
     scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
     near = Filter(scores, INT8).near(0, 30)
-    assert near.above(np.arange(31), np.arange(30)) is None
-    assert near.above(np.zeros(31, np.int64), np.zeros(0, np.int64)) is not None
+    assert near.above(ranked(np.arange(31), np.arange(30))) is None
+    assert near.above(ranked(np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
+
+
+def test_products_that_were_put_in_order_have_no_bits():
+    rng = np.random.default_rng(0)
+    near = Filter(Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8))), INT8).near(0, 9)
+    keys, tops = near.ordered
+    assert np.array_equal(tops, [[row[:64].max(), row[64:].max()] for row in keys])
+    with pytest.raises(RuntimeError, match="lost"):
+        near.candidates(3)
+
+
+def test_keys_are_in_the_order_of_all_bfloat16_numbers():
+    bits = np.arange(2**16, dtype=np.uint16)
+    numbers = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    keys, tops = bits.view(np.int16).reshape(1, -1).copy(), np.empty((1, 2**10), np.int16)
+    put_in_order(keys, tops)
+    finite = np.isfinite(numbers)
+    order = np.argsort(numbers[finite], kind="stable")
+    steps = np.diff(numbers[finite][order]), np.diff(keys[0][finite][order].astype(int))
+    assert np.array_equal(steps[0] > 0, steps[1] > 0)
+    assert (steps[1] >= 0).all()
+
+
+@pytest.mark.parametrize("reach", [0.0, 1e-6, 0.01, 3.0])
+def test_limits_leave_out_only_what_the_bound_rules_out(reach):
+    """Every bfloat16 number, by the inequality itself in exact fractions."""
+    rng, eps = np.random.default_rng(0), Fraction(READ)
+    numbers = np.sort(np.concatenate([np.ldexp(rng.choice(256, 60) / 128, e) for e in (-140, -9, -1, 0, 1)]))
+    numbers = np.concatenate([-numbers[::-1], numbers]).astype(np.float32)
+    numbers = (numbers.view(np.uint32) >> np.uint32(16) << np.uint32(16)).view(np.float32)
+    keys = (numbers.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.int16).reshape(1, -1).copy()
+    put_in_order(keys, np.empty((1, -(-keys.size // 64)), np.int16))
+    number = np.empty(1, np.float32)
+    for own in [0.0, *rng.standard_normal(20), 1e-30, -1e-30, *numbers[::97].astype(float)]:
+        least, most = limits_of(own, reach, READ, number, number.view(np.int32))
+        for key, value in zip(keys[0], (Fraction(float(each)) for each in numbers), strict=True):
+            error = eps * abs(value) + Fraction(reach)
+            assert key <= most or value - error > Fraction(own)
+            assert key >= least or value + error < Fraction(own)

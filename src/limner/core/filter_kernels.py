@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, LOWEST, bits_set, highest, lowest_bit, number, reaching
+from limner.core.group_kernels import GROUP, LOWEST, highest, lowest_bit, number, reaching
 from limner.core.kernels import best
 from limner.core.pair_kernels import scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 
-ZEROS = np.zeros(GROUP, np.float32)
 SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller becomes 0
 
 
@@ -66,7 +65,7 @@ def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # t
 
 
 @_summing
-def _product(x, y):  # type: ignore[no-untyped-def]
+def product(x, y):  # type: ignore[no-untyped-def]
     """The dot product in float32; the bound holds for sums in any order."""
     total = np.float32(0)
     for i in range(x.shape[0]):
@@ -125,7 +124,7 @@ def _floor(row, tail, keys, tops, first, vectors, bound):  # type: ignore[no-unt
     for g in first:
         mask = reaching(_group(row, tail, g), shifts + step * g, scale, -eps, tops[g])
         c = g * GROUP + (lowest_bit(mask) if mask else 0)
-        exact = scale * _product(query, candidates[c]) - wide_shift[c]
+        exact = scale * product(query, candidates[c]) - wide_shift[c]
         floor = min(floor, exact - (2 * scale * (close_query * close_candidate[c] + tiny) + allowance))
     return np.nextafter(np.float32(floor), np.float32(-np.inf))
 
@@ -214,7 +213,7 @@ def _scored(vectors, places, closeness, products, reaches):  # type: ignore[no-u
         reaches[: places.shape[0]] = 0.0
         return
     for n in range(places.shape[0]):
-        products[n] = _product(query, candidates[places[n]])
+        products[n] = product(query, candidates[places[n]])
         reaches[n] = 2 * (close_query * close_candidate[places[n]] + tiny)
 
 
@@ -265,141 +264,4 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
             columns[filled + n] = places[n]
         filled += count
         indptr[r + 1] = filled
-    return filled
-
-
-@_jit
-def _members(cut, width):  # type: ignore[no-untyped-def]
-    """The candidates of every pool as bits, a number per group; one pool of all if there are none."""
-    (pools, indptr, columns), groups = cut, -(-width // GROUP)
-    if not pools.shape[0]:
-        every = np.full((1, groups), np.uint64(2**64 - 1))
-        every[0, groups - 1] = _filled(width, groups - 1)
-        return every
-    members = np.zeros((indptr.shape[0] - 1, groups), np.uint64)
-    for pool in range(members.shape[0]):
-        for n in range(indptr[pool], indptr[pool + 1]):
-            members[pool, columns[n] // GROUP] |= np.uint64(1) << np.uint64(columns[n] % GROUP)
-    return members
-
-
-@_jit
-def _compare(row, tail, limits, bounds, groups, places):  # type: ignore[no-untyped-def]
-    """Counts the candidates of a row that are certainly above a positive, and lists those that may be.
-
-    Args:
-        row: Products of the row.
-        tail: Memory of a group.
-        limits: A score above this is certainly higher than the positive's, one below the other is certainly lower.
-        bounds: Factors of the row, and of the columns; eps.
-        groups: The largest factors of the groups, their highest keys, and the members of the pool.
-        places: Output, the columns of those that may be above.
-
-    Returns:
-        Both numbers.
-    """
-    (sure, doubtful), (query, candidate, eps), (factors, tops, members) = limits, bounds, groups
-    above, count, zeros, one = 0, 0, ZEROS.ctypes.data, np.float32(1)
-    for g in range(tops.shape[0]):
-        reach = (query[0] * factors[0, g] + query[1] * factors[1, g]) + query[2]
-        least = (doubtful - reach) - np.float32(2.0**-20) * (abs(doubtful) + reach)
-        if tops[g] >= least:
-            most = (sure + reach) + np.float32(2.0**-20) * (abs(sure) + reach)
-            address, start = _group(row, tail, g), g * GROUP
-            higher = reaching(address, zeros, one, -eps, most) & members[g]
-            above += bits_set(higher)
-            mask = reaching(address, zeros, one, eps, least) & members[g] & ~higher
-            while mask:
-                i = lowest_bit(mask)
-                mask &= mask - np.uint64(1)
-                value, c = number(address + 2 * i), start + i
-                own = eps * abs(value) + ((query[0] * candidate[0, c] + query[1] * candidate[1, c]) + query[2])
-                if value - own > sure:
-                    above += 1
-                elif value + own >= doubtful:
-                    places[count] = c
-                    count += 1
-    return above, count
-
-
-@_jit
-def _settle(vectors, mine, closeness, places, memory, columns):  # type: ignore[no-untyped-def]
-    """Compares candidates with a positive by float32 products; returns how many are above, and how many are open.
-
-    Args:
-        vectors: See `_scored`.
-        mine: The column of the positive, its product, and its bound.
-        closeness: See `_scored`.
-        places: Candidates.
-        memory: Two arrays at least as long as `places`, for products and bounds.
-        columns: Output, those that only scores on the grid can compare; the positive itself is left out.
-    """
-    (positive, own, reach), (products, reaches), above, count = mine, memory, 0, 0
-    _scored(vectors, places, closeness, products, reaches)
-    for n in range(places.shape[0]):
-        c, product = places[n], np.float64(products[n])
-        if c == positive:
-            continue
-        if product - reaches[n] > own + reach:
-            above += 1
-        elif product + reaches[n] >= own - reach:
-            columns[count] = c
-            count += 1
-    return above, count
-
-
-@_jit
-def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above, whose, columns, many):  # type: ignore[no-untyped-def]
-    """Counts the candidates certainly above each positive, and lists the pairs that only float32 scores can decide.
-
-    A row whose bounds leave more than `room` comparisons open is given up before anything is computed again for it.
-
-    Args:
-        near: bfloat16 products as bits, a row per query.
-        vectors: The float32 vectors of the rows, and of the columns, and the ends of sums; see `_scored`.
-        bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
-        indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
-        positives: The column of each positive.
-        cut: The pool of each row as indptr and sorted columns; empty if all columns count.
-        room: Products in float32 that may be computed for each row.
-        spare: Memory of a group.
-        above: Output, one number per positive; undefined in rows that are given up.
-        whose: Output, the positive of each pair that is left; as long as `room` for every row.
-        columns: Output, the column of each pair that is left; never that of the positive itself.
-        many: Output, whether each row is given up.
-
-    Returns:
-        The number of pairs left.
-    """
-    (queries, candidates, sums), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
-    factors, filled, pools = _grouped(candidate), 0, cut[0]
-    tops, members = np.empty(factors.shape[1], np.float32), _members(cut, near.shape[1])
-    places, keys = np.empty(room + near.shape[1], np.int64), (np.float32(1), ZEROS.ctypes.data, 0, -eps)
-    most = (indptr[1:] - indptr[:-1]).max()
-    own, reach, ends = np.empty(most, np.float32), np.empty(most), np.zeros(most + 1, np.int64)
-    memory = np.empty(places.shape[0], np.float32), np.empty(places.shape[0])
-    for r in range(near.shape[0]):
-        number, told = indptr[r + 1] - indptr[r], (queries[r], candidates, sums)
-        mine, closeness = positives[indptr[r] : indptr[r + 1]], (close_query[r], close_candidate, query[r, 2])
-        if number:
-            _tops(near[r], spare, keys, tops)
-            _scored(told, mine, closeness, own, reach)
-        groups = factors, tops, members[pools[r] if pools.shape[0] else 0]
-        for n in range(number):
-            score = np.float64(own[n])
-            margin = 2.0**-22 * (abs(score) + reach[n])  # the comparisons are in float32
-            limits = np.float32(score + reach[n] + margin), np.float32(score - reach[n] - margin)
-            own_bounds, found = (query[r], candidate, eps), places[ends[n] :]
-            above[indptr[r] + n], count = _compare(near[r], spare, limits, own_bounds, groups, found)
-            ends[n + 1] = ends[n] + count
-            if ends[n + 1] > room:
-                break
-        many[r] = number > 0 and ends[n + 1] > room
-        for n in range(0 if many[r] else number):
-            positive, p = (mine[n], np.float64(own[n]), reach[n]), indptr[r] + n
-            listed = places[ends[n] : ends[n + 1]]
-            higher, left = _settle(told, positive, closeness, listed, memory, columns[filled:])
-            above[p] += higher
-            whose[filled : filled + left] = p
-            filled += left
     return filled

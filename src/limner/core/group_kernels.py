@@ -105,10 +105,17 @@ def lowest_bit(context, mask):  # type: ignore[no-untyped-def]
 
 
 @_intrinsic
-def bits_set(context, mask):  # type: ignore[no-untyped-def]
-    """The number of bits that are set."""
+def in_order(context, address, target):  # type: ignore[no-untyped-def]
+    """Stores a group as whole numbers of 16 bits in the order of the products, both zeros as 0; returns the highest."""
 
     def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        return builder.ctpop(given[0])
+        kind = ir.VectorType(_SHORT, GROUP)
+        size, last = (ir.Constant(kind, [number] * GROUP) for number in (0x7FFF, 15))
+        bits = _load(builder, given[0], 0, kind)
+        sign = builder.ashr(bits, last)
+        whole = builder.sub(builder.xor(builder.and_(bits, size), sign), sign)
+        stored = builder.store(whole, builder.inttoptr(given[1], ir.PointerType(kind)))
+        stored.align = 2
+        return _call(builder, f"llvm.vector.reduce.smax.v{GROUP}i16", ir.FunctionType(_SHORT, [kind]), [whole])
 
-    return types.int64(types.uint64), generate
+    return types.int16(_ADDRESS, _ADDRESS), generate

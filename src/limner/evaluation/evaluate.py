@@ -22,6 +22,7 @@ from limner.evaluation.folds import fold_of
 from limner.evaluation.inputs import EXPECTED, understood
 from limner.evaluation.judging import (
     Given,
+    depth_seen,
     if_right,
     judged_for,
     judged_measures,
@@ -327,8 +328,10 @@ def _any_in(ids: Ids, known: Ids) -> bool:
 
 def _question(view: View, judgements: Judgements, collection: Collection, source: Source, direction: str) -> Asked:
     pool = judged_pool(view, collection, direction)
-    if view.folds is None and (pool is None or _covers(pool, source)):
-        return Asked(judgements, outside=view.outside)
+    whole = view.folds is None and (pool is None or _covers(pool, source))
+    depth = depth_seen(judgements, view.measures, len(source.candidates) if whole else 0)
+    if whole:
+        return Asked(judgements, outside=view.outside, depth=depth)
     folds = [
         fold_of(ids, items, view.folds, collection)
         for ids, items in zip((source.queries, source.candidates), _sides(collection, direction), strict=True)
@@ -338,7 +341,7 @@ def _question(view: View, judgements: Judgements, collection: Collection, source
             np.where([i in within for i in ids], fold, -1)
             for ids, within, fold in zip((source.queries, source.candidates), pool, folds, strict=True)
         ]
-    return Asked(judgements, folds[0], folds[1], view.outside)
+    return Asked(judgements, folds[0], folds[1], view.outside, depth)
 
 
 def _sides(collection: Collection, direction: str) -> tuple[Items, Items]:

@@ -223,11 +223,12 @@ def _align(source: Scores | Ranking, asked: Asked) -> Positives:
     if asked.outside == "count" or open_pool:
         kept = inside | ((asked.outside == "count") & relevant) | ~listed
         columns, inside = np.where(inside, columns, -1), kept
-    return Positives(rows[inside], columns[inside], judged.grades[inside], outside)
+    depth = NEVER if asked.depth is None else asked.depth
+    return Positives(rows[inside], columns[inside], judged.grades[inside], outside, depth)
 
 
 def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, ties: str) -> Placements:
-    above, equal, before = counts.T
+    above, equal, before = p.seen(counts).T
     pool = _pool_sizes(asked, len(source.queries), source.shape[1])
     if ties == "order":
         above, equal = above + before, np.ones_like(equal)

@@ -34,7 +34,7 @@ from limner.scores.formats import STEP, Columns, Format, gain, preferred, second
 from limner.scores.int8 import Int8
 from limner.scores.running import Block, Result, counted, threads, usable_cores
 from limner.scores.shifted import ROUNDED, Shifted
-from limner.scores.verifying import Int64, Pairs, Products, chosen
+from limner.scores.verifying import Int64, Pairs, Products, chosen, listed_scores
 
 Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
@@ -60,9 +60,11 @@ SHARE = 64
 """At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
 LEAST_ROOM, LEAST_COUNTED = 256, 64
 """But so many candidates of a row may be, for lists, and for counts."""
-ROW_SHARE, MANY = 8, 1 / 3
+ROW_SHARE, MANY = 3, 1 / 3
 """For counts, at most one candidate in the first many is computed again; a row with more is counted in float32. A block
 goes the float32 way if more than the second share of its rows are."""
+LEFT = 64
+"""At most so many pairs of each row may be left to the grid, on average."""
 
 
 def setting() -> str:
@@ -176,6 +178,8 @@ class Near:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
+        if "ordered" in self.__dict__:
+            raise RuntimeError("the bits of these products are lost: they were put in order")
         from limner.core.filter_kernels import select
         from limner.core.group_kernels import GROUP
 
@@ -202,9 +206,18 @@ class Near:
         return places, self.scores.tiles(self.rows, places)
 
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """Gives the same result as `choose` on the float32 block."""
+        """Gives the same result as `choose` on the float32 block; the bits may be lost."""
+        if len(self.scores.sum_ends):
+            return self._best_in_order(min(choose.k, self.bits.shape[1]))
         found = self.candidates(choose.k)
         return None if found is None else chosen(self.scores, self.start, self.rows, choose, [found])
+
+    def _best_in_order(self, k: int) -> tuple[npt.NDArray[np.int32], Block] | None:
+        from limner.core.best_kernels import best_near
+
+        indices, scores = np.zeros((len(self.bits), k), np.int32), np.zeros((len(self.bits), k), np.float32)
+        _, *factors = self._factors
+        return (indices, scores) if best_near(*self.ordered, *factors, self._room(), indices, scores) else None
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -217,19 +230,52 @@ class Near:
             return None
         return chosen(self.scores, self.start, self.rows, choose, told, shifted.apply)
 
-    def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> Above | None:
-        """Counts the candidates that are certainly above each positive; None if too many rows are left to float32."""
-        from limner.core.filter_kernels import count_near
+    @cached_property
+    def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
+        """The products in order, and the highest of every group of columns; the bits are lost."""
+        from limner.core.count_kernels import put_in_order
         from limner.core.group_kernels import GROUP
 
         rows, width = self.bits.shape
-        room = max(width // ROW_SHARE, LEAST_COUNTED)
-        counts, whose = np.zeros(len(positives), np.int64), np.empty(rows * room, np.int64)
-        columns, spare, many = np.empty_like(whose), np.empty(GROUP, np.uint16), np.zeros(rows, np.bool_)
-        count = count_near(*self._factors, indptr, positives, pools, room, spare, counts, whose, columns, many)
-        if many.sum() > MANY * np.count_nonzero(np.diff(indptr)):
+        tops = np.empty((rows, -(-width // GROUP)), np.int16)
+        put_in_order(self.bits.view(np.int16), tops)
+        return self.bits.view(np.int16), tops
+
+    def above(self, asked: Ranked, pools: Pools = NO_POOLS) -> Above | None:
+        """Counts the candidates above each positive; None if too many rows are left to float32.
+
+        The bits are lost: ask for the best first.
+        """
+        from limner.core.count_kernels import count_near
+
+        rows, width = self.bits.shape
+        own = listed_scores(self.scores, self.rows, asked.indptr, asked.columns)
+        counts, many = np.zeros(len(own), np.int64), np.zeros(rows, np.bool_)
+        whose = np.empty(rows * LEFT + width, np.int64)
+        columns, room = np.empty_like(whose), max(width // ROW_SHARE, LEAST_COUNTED)
+        positives = asked.indptr, asked.columns, own, asked.depths, asked.requests
+        _, *factors = self._factors
+        count = count_near(*self.ordered, *factors, positives, pools, room, counts, whose, columns, many)
+        if count < 0 or many.sum() > MANY * np.count_nonzero(np.diff(asked.indptr)):
             return None
         return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Positives of a block whose ranks are asked for.
+
+    Args:
+        indptr: Those of row r are `indptr[r]:indptr[r + 1]`.
+        columns: The column of each.
+        depths: A rank beyond this may be counted as never found.
+        requests: The requests, as bits, that depend on the best one in any case.
+    """
+
+    indptr: Int64
+    columns: Int64
+    depths: Int64
+    requests: npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +283,9 @@ class Above:
     """What low-precision products tell about the ranks of the positives of a block.
 
     Args:
-        counts: The number of candidates that are certainly above each positive.
-        whose: The positive of each pair that only float32 scores can compare.
+        counts: The number of candidates above each positive, without those of the pairs below; (2^63 - 1) // 4
+            for one with more than its depth.
+        whose: The positive of each pair that only float32 scores on the grid can compare, or that is a tie.
         columns: The candidate of each such pair.
         rows: Rows with too many such pairs: their counts are undefined, and their pairs are not listed.
     """

@@ -109,17 +109,26 @@ def chosen(
     return np.concatenate([best for best, _ in parts]), np.concatenate([kept for _, kept in parts])
 
 
+def listed_scores(scores: Products, rows: Float32, indptr: Int64, columns: Int64) -> Float32:
+    """The score of every query vector and each column of its list."""
+    from limner.core.pair_kernels import scores_of_lists
+
+    if not len(scores.sum_ends):
+        places, column = np.unique(columns, return_inverse=True)
+        tiles = scores.tiles(rows, places)
+        return np.asarray(tiles[np.repeat(np.arange(len(rows)), np.diff(indptr)), column])
+    values, vectors = np.empty(len(columns), np.float32), (np.ascontiguousarray(rows), scores.candidate_vectors.matrix)
+    scores_of_lists(*vectors, indptr, columns, scores.sum_ends, values)
+    return values
+
+
 def _of_lists(
     scores: Products, rows: Float32, choose: Best, indptr: Int64, columns: Int64
 ) -> tuple[npt.NDArray[np.int32], Block]:
     """The best of every row's columns, which are in ascending order, and at least as many as are wanted."""
-    from limner.core.pair_kernels import best_of_lists, scores_of_lists
+    from limner.core.pair_kernels import best_of_lists
 
-    values = np.empty(len(columns), np.float32)
-    scores_of_lists(
-        np.ascontiguousarray(rows), scores.candidate_vectors.matrix, indptr, columns, scores.sum_ends, values
-    )
-    shape = len(rows), min(choose.k, scores.shape[1])
+    values, shape = listed_scores(scores, rows, indptr, columns), (len(rows), min(choose.k, scores.shape[1]))
     indices, kept = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
     best_of_lists(indptr, columns, values, indices, kept)
     return indices, kept
