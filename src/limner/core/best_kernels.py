@@ -36,7 +36,7 @@ def _highest(row, tops, kept, places):  # type: ignore[no-untyped-def]
 @_jit
 def _listed(row, tops, least, places):  # type: ignore[no-untyped-def]
     """Lists the columns whose products are not below a limit; returns their number."""
-    count = 0
+    count = np.int64(0)
     for g in range(tops.shape[0]):
         if tops[g] >= least:
             part = row[g * GROUP : (g + 1) * GROUP]

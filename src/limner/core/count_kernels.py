@@ -103,7 +103,7 @@ def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
 @_jit
 def _above(keys, tops, most, depth):  # type: ignore[no-untyped-def]
     """The number of keys above a limit; counting ends when it has reached the depth."""
-    above = 0
+    above = np.int64(0)
     for g in range(tops.shape[0]):
         if tops[g] > most:
             part, higher = keys[g * GROUP : (g + 1) * GROUP], np.uint16(0)
@@ -134,7 +134,7 @@ def _mark(keys, tops, limits, marks, marked):  # type: ignore[no-untyped-def]
 @_jit
 def _listed(marks, marked, places):  # type: ignore[no-untyped-def]
     """Lists what is marked, and removes the marks; returns the number."""
-    filled = 0
+    filled = np.int64(0)
     for g in range(marked.shape[0]):
         if marked[g]:
             mine = marks[g * GROUP : (g + 1) * GROUP]

@@ -421,10 +421,11 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
     """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster."""
     weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
-    units = np.unique(np.concatenate(images))
-    shares = np.zeros(len(units))
+    units = np.flatnonzero(np.bincount(np.concatenate(images)))
+    shares, place = np.zeros(len(units)), np.zeros(int(units.max(initial=-1)) + 1, np.int64)
+    place[units] = np.arange(len(units))
     for part, image in zip(parts, images, strict=True):
-        np.add.at(shares, np.searchsorted(units, image), weight * part.contributions / max(len(image), 1))
+        np.add.at(shares, place[image], weight * part.contributions / max(len(image), 1))
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
     names = Ids(_unit_names(units, parts, images, collection.images.ids), what="image")
     return Result(view, "both", measure, names, len(units) * shares, parts=by_image)

@@ -22,7 +22,7 @@ from limner.core.judgements import Judgements
 from limner.datasets.trec import read_qrels
 from limner.evaluation.few_wrong import FewWrong
 from limner.evaluation.measures import Measure, bounds
-from limner.evaluation.measures.values import average_precision_at_r, r_precision
+from limner.evaluation.measures.values import average_precision_at_r, first_rank, hit, r_precision
 from limner.evaluation.placements import NEVER, Placements
 from limner.evaluation.protocols import View
 
@@ -164,7 +164,7 @@ def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -
     """
     every = [part for measure in measures for part in (measure.parts or (measure,))]
     partly = bool((judgements.grades <= 0).any())
-    many = len(np.unique(judgements.relevant.rows)) * pool > MOST_CELLS
+    many = np.count_nonzero(judgements.counts) * pool > MOST_CELLS
     depth = max(USUAL_CUT, int(np.diff(judgements.indptr).max(initial=0)) + partly)
     for measure in every:
         kind = measure.kind
@@ -209,7 +209,7 @@ def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
     if short is None:
         return _written_out(judged, measure, least, depth)
     few, easy = _few_wrong(judged, least, depth)
-    values = np.where(easy, short(few), np.nan)
+    values = np.where(easy, short(few, measure), np.nan)
     values[~easy] = _written_out(judged.of(np.flatnonzero(~easy)), measure, least, depth)
     return values
 
@@ -220,9 +220,11 @@ def _written_out(judged: Placements, measure: Measure, least: float, depth: int)
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-_SHORT: dict[object, Callable[[FewWrong], FloatArray]] = {
-    r_precision: FewWrong.r_precision,
-    average_precision_at_r: FewWrong.average_precision_at_r,
+_SHORT: dict[object, Callable[[FewWrong, Measure], FloatArray]] = {
+    r_precision: lambda few, _: few.r_precision(),
+    average_precision_at_r: lambda few, _: few.average_precision_at_r(),
+    hit: lambda few, measure: (few.first() < (measure.k or 0)).astype(np.float64),
+    first_rank: lambda few, _: few.first() + 1.0,
 }
 """Measures that need not be computed from all relevant ranks, if these are nearly all."""
 
