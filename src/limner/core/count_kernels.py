@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, in_order
+from limner.core.group_kernels import GROUP, in_order, turn
 from limner.core.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
@@ -42,6 +42,37 @@ def put_in_order(near, tops):  # type: ignore[no-untyped-def]
             memory[: rest.shape[0]] = rest
             tops[r, whole] = in_order(memory.ctypes.data, memory.ctypes.data)
             rest[:] = memory[: rest.shape[0]]
+
+
+@_jit
+def transpose(keys, start, out, tops):  # type: ignore[no-untyped-def]
+    """Copies some columns of keys into rows, and finds the highest of every group of each.
+
+    Args:
+        keys: Keys, see `put_in_order`.
+        start: The first column.
+        out: Output, (columns, rows of `keys`).
+        tops: Output, (columns, groups).
+    """
+    count, rows = out.shape
+    tile, best = np.empty((GROUP, count), np.int16), np.empty(count, np.int16)
+    for g in range(tops.shape[1]):
+        low, high = g * GROUP, min((g + 1) * GROUP, rows)
+        best[:] = LOWEST
+        for r in range(high - low):
+            row, mine = keys[low + r, start : start + count], tile[r]
+            for c in range(count):
+                mine[c] = row[c]
+                best[c] = row[c] if row[c] > best[c] else best[c]
+        tops[:, g] = best
+        right, bottom = count - count % 8, high - low - (high - low) % 8
+        for c in range(0, right, 8):
+            for r in range(0, bottom, 8):
+                source, target = tile.ctypes.data + 2 * (r * count + c), out.ctypes.data + 2 * (c * rows + low + r)
+                turn(source, 2 * count, target, 2 * rows)
+        for c in range(count):
+            for r in range(0 if c >= right else bottom, high - low):
+                out[c, low + r] = tile[r, c]
 
 
 @_jit

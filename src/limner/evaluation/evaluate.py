@@ -36,6 +36,7 @@ from limner.evaluation.protocols import View, views
 from limner.evaluation.report import Report
 from limner.evaluation.results import ALONE, Result
 from limner.scores import Progress, Scores
+from limner.scores.both_directions import both_directions
 from limner.scores.corrected import gather_first
 
 Source = Scores | Ranking
@@ -117,7 +118,8 @@ def evaluate(
         notes += told
     sources = directions(system, truth, direction)
     judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
-    results, top, told = _measured(sources, asked, judged, truth, how)
+    with both_directions():
+        results, top, told = _measured(sources, asked, judged, truth, how)
     results = _with_composites(asked, results, truth)
     notes += [*told, *_lacking_direction(chosen, sources), *_grade_notes(results, judged.values())]
     settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)

@@ -224,7 +224,7 @@ _SHORT: dict[object, Callable[[FewWrong, Measure], FloatArray]] = {
     r_precision: lambda few, _: few.r_precision(),
     average_precision_at_r: lambda few, _: few.average_precision_at_r(),
     hit: lambda few, measure: (few.first() < (measure.k or 0)).astype(np.float64),
-    first_rank: lambda few, _: few.first() + 1.0,
+    first_rank: lambda few, _: (few.first() + 1).astype(np.float64),
 }
 """Measures that need not be computed from all relevant ranks, if these are nearly all."""
 

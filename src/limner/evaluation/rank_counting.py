@@ -128,6 +128,7 @@ class _Count:
 
     counters: list[_Counter]
     best: Best | None
+    in_order = True  # it reads products in order, which the other direction can use
 
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
         return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)

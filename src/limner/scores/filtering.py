@@ -30,6 +30,7 @@ from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumula
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
+from limner.scores.both_directions import Kept
 from limner.scores.formats import STEP, Columns, Format, gain, preferred, seconds_of_float32, torch_threads_kept
 from limner.scores.int8 import Int8
 from limner.scores.running import Block, Result, counted, threads, usable_cores
@@ -178,7 +179,7 @@ class Near:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
-        if "ordered" in self.__dict__:
+        if self.is_ordered:
             raise RuntimeError("the bits of these products are lost: they were put in order")
         from limner.core.filter_kernels import select
         from limner.core.group_kernels import GROUP
@@ -229,6 +230,11 @@ class Near:
         if len(told) < len(found):
             return None
         return chosen(self.scores, self.start, self.rows, choose, told, shifted.apply)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the products were put in order, so that the bits are lost."""
+        return "ordered" in self.__dict__
 
     @cached_property
     def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
@@ -303,10 +309,12 @@ class Filter:
     Args:
         scores: The scores to search.
         form: The format of the low-precision products.
+        kept: Where the products are kept, and those of the other direction; see `kept_for`.
     """
 
     scores: Products
     form: Format
+    kept: tuple[Kept | None, Kept | None] = (None, None)
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
 
@@ -335,10 +343,13 @@ class Filter:
             return ask(self.near(start, min(start + PROBED, n))) is not None
 
         def work(start: int) -> Result:
-            stop = min(start + TILE_ROWS, n)
-            found = ask(self.near(start, stop)) if self._attempts.go_on else None
+            stop, found = min(start + TILE_ROWS, n), None
             if self._attempts.go_on:
+                near = self.near(start, stop)
+                found = ask(near)
                 self._attempts.took(found is not None)
+                if self.kept[0] is not None and near.is_ordered:
+                    self.kept[0].done.add(start)
             return otherwise(start, stop) if found is None else found
 
         with torch_threads_kept(), threads(workers) as work_on:
@@ -348,13 +359,18 @@ class Filter:
 
     def near(self, start: int, stop: int) -> Near:
         """Low-precision products of some rows."""
-        rows = self.form.round(self.scores.query_vectors.matrix[start:stop])
-        if not hasattr(self._own, "bits"):
+        rows, (own, other) = self.form.round(self.scores.query_vectors.matrix[start:stop]), self.kept
+        if own is None and not hasattr(self._own, "bits"):
             self._own.bits = np.empty(TILE_ROWS * self.scores.shape[1], dtype=np.uint16)
-        bits = self._own.bits[: (stop - start) * self.scores.shape[1]].reshape(stop - start, -1)
+        size = (stop - start) * self.scores.shape[1]
+        bits = self._own.bits[:size].reshape(stop - start, -1) if own is None else own.rows(start, stop)
         columns, lengths = self._candidates
-        columns.multiply(rows, bits)
-        return Near(start, self.scores, bits, Bounds.of(rows, lengths))
+        near = Near(start, self.scores, bits, Bounds.of(rows, lengths))
+        if other is None:
+            columns.multiply(rows, bits)
+        else:
+            near.__dict__["ordered"] = other.columns(start, stop, bits)
+        return near
 
     @cached_property
     def _candidates(self) -> tuple[Columns, Rounded]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
+from limner.scores.both_directions import kept_for
 from limner.scores.checks import refuse_overflow
 from limner.scores.filtering import Filter, Selective, best_of_columns, filter_of
 from limner.scores.running import Block, Result, threads
@@ -108,7 +109,10 @@ class VectorScores(Scores):
 
     def filter(self, workers: int | None, consume: Selective) -> Filter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
-        return None if elsewhere(workers) else filter_of(self, consume.verified(self.shape[1]))
+        near = None if elsewhere(workers) else filter_of(self, consume.verified(self.shape[1]))
+        if near is None or not getattr(consume, "in_order", False) or not len(self.sum_ends):
+            return near
+        return replace(near, kept=kept_for(self.query_vectors, self.candidate_vectors))
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
