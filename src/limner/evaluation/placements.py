@@ -2,6 +2,7 @@
 
 The rank of a positive is counted from blocks of scores (how many candidates are above it, and how many are equal);
 no row is ever sorted, and the score matrix is never in memory. Several judgements and pools are counted in one pass.
+With a depth, ranks beyond it are not counted, but for the best relevant candidate of a query.
 """
 
 from __future__ import annotations
