@@ -43,8 +43,9 @@ def test_numbers_and_lists_are_those_of_float32(form, most, turned, monkeypatch)
     monkeypatch.setattr(filtering, "EMULATED", form)
     monkeypatch.setattr(filtering, "MANY", 1.0)
     monkeypatch.setattr(both_directions, "MOST", most)
-    read, columns = [], both_directions.Kept.columns
-    monkeypatch.setattr(both_directions.Kept, "columns", lambda *given: read.append(given[1:3]) or columns(*given))
+    kept = both_directions.KeptProducts
+    read, columns = [], kept.columns
+    monkeypatch.setattr(kept, "columns", lambda *given: read.append(given[1:3]) or columns(*given))
     assert found() == expected
     starts = sorted(start for start, stop in read if stop - start != filtering.PROBED)
     assert starts == ([] if not most else [*range(0, 1400, 256)])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, in_order, turn
+from limner.core.group_kernels import GROUP, highest_key, in_order, turn
 from limner.core.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
@@ -117,18 +117,17 @@ def _all_limits(bounds, indptr, own):  # type: ignore[no-untyped-def]
 
 @_jit
 def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
-    """Copies the keys of some columns, and finds the highest of every group."""
+    """Copies the keys of some columns, fills up the last group, and finds the highest of every group."""
     first, size = pool[0], pool.shape[0]
     if pool[size - 1] - first == size - 1:  # neighbours, as the folds of COCO are
         keys[:size] = row[first : first + size]
     else:
         for i in range(size):
             keys[i] = row[pool[i]]
-    for g in range(-(-size // GROUP)):
-        top = LOWEST
-        for key in keys[g * GROUP : min((g + 1) * GROUP, size)]:
-            top = key if key > top else top
-        tops[g] = top
+    groups = -(-size // GROUP)
+    keys[size : groups * GROUP] = LOWEST
+    for g in range(groups):
+        tops[g] = highest_key(keys.ctypes.data + 2 * GROUP * g)
 
 
 @_jit
@@ -294,7 +293,11 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
     indptr, places_of, own, depths, requests = positives
     limits, filled, near, deep = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_), depths.copy()
     memory = np.zeros(width, np.uint16), np.zeros(tops.shape[1], np.bool_), np.empty(width + 1, np.int64)
-    pooled, pooled_tops, places = np.empty(width, np.int16), np.empty(tops.shape[1], np.int16), memory[2]
+    pooled, pooled_tops, places = (
+        np.empty(tops.shape[1] * GROUP, np.int16),
+        np.empty(tops.shape[1], np.int16),
+        memory[2],
+    )
     listed, least, most = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.float32)
     for r in range(keys.shape[0]):
         mine, row, groups, pool = slice(indptr[r], indptr[r + 1]), keys[r], tops[r], columns[:0]

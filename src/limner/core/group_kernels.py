@@ -122,6 +122,18 @@ def in_order(context, address, target):  # type: ignore[no-untyped-def]
 
 
 @_intrinsic
+def highest_key(context, address):  # type: ignore[no-untyped-def]
+    """The highest number of a group that is in order."""
+
+    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        kind = ir.VectorType(_SHORT, GROUP)
+        keys = _load(builder, given[0], 0, kind)
+        return _call(builder, f"llvm.vector.reduce.smax.v{GROUP}i16", ir.FunctionType(_SHORT, [kind]), [keys])
+
+    return types.int16(_ADDRESS), generate
+
+
+@_intrinsic
 def turn(context, address, stride, target, target_stride):  # type: ignore[no-untyped-def]
     """Stores the transpose of 8 by 8 numbers of 16 bits; strides are in bytes."""
 

@@ -25,7 +25,7 @@ Keys = npt.NDArray[np.int16]
 
 
 @dataclass(eq=False)
-class Kept:
+class KeptProducts:
     """Products of all queries and candidates, in order.
 
     Args:
@@ -59,7 +59,7 @@ class Kept:
         return len(self.done) == -(-len(self.bits) // TILE_ROWS)
 
 
-_KEPT: ContextVar[list[Kept] | None] = ContextVar("_KEPT", default=None)
+_KEPT: ContextVar[list[KeptProducts] | None] = ContextVar("_KEPT", default=None)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def both_directions() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def kept_for(queries: Embeddings, candidates: Embeddings) -> tuple[Kept | None, Kept | None]:
+def kept_for(queries: Embeddings, candidates: Embeddings) -> tuple[KeptProducts | None, KeptProducts | None]:
     """Where the products of these vectors are kept, and those of the other direction; None for those that are not."""
     held = _KEPT.get()
     if held is None or 2 * len(queries) * len(candidates) > MOST:
@@ -82,5 +82,5 @@ def kept_for(queries: Embeddings, candidates: Embeddings) -> tuple[Kept | None, 
             return None, each
     if held:
         return None, None
-    held.append(Kept(queries, candidates, np.empty((len(queries), len(candidates)), np.uint16)))
+    held.append(KeptProducts(queries, candidates, np.empty((len(queries), len(candidates)), np.uint16)))
     return held[0], None

@@ -30,7 +30,7 @@ from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumula
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.both_directions import Kept
+from limner.scores.both_directions import KeptProducts
 from limner.scores.formats import STEP, Columns, Format, gain, preferred, seconds_of_float32, torch_threads_kept
 from limner.scores.int8 import Int8
 from limner.scores.running import Block, Result, counted, threads, usable_cores
@@ -314,7 +314,7 @@ class Filter:
 
     scores: Products
     form: Format
-    kept: tuple[Kept | None, Kept | None] = (None, None)
+    kept: tuple[KeptProducts | None, KeptProducts | None] = (None, None)
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
 
