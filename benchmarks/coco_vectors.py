@@ -9,7 +9,7 @@ ECCV Caption (Chun et al. 2022, D.2 and D.3). In percent, 256 dimensions:
     t2i  model          49.6   57.2  90.2      44.7          64.8     42.4     72.7      83.2
          here           47.0   51.8  93.1      43.0          61.0     41.0     67.3      75.7
 
-So, as far as these numbers tell, pairs that CxC and ECCV Caption add have about as much signal as in a real system, with
+So, as far as these numbers tell, pairs that CxC and ECCV Caption add have about the signal of a real system, with
 one exception: the best caption of an image is judged relevant more often. The weights were found by a search over these
 numbers. Pairs that CxC rates too low to be relevant have signal too, in proportion to the rating: the rank correlation
 of scores and ratings is 0.60, that of the dual encoder in CxC's paper 0.62 (Parekh et al. 2021, on samples of them).
