@@ -44,6 +44,7 @@ def ours(n: int, noise: float, rounds: int) -> Any:
     from limner.match import bijective
 
     bijective(scores_of(600, noise), rounds=2, candidates=5)  # compiles
+    bijective(scores_of(3_000, noise), rounds=1, candidates=CANDIDATES)  # also what checks long lists
     scores = scores_of(n, noise)
 
     def work() -> tuple[float, bool]:

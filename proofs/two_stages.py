@@ -5,10 +5,11 @@ with all weights, with AdamP and a cosine schedule. Here on Flickr8k with Effici
 package (the paper: COCO with ResNet-152): 6,000 training images with five captions each, the best epoch by rsum on the
 1,000 dev images, tested on the 1,000 test images with all 5,000 captions as one pool. The control is fair: the model of
 the first stage trained for as many epochs again, with the same learning rate of the second stage, and the encoder still
-frozen. Two learning rates of the second stage are tried, and the better one on dev counts, for each of the two. A stage
-ends after 6 epochs without a better dev rsum.
+frozen. Two learning rates are tried in each stage, with dropout, and the better one on dev counts, for the control as
+well. A stage ends after 6 epochs without a better dev rsum. If the control gains much by being trained again, the first
+stage had not converged, and what the second gains says little.
 
-Needs `--data` with the photographs and a GPU: four models for each system and seed, trained `--workers N` at once.
+Needs `--data` with the photographs and a GPU: six models for each system and seed, trained `--workers N` at once.
 `--kept FOLDER` keeps what every model found and goes on from what is there; `--minutes N` starts no further model after
 so many minutes.
 """
@@ -43,8 +44,13 @@ ENCODER = "efficientnet-lite"
 COMMON: Mapping[str, Any] = {"optimizer": "adamp", "schedule": "cosine", "min_count": 4, "tensorboard": False}
 PATIENCE = 6
 """Every stage ends after so many epochs without a better dev rsum."""
-FIRST, RATES = 2e-4, (2e-5, 1e-4)
-"""The learning rates of the first stage and of the second."""
+FIRST: Mapping[str, dict[str, Any]] = {
+    "0.0002, dropout 0.5": {"learning_rate": 2e-4, "dropout": 0.5},
+    "0.001, dropout 0.5": {"learning_rate": 1e-3, "dropout": 0.5},
+}
+"""What is tried in the first stage; a model keeps its dropout in the second."""
+RATES = (1e-4, 3e-4)
+"""The learning rates of the second stage."""
 EPOCHS = 30
 FROZEN, WHOLE = "frozen again", "whole"
 
@@ -61,15 +67,25 @@ class Task:
     epochs: tuple[int, int]
     deadline: float | None
     quick: bool
+    tried: tuple[str, ...]
 
     def file(self, stage: str) -> Path:
         """Where what the model of a stage found is kept."""
-        return self.kept / f"{self.name}-{self.seed}-{stage.replace(' ', '-')}.npz"
+        return self.kept / f"{self.name}-{self.seed}-{_plain(stage)}.npz"
+
+    def model(self, tried: str) -> Path:
+        """The folder of a model of the first stage."""
+        return self.kept / f"{self.name}-{self.seed}-{_plain(tried)}-model"
 
     @property
-    def first(self) -> Path:
-        """The folder of the model of the first stage."""
-        return self.kept / f"{self.name}-{self.seed}-first"
+    def first(self) -> str | None:
+        """What was tried in the first stage with the highest dev rsum, of what has been trained."""
+        held = {tried: found for tried in self.tried if (found := read(self, tried)) is not None}
+        return max(held, key=lambda tried: float(held[tried]["dev"]), default=None)
+
+
+def _plain(label: str) -> str:
+    return label.replace(", ", "-").replace(" ", "-")
 
 
 def stage_two() -> list[tuple[str, float]]:
@@ -77,12 +93,15 @@ def stage_two() -> list[tuple[str, float]]:
     return [(kind, rate) for kind in (WHOLE, FROZEN) for rate in RATES]
 
 
-def trained(asked: tuple[Task, str, float]) -> None:
-    """Trains one stage of one system, in a process of its own, and keeps what it found."""
+def trained(asked: tuple[Task, str, Mapping[str, Any]]) -> None:
+    """Trains one model, in a process of its own, and keeps what it found.
+
+    Args:
+        asked: The task; what is tried in the first stage, or the second stage with its learning rate; its options.
+    """
     import torch
 
-    task, kind, rate = asked
-    label = kind if kind == "first" else f"{kind} {rate:g}"
+    task, label, options = asked
     if task.file(label).is_file():
         return
     if task.deadline is not None and time.time() > task.deadline:
@@ -92,23 +111,32 @@ def trained(asked: tuple[Task, str, float]) -> None:
     pairs = load(f"flickr8k:{task.data}", check_images=False)
     learned = pairs.train.restrict(pairs.train.images.ids[:QUICK_IMAGES]) if task.quick else pairs.train
     system, own = SYSTEMS[task.name]
-    how: dict[str, Any] = {**COMMON, **own, **task.options, "seed": task.seed, "dev": pairs.dev}
-    how |= {"epochs": task.epochs[kind != "first"], "learning_rate": rate, "patience": PATIENCE}
-    if kind == "first":
-        how |= {"features": {"encoder": ENCODER}}
-    else:
-        how |= {"init_from": str(task.first)}
-    if kind == WHOLE:
-        how |= {"unfreeze": True}
+    how: dict[str, Any] = {**COMMON, **own, **task.options, **options, "seed": task.seed, "dev": pairs.dev}
     began = time.perf_counter()
-    model = train(learned, system, **how)
-    if kind == "first":
-        model.save(task.first)
+    model = train(learned, system, **how, patience=PATIENCE)
+    if label in FIRST:
+        model.save(task.model(label))
     held = {f"{d} {m}": values for (d, m), values in found(model.scores(pairs.test), pairs.test).items()}
     history = [float(row["rsum"]) for row in model.trained["history"]]
     np.savez(task.file(label), dev=np.array(model.trained["metrics"]["rsum"]), history=np.array(history), **held)
     log(f"{task.name}, seed {task.seed}, {label}: {time.perf_counter() - began:.0f} s, dev rsum "
         f"{history[0]:.1f} to {max(history):.1f} at epoch {model.trained['best_epoch']}")  # fmt: skip
+
+
+def first_stages(task: Task) -> list[tuple[Task, str, Mapping[str, Any]]]:
+    """What is tried in the first stage."""
+    common = {"epochs": task.epochs[0], "features": {"encoder": ENCODER}}
+    return [(task, tried, {**common, **FIRST[tried]}) for tried in task.tried]
+
+
+def second_stages(task: Task) -> list[tuple[Task, str, Mapping[str, Any]]]:
+    """Every second stage of the best first one."""
+    if task.first is None or not task.model(task.first).is_dir():
+        return []
+    kept = {name: value for name, value in FIRST[task.first].items() if name != "learning_rate"}
+    common = {**kept, "epochs": task.epochs[1], "init_from": str(task.model(task.first))}
+    extra: Mapping[str, dict[str, Any]] = {WHOLE: {"unfreeze": True}, FROZEN: {}}
+    return [(task, f"{kind} {rate:g}", {**common, **extra[kind], "learning_rate": rate}) for kind, rate in stage_two()]
 
 
 def read(task: Task, label: str) -> dict[str, np.ndarray] | None:
@@ -146,7 +174,7 @@ def table(tasks: list[Task]) -> str:
     for name in dict.fromkeys(task.name for task in tasks):
         own = [task for task in tasks if task.name == name]
         for kind in ("first", FROZEN, WHOLE):
-            held = [read(t, "first") if kind == "first" else (best(t, kind) or (0, None))[1] for t in own]
+            held = [read(t, t.first or "") if kind == "first" else (best(t, kind) or (0, None))[1] for t in own]
             kept = [each for each in held if each is not None]
             if kept:
                 cells = [f"{np.mean([100 * each[f'{d} {m}'].mean() for each in kept]):.1f}"
@@ -175,6 +203,12 @@ def claimed(tasks: list[Task]) -> Iterator[Claim]:
         late = max(_late(each["history"]) for each in (*whole, *control))
         what = f"{name}: largest rise of dev rsum in the last fifth of the second stage, percent"
         yield Claim(what, late, goal="<= 1", note="a model that still rises has not converged")
+        began = [(t, read(t, t.first or "")) for t in tasks if t.name == name]
+        again = [100 * (float(held[1]["dev"]) / float(own["dev"]) - 1)
+                 for t, own in began if own is not None and (held := best(t, FROZEN)) is not None]  # fmt: skip
+        chosen = "; ".join(f"{t.first}, of {len(t.tried)} tried" for t, _ in began)
+        what = f"{name}: dev rsum that the frozen model gains by being trained again, percent"
+        yield Claim(what, max(again), goal="<= 2", note=f"the first stage had converged if it is little; {chosen}")
 
 
 def _late(history: np.ndarray) -> float:
@@ -191,12 +225,12 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     small = {k: v for k, v in SMALLEST.items() if k.endswith("dim")}
     own: dict[str, Any] = {"device": options.device, **(small if options.quick else {"precision": options.precision})}
     epochs = (1, 1) if options.quick else (options.first, options.second)
-    tasks = [Task(name, seed, folder, kept, own, epochs, deadline, options.quick)
+    tried = tuple(FIRST)[:1] if options.quick else tuple(options.tried)
+    tasks = [Task(name, seed, folder, kept, own, epochs, deadline, options.quick, tried)
              for seed in range(1 if options.quick else options.seeds) for name in options.systems]  # fmt: skip
     with multiprocessing.get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
-        pool.map(trained, [(task, "first", FIRST) for task in tasks], chunksize=1)
-        after = [(task, *stage) for task in tasks for stage in stage_two() if task.first.is_dir()]
-        pool.map(trained, after, chunksize=1)
+        for stage in (first_stages, second_stages):
+            pool.map(trained, [each for task in tasks for each in stage(task)], chunksize=1)
     text = f"{table(tasks)}\n\nAt most {epochs[0]} epochs of the first stage and {epochs[1]} of the second."
     log(text)
     if options.save and not options.quick:
@@ -207,6 +241,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to train, and where it is kept."""
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS), help="which are trained")
+    parser.add_argument("--tried", nargs="+", choices=list(FIRST), default=list(FIRST), help="in the first stage")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--precision", default="bfloat16", help="float32 or bfloat16")
     parser.add_argument("--first", type=int, default=EPOCHS, help="epochs of the first stage at most")

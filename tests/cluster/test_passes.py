@@ -7,7 +7,7 @@ import pytest
 
 import limner
 from limner import Collection, Embeddings, Items, Judgements, LimnerError, Scores
-from limner.cluster import connect
+from limner.cluster import _running, _sharding, connect
 from limner.evaluation.placements import TIES, Asked, place
 from limner.match import CORRECTIONS
 
@@ -105,10 +105,17 @@ def test_folds_are_counted_in_whole_rows(joined, tied, pairs):
 
 
 @pytest.mark.parametrize("k", [1, 10, 2000])
-def test_top_in_shards(joined, tied, k):
-    """Also with more asked for than a shard has, and ties across shards in candidate order."""
+@pytest.mark.parametrize(("joined_here", "store"), [(16, 1 << 40), (16, 0), (1, 1 << 40)])
+def test_top_in_shards(joined, tied, k, joined_here, store, monkeypatch):
+    """Also with more asked for than a shard has, and ties across shards in candidate order.
+
+    Pieces are joined here or on a worker, and tasks run anywhere or where their shard is.
+    """
+    monkeypatch.setattr(_sharding, "JOINED_HERE", joined_here)
+    monkeypatch.setattr(_running, "_smallest_store", lambda: store)
     here = tied.top(k)
-    with connect(shard=1024):
+    with connect(shard=1024) as cluster:
+        assert cluster._shards(tied, limner.scores.Best(k)).anywhere == (store > 0)
         assert same(here, tied.top(k))
 
 

@@ -7,7 +7,8 @@ one large number beside many small ones.
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,15 +17,18 @@ from hypothesis import strategies as st
 from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
+from limner.core.count_kernels import limits_of, put_in_order
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
-from limner.evaluation.placements import Asked, place
+from limner.core.pair_kernels import scores_of
+from limner.evaluation.placements import NEVER, Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import device_filtering, filtering, running, set_filtering
+from limner.scores import VectorScores, device_filtering, filtering, running, set_filtering, tiles, verifying
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.filtering import Filter
+from limner.scores.filtering import Filter, Ranked
 from limner.scores.formats import gain, keeps_bound, stored
 from limner.scores.int8 import EXACT, Int8
+from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
 BFLOAT16, INT8 = Bfloat16(emulated_products), Int8(emulated=True)
@@ -65,6 +69,16 @@ def force(patch, form):
     patch.setattr(filtering, "EMULATED", form)
 
 
+def only_tiles(patch):
+    """No pair is computed by itself, as if the order of the matrix library's sums were unknown."""
+    patch.setattr(VectorScores, "sum_ends", np.zeros(0, np.int64))
+
+
+def ranked(indptr, columns):
+    """All ranks of these positives."""
+    return Ranked(indptr, columns, np.full(len(columns), NEVER), np.zeros(len(columns), np.uint64))
+
+
 class Case:
     """Two sets of vectors of any kinds, and which pairs are relevant."""
 
@@ -81,6 +95,7 @@ class Case:
             Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity
         )
         self.k = data.draw(st.sampled_from([1, 2, 10, 60]))
+        self.pair_by_pair = data.draw(st.booleans())
         self.form = data.draw(st.sampled_from(FORMATS))
 
     def both(self, ask):
@@ -89,6 +104,8 @@ class Case:
             patch.setenv(filtering.SETTING, "never")
             plain = ask(self.scores)
             force(patch, self.form)
+            if not self.pair_by_pair:
+                only_tiles(patch)
             return plain, ask(self.scores)
 
     def judgements(self):
@@ -109,7 +126,9 @@ def same_places(data):
     case = Case(data)
     judged, keep = case.judgements(), data.draw(st.sampled_from([0, 5]))
     n, m = case.scores.shape
-    asked = [Asked(judged), Asked(judged, case.rng.integers(-1, 3, n), case.rng.integers(-1, 3, m))]
+    graded = replace(judged, grades=case.rng.integers(0, 3, len(judged.grades)).astype(float))
+    folds, depths = (case.rng.integers(-1, 3, n), case.rng.integers(-1, 3, m)), [1, 4, 30]
+    asked = [Asked(judged), Asked(judged, *folds), *(Asked(graded, depth=depth) for depth in depths)]
     ties = data.draw(st.sampled_from(["expected", "order", "pessimistic"]))
     plain, filtered = case.both(lambda scores: place(scores, asked, ties=ties, keep=keep))
     for one, other in zip(plain[0], filtered[0], strict=True):
@@ -118,6 +137,21 @@ def same_places(data):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
     if keep:
         assert np.array_equal(plain[1].indices, filtered[1].indices)
+    exact, _ = place(case.scores, [Asked(graded)], ties=ties)
+    for depth, (seen,) in zip(depths, zip(filtered[0][2:], strict=True), strict=True):
+        assert_seen(seen, exact[0], depth, ties)
+
+
+def assert_seen(seen, exact, depth, ties):
+    """Ranks below the depth, and the best relevant one of every query, are those of all ranks, in a slow loop."""
+    if ties != "expected":
+        return  # ranks are moved after they are cut
+    assert list(seen.queries) == list(exact.queries)
+    for q in range(len(exact.queries)):
+        mine = slice(exact.indptr[q], exact.indptr[q + 1])
+        best = exact.above[mine].min()
+        expected = sorted(rank if rank < depth or rank == best else NEVER for rank in exact.above[mine])
+        assert sorted(seen.above[mine]) == expected
 
 
 def same_corrections(data):
@@ -224,10 +258,11 @@ def test_rows_verified_together_or_few_at_a_time_are_the_same(calls, monkeypatch
     scores = Scores.from_embeddings(rng.standard_normal((300, 64)), rng.standard_normal((9000, 64)))
     expected = scores.top(10)
     monkeypatch.setenv(filtering.SETTING, "always")
-    monkeypatch.setattr(filtering, "CALLS", calls)
-    monkeypatch.setattr(filtering, "COLUMN", 0.0)
-    steps, step = [], filtering.rows_at_once
-    monkeypatch.setattr(filtering, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
+    only_tiles(monkeypatch)
+    monkeypatch.setattr(verifying, "CALLS", calls)
+    monkeypatch.setattr(verifying, "COLUMN", 0.0)
+    steps, step = [], verifying.rows_at_once
+    monkeypatch.setattr(verifying, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
     found = scores.top(10)
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.scores, expected.scores)
@@ -284,11 +319,46 @@ def test_no_block_is_filtered_in_vain_where_the_first_rows_stay_open():
     assert sorted(asked) == [(0, filtering.PROBED), (1024, filtering.PROBED)]
 
 
-def test_single_pairs_are_those_of_blocks():
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("dimensions", [1, 33, 256, 1000])
+def test_single_pairs_are_those_of_blocks(dimensions, alone, monkeypatch):
+    if not alone:
+        only_tiles(monkeypatch)
     rng = np.random.default_rng(3)
-    scores = Scores.from_embeddings(rng.standard_normal((600, 33)), rng.standard_normal((3000, 33)))
-    rows, columns = rng.integers(0, 600, 5000), rng.integers(0, 3000, 5000)
+    sides = [rng.standard_normal((n, dimensions)) * 2.0 ** rng.integers(-9, 9, (n, dimensions)) for n in (600, 1500)]
+    scores = Scores.from_embeddings(*sides, similarity="dot")
+    rows, columns = rng.integers(0, 600, 5000), rng.integers(0, 1500, 5000)
     assert np.array_equal(scores.pairs(rows, columns), scores.matrix()[rows, columns])
+    assert len(scores.pairs(rows[:0], columns[:0])) == 0
+
+
+def in_parts(x, y, ends):
+    """A score in a slow loop: every product is added in exact fractions, and rounded once."""
+    total, start = np.float32(0), 0
+    for end in ends:
+        part = np.float32(0)
+        for i in range(start, end):
+            exact = Fraction(float(x[i])) * Fraction(float(y[i])) + Fraction(float(part))
+            part = np.float32(exact.numerator / exact.denominator)
+        total, start = np.float32(total + part), end
+    return total
+
+
+@pytest.mark.parametrize("ends", [(7,), (4, 7), (1, 2, 7)])
+def test_a_pair_is_summed_in_the_parts_that_are_given(ends):
+    rng = np.random.default_rng(0)
+    query, others = (rng.integers(-999, 999, (n, 7)).astype(np.float32) / 7 for n in (1, 11))
+    found, places = np.empty(9, np.float32), np.array([3, 1, 4, 1, 5, 9, 2, 6, 10])
+    scores_of(query[0], others, places, np.array(ends), found)
+    assert found.tolist() == [in_parts(query[0], others[place], ends) for place in places]
+
+
+def test_the_order_of_sums_is_found_only_if_all_bits_agree(monkeypatch):
+    whole = sum_ends.__wrapped__
+    ends = whole(96)
+    monkeypatch.setattr(tiles.np, "matmul", lambda x, y: x.astype(np.float64) @ y)
+    assert len(whole(96)) == 0
+    assert ends.tolist() in ([], [96])
 
 
 def test_rounding_is_to_nearest_even_and_lengths_are_rounded_up():
@@ -517,7 +587,7 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((256, 128))
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
-    found = Filter(scores, form).near(0, 256).above(np.arange(257) * 4, np.arange(1024))
+    found = Filter(scores, form).near(0, 256).above(ranked(np.arange(257) * 4, np.arange(1024)))
     assert found is not None
     counted, whose = found.counts, found.whose
     assert len(whose) < 50
@@ -564,5 +634,44 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
     scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
     near = Filter(scores, INT8).near(0, 30)
-    assert near.above(np.arange(31), np.arange(30)) is None
-    assert near.above(np.zeros(31, np.int64), np.zeros(0, np.int64)) is not None
+    assert near.above(ranked(np.arange(31), np.arange(30))) is None
+    assert near.above(ranked(np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
+
+
+def test_products_that_were_put_in_order_have_no_bits():
+    rng = np.random.default_rng(0)
+    near = Filter(Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8))), INT8).near(0, 9)
+    keys, tops = near.ordered
+    assert np.array_equal(tops, [[row[:64].max(), row[64:].max()] for row in keys])
+    with pytest.raises(RuntimeError, match="lost"):
+        near.candidates(3)
+
+
+def test_keys_are_in_the_order_of_all_bfloat16_numbers():
+    bits = np.arange(2**16, dtype=np.uint16)
+    numbers = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    keys, tops = bits.view(np.int16).reshape(1, -1).copy(), np.empty((1, 2**10), np.int16)
+    put_in_order(keys, tops)
+    finite = np.isfinite(numbers)
+    order = np.argsort(numbers[finite], kind="stable")
+    steps = np.diff(numbers[finite][order]), np.diff(keys[0][finite][order].astype(int))
+    assert np.array_equal(steps[0] > 0, steps[1] > 0)
+    assert (steps[1] >= 0).all()
+
+
+@pytest.mark.parametrize("reach", [0.0, 1e-6, 0.01, 3.0])
+def test_limits_leave_out_only_what_the_bound_rules_out(reach):
+    """Every bfloat16 number, by the inequality itself in exact fractions."""
+    rng, eps = np.random.default_rng(0), Fraction(READ)
+    numbers = np.sort(np.concatenate([np.ldexp(rng.choice(256, 60) / 128, e) for e in (-140, -9, -1, 0, 1)]))
+    numbers = np.concatenate([-numbers[::-1], numbers]).astype(np.float32)
+    numbers = (numbers.view(np.uint32) >> np.uint32(16) << np.uint32(16)).view(np.float32)
+    keys = (numbers.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.int16).reshape(1, -1).copy()
+    put_in_order(keys, np.empty((1, -(-keys.size // 64)), np.int16))
+    number = np.empty(1, np.float32)
+    for own in [0.0, *rng.standard_normal(20), 1e-30, -1e-30, *numbers[::97].astype(float)]:
+        least, most = limits_of(own, reach, READ, number, number.view(np.int32))
+        for key, value in zip(keys[0], (Fraction(float(each)) for each in numbers), strict=True):
+            error = eps * abs(value) + Fraction(reach)
+            assert key <= most or value - error > Fraction(own)
+            assert key >= least or value + error < Fraction(own)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from limner import Scores
-from limner.match.corrections import Csls, InvertedSoftmax
+from limner.match.corrections import Centred, Csls, InvertedSoftmax, Nnn
 from limner.scores import VectorScores, filtering, one_pass
+from limner.scores.shifted import Shifted
 
 KINDS = ["random", "clustered", "duplicated", "tied", "one low shift", "spread"]
 
 
-def sides(kind, n=600, m=900, d=16):
+def sides(kind, n=800, m=900, d=16):
     rng = np.random.default_rng(len(kind))
     rows, columns = rng.standard_normal((n, d)), rng.standard_normal((m, d))
     if kind == "clustered":
@@ -31,46 +32,101 @@ def sides(kind, n=600, m=900, d=16):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setenv(filtering.SETTING, "never")
-    monkeypatch.setattr(one_pass, "LEAST_DIMENSIONS", 1)
-    monkeypatch.setattr(one_pass, "LEAST_WIDTH", 1)
+    for name in ("LEAST_DIMENSIONS", "LEAST_WIDTH", "LEAST_ROWS"):
+        monkeypatch.setattr(one_pass, name, 1)
+
+
+def two_passes(scores, how, k=5):
+    """The same lists with the statistics gathered first."""
+    corrected = scores.correct(how)
+    corrected.gather()
+    return corrected.top(k)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("few", [0, 16, 1000])
-@pytest.mark.parametrize("how", [Csls(k=10), Csls(k=3), Csls(k=200), InvertedSoftmax()])
-def test_lists_and_scores_are_those_of_two_passes(kind, similarity, few, how, monkeypatch):
+@pytest.mark.parametrize("share", [1, 16, 10**9])
+@pytest.mark.parametrize(
+    "how", [Csls(k=10), Csls(k=60), InvertedSoftmax(), InvertedSoftmax(beta=100), Nnn(), Centred()]
+)
+def test_lists_and_scores_are_those_of_two_passes(kind, similarity, share, how, monkeypatch):
     scores = Scores.from_embeddings(*sides(kind), similarity=similarity)
-    monkeypatch.setattr(one_pass, "FEW", few)
-    monkeypatch.setattr(type(how), "from_best", False)
-    plain = scores.correct(how).top(5)
-    monkeypatch.setattr(type(how), "from_best", True)
+    monkeypatch.setattr(one_pass, "SHARE", share)
+    monkeypatch.setattr(one_pass, "MOST", np.inf)
+    monkeypatch.setattr(one_pass, "MOST_OF_BLOCK", np.inf if share == 1 else 0.75)
+    used = recorded(monkeypatch)
     corrected = scores.correct(how)
-    found = corrected.top(5)
+    plain, found = two_passes(scores, how), corrected.top(5)
+    assert used or similarity == "dot"  # scores that could overflow are checked first
     assert np.array_equal(plain.indices, found.indices)
     assert np.array_equal(plain.scores, found.scores)
     assert np.array_equal(corrected.top(5).indices, found.indices)  # with the statistics that were gathered
 
 
-def test_no_block_is_read_twice():
-    blocks, scores = [], Scores.from_embeddings(*sides("random"))
+def recorded(monkeypatch):
+    """Grows when lists are read from what was kept."""
+    used, lists = [], one_pass.RecordedScores.lists
+    monkeypatch.setattr(
+        one_pass.RecordedScores, "lists", lambda self, *given, **named: used.append(1) or lists(self, *given, **named)
+    )
+    return used
+
+
+@pytest.mark.parametrize("kept", [5, 8])
+@pytest.mark.parametrize("how", [Csls(k=5), InvertedSoftmax()])
+def test_short_lists_are_extended(kept, how, monkeypatch):
+    scores = Scores.from_embeddings(*sides("random"))
+    monkeypatch.setattr(one_pass, "KEPT", kept)
+    monkeypatch.setattr(one_pass, "MOST", np.inf)
+    added, extended = [], one_pass.RecordedScores._extended
+    monkeypatch.setattr(
+        one_pass.RecordedScores, "_extended", lambda self, *given: added.append(1) or extended(self, *given)
+    )
+    plain, found = two_passes(scores, how, 1), scores.correct(how).top(1)
+    assert np.array_equal(plain.indices, found.indices)
+    assert np.array_equal(plain.scores, found.scores)
+    assert added or kept > 5
+
+
+def test_a_sample_and_every_block_are_read_once():
+    rows, scores = [], Scores.from_embeddings(*sides("random", n=1500))
     with pytest.MonkeyPatch.context() as patch:
         block = VectorScores.block
-        patch.setattr(VectorScores, "block", lambda self, *given: blocks.append(given[0]) or block(self, *given))
+        patch.setattr(
+            VectorScores,
+            "block",
+            lambda self, low, high, *given: rows.append(high - low) or block(self, low, high, *given),
+        )
         scores.correct("csls").top(5)
-    assert sorted(blocks) == [0, 256, 512]
+    assert sum(rows) == 1500 + 3 * 256
 
 
-def test_the_bound_holds_for_every_candidate_that_is_not_kept():
+def test_where_the_trial_fails_the_lists_come_from_two_passes(monkeypatch):
+    scores, used = Scores.from_embeddings(*sides("random")), recorded(monkeypatch)
+    monkeypatch.setattr(one_pass, "MOST", -1.0)
+    assert np.array_equal(two_passes(scores, Csls()).indices, scores.correct(Csls()).top(5).indices)
+    assert not used
+
+
+@pytest.mark.parametrize("how", [Csls(), InvertedSoftmax(), Nnn()])
+def test_no_candidate_that_was_not_kept_exceeds_the_bound(how):
     scores = Scores.from_embeddings(*sides("random"))
-    matrix, shift = scores.matrix().astype(np.float64), np.random.default_rng(0).random(900)
-    others = one_pass._Others.of(matrix.max(axis=0), one_pass.Shifted(2.0, shift, 0, lambda *given: given[0]))
-    for m in (-1.0, -0.3, 0.0, 0.2, 0.5, 1.0):
-        possible = np.where(matrix <= m, 2 * matrix - shift, -np.inf).max()
-        assert possible <= others.most(np.array([m]))[0] <= 2 * m - shift.min()
+    kept = one_pass.RecordedScores.of(scores, 5, lambda bank: how.shift(how.gather(bank)))
+    shifted = Shifted(*how.shift(how.gather(kept)), lambda *given: given[0])
+    others, matrix = one_pass._Others.of(kept, shifted), scores.matrix().astype(np.float64)
+    keys = shifted.scale * matrix - shifted.shift
+    for start, held in kept.kept.items():
+        counts = others.counts(held, 5)
+        for row, (places, count) in enumerate(zip(held.places, counts, strict=True)):
+            best = np.argsort(-keys[start + row], kind="stable")[:5]
+            assert set(best) <= set(places) | set(others.order[:count])
 
 
 @pytest.mark.parametrize(("k", "bytes_", "used"), [(5, 1 << 28, True), (100, 1 << 28, False), (5, 1000, False)])
 def test_it_is_used_if_lists_are_short_and_memory_suffices(k, bytes_, used, monkeypatch):
     monkeypatch.setattr(one_pass, "MOST_BYTES", bytes_)
-    assert (one_pass.RecordedScores.of(Scores.from_embeddings(*sides("random")), k) is not None) == used
+    how = Csls()
+    found = one_pass.RecordedScores.of(
+        Scores.from_embeddings(*sides("random")), k, lambda bank: how.shift(how.gather(bank))
+    )
+    assert (found is not None) == used

@@ -67,13 +67,15 @@ class Cluster:
         rows, width = scores.shape
         if (shards := self._shards(scores, consume)) is not None:
             spans = Spans.of(rows, shards.width, -(-self.cores // len(shards.shards)))  # each is a task per shard
-            tasks: Iterable[object] = map(shards.task, spans)
-        else:
-            spans = Spans.of(rows, width, self.cores, step=scores.block_rows)
-            packed = ray.put(self.post.pack((scores, consume)))
-            tasks = (_tasks().consumed.remote(packed, *span) for span in spans)
+            with _told():
+                for parts in _in_order(map(shards.tasks, spans), spans, 4 * self.cores, progress):
+                    yield from shards.joined(ray.get(parts))
+            return
+        spans = Spans.of(rows, width, self.cores, step=scores.block_rows)
+        packed = ray.put(self.post.pack((scores, consume)))
+        tasks = ([_tasks().consumed.remote(packed, *span)] for span in spans)
         with _told():
-            for reference in _in_order(tasks, spans, 4 * self.cores, progress):
+            for (reference,) in _in_order(tasks, spans, 4 * self.cores, progress):
                 yield from ray.get(reference)
 
     def fold(
@@ -90,9 +92,9 @@ class Cluster:
 
         spans = Spans.of(*scores.shape, self.cores, step=scores.block_rows)
         packed, packed_merge = (ray.put(self.post.pack(each)) for each in ((scores, add, merge, steady), merge))
-        tasks = (_tasks().folded.remote(packed, *span) for span in spans)
+        tasks = ([_tasks().folded.remote(packed, *span)] for span in spans)
         with _told():
-            states = _in_order(tasks, spans, 4 * self.cores, progress)
+            states = (state for (state,) in _in_order(tasks, spans, 4 * self.cores, progress))
             levels = (spans.level_of(start) for start, _ in spans)
             whole = merged(
                 zip(levels, states, strict=True),
@@ -104,44 +106,57 @@ class Cluster:
         """The shards of the candidates for this pass, if needed and supported."""
         if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible) or scores.may_overflow:
             return None
-        width = self.shard or self._widest(scores)
-        return None if width >= scores.shape[1] else _sharding.Shards.of(self.post, scores, consume, width)
+        width, fits = self.shard or self._widest(scores), self._fits(scores)
+        if width >= scores.shape[1]:
+            return None
+        return _sharding.Shards.of(self.post, scores, consume, width, anywhere=fits)
 
     def _widest(self, scores: VectorScores) -> int:
         """Candidates per shard: all if both matrices fit into half of the object store, else an eighth of it."""
-        import ray
-
-        store = min(node["Resources"].get("object_store_memory", 0) for node in ray.nodes() if node["Alive"])
-        sizes = scores.query_vectors.matrix.nbytes, scores.candidate_vectors.matrix.nbytes
-        if sum(sizes) <= store / 2 and scores.shape[1] <= WIDEST:
-            return scores.shape[1]
-        fitting = int(store / 8 / (4 * scores.candidate_vectors.dim)) // TILE_COLUMNS * TILE_COLUMNS
+        if self._fits(scores):
+            return min(scores.shape[1], WIDEST)
+        fitting = int(_smallest_store() / 8 / (4 * scores.candidate_vectors.dim)) // TILE_COLUMNS * TILE_COLUMNS
         return min(max(fitting, TILE_COLUMNS), WIDEST)
+
+    def _fits(self, scores: VectorScores) -> bool:
+        """Whether both matrices fit into half of the object store of every node."""
+        sizes = scores.query_vectors.matrix.nbytes, scores.candidate_vectors.matrix.nbytes
+        return sum(sizes) <= _smallest_store() / 2
 
     def forget(self) -> None:
         """Releases all arrays that were sent."""
         self.post = Post(self.post.shared)
 
 
+def _smallest_store() -> float:
+    """Bytes of the smallest object store of a node."""
+    import ray
+
+    return float(min(node["Resources"].get("object_store_memory", 0) for node in ray.nodes() if node["Alive"]))
+
+
 def _in_order(
-    tasks: Iterable[object], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
-) -> Iterator[object]:
-    """References in order, each as soon as it is done, with a bounded number of tasks; the rest is cancelled."""
+    tasks: Iterable[list[Any]], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
+) -> Iterator[list[Any]]:
+    """The references of every span in order, as soon as all are done; only so many spans are started ahead.
+
+    What is not needed any more is cancelled.
+    """
     import ray
 
     spans = list(spans)
-    waiting: deque[object] = deque()
+    waiting: deque[list[Any]] = deque()
     started = iter(tasks)
     try:
         for _, stop in spans:
             while len(waiting) < ahead and (task := next(started, None)) is not None:
                 waiting.append(task)
-            ray.wait([waiting[0]], fetch_local=False)
+            ray.wait(waiting[0], num_returns=len(waiting[0]), fetch_local=False)
             yield waiting.popleft()
             if progress is not None:
                 progress(stop, spans[-1][1])
     finally:
-        for task in waiting if ray.is_initialized() else ():
+        for task in (task for span in waiting for task in span) if ray.is_initialized() else ():
             ray.cancel(task)
 
 

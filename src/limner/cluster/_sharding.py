@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from limner.cluster._sending import Mapped, Packed, Post, opened, products
 from limner.cluster._spans import RETRIES, blocks, one_core
 from limner.core.arrays import Array, Float32, IntArray
 from limner.scores import TILE_COLUMNS, TILE_ROWS, Divisible, VectorScores
+
+JOINED_HERE = 16
+"""The pieces of so many shards are joined in this process; those of more, which are more data, on a worker."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +27,23 @@ class Shards:
         queries: The vectors of all queries.
         shards: (first candidate, vectors as an argument for a task) of every shard.
         divided: The consumer of the pieces, as an argument for a task.
+        join: Joins the pieces of a block.
         width: Candidates per shard.
+        anywhere: Whether every node can hold all shards, so that a task may run on any of them.
     """
 
     post: Post
     queries: Array
     shards: list[tuple[int, object]]
     divided: Any
+    join: Callable[[Sequence[object]], Any]
     width: int
+    anywhere: bool
 
     @classmethod
-    def of(cls, post: Post, scores: VectorScores, consume: Divisible, width: int) -> Shards | None:
+    def of(
+        cls, post: Post, scores: VectorScores, consume: Divisible, width: int, *, anywhere: bool = False
+    ) -> Shards | None:
         """Splits the candidates; None if the pass needs whole rows."""
         import ray
 
@@ -42,13 +52,26 @@ class Shards:
         shards = [(low, post.rows(candidates, low, high)) for low, high in bounds]
         queries = scores.query_vectors.matrix
         divided = consume.divided(lambda rows, columns: _score_pairs(queries, shards, width, rows, columns))
-        return None if divided is None else cls(post, queries, shards, ray.put(post.pack(divided)), width)
+        if divided is None:
+            return None
+        return cls(post, queries, shards, ray.put(post.pack(divided)), cast(Any, divided).join, width, anywhere)
 
-    def task(self, span: tuple[int, int]) -> Any:
-        """All pieces of a span of rows, and the function that joins them."""
-        tasks, rows = _tasks(), self.post.rows(self.queries, *span)
-        parts = [tasks.consumed.remote(self.divided, rows, shard, span[0], low) for low, shard in self.shards]
-        return tasks.joined.remote(self.divided, *parts)
+    def tasks(self, span: tuple[int, int]) -> list[object]:
+        """The tasks that compute all pieces of a span of rows.
+
+        Ray looks for a node with the arguments of a task, except those in a list, and keeps a worker for tasks with the
+        same arguments: where it takes another it may wait for a tenth of a second. So the rows are in a list, and the
+        shard is too if every node can hold all of them.
+        """
+        rows, tasks = [self.post.rows(self.queries, *span)], _tasks()
+        consumed = tasks.anywhere if self.anywhere else tasks.consumed
+        shards = [(low, [shard] if self.anywhere else shard) for low, shard in self.shards]
+        parts = [consumed.remote(self.divided, rows, shard, span[0], low) for low, shard in shards]
+        return parts if len(parts) <= JOINED_HERE else [tasks.joined.remote(self.divided, *parts)]
+
+    def joined(self, parts: Sequence[Sequence[object]]) -> Iterator[Any]:
+        """The results of every block of a span, from what its tasks returned."""
+        return iter(parts[0]) if len(parts) < len(self.shards) else map(self.join, zip(*parts, strict=True))
 
 
 def _score_pairs(
@@ -94,8 +117,8 @@ def _paired(queries: Array, shard: Array | Mapped, rows: IntArray, columns: IntA
     return pair_scores(queries, opened(shard), rows, columns)
 
 
-def _consumed(packed: Packed, rows: Array | Mapped, shard: Array | Mapped, start: int, low: int) -> list[object]:
-    divided, piece = packed.open(), products(opened(rows), opened(shard))
+def _consumed(packed: Packed, rows: object, shard: object, start: int, low: int) -> list[object]:
+    divided, piece = packed.open(), products(_fetched(rows), _fetched(shard))
     return [divided.piece(start + row, low, block) for row, block in blocks(piece, 0, piece.shape[0])]
 
 
@@ -104,17 +127,27 @@ def _joined(packed: Packed, *parts: list[object]) -> list[object]:
     return [divided.join(pieces) for pieces in zip(*parts, strict=True)]
 
 
+def _fetched(given: Any) -> Array:
+    """The array behind a task argument, which may be in a list."""
+    import ray
+
+    held = given[0] if isinstance(given, list) else given
+    return opened(ray.get(held) if isinstance(held, ray.ObjectRef) else held)
+
+
 @dataclass(frozen=True)
 class _Tasks:
     consumed: Any
+    anywhere: Any
     joined: Any
     paired: Any
 
 
 @cache
 def _tasks() -> _Tasks:
-    """Ray tasks that run on the node of their shard, so that shards are rarely transferred."""
+    """Ray tasks that run on the node of their shard, so that shards are rarely transferred, or on any node."""
     import ray
 
     task = ray.remote(num_cpus=1, max_retries=RETRIES)
-    return _Tasks(task(_consumed), task(_joined), task(_paired))
+    spread = ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
+    return _Tasks(task(_consumed), spread(_consumed), task(_joined), task(_paired))

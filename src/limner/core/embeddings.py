@@ -68,8 +68,8 @@ class Embeddings:
         max_norm = 0.0
         for low in range(0, len(self.matrix), _ROWS_AT_ONCE):
             squares = _squares(self.matrix[low : low + _ROWS_AT_ONCE])  # NaN and infinity survive them
-            bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
-            if len(bad):
+            if not 0 < squares.min() <= squares.max() < np.inf:
+                bad = np.flatnonzero(~np.isfinite(squares) | (squares == 0))
                 at = low + int(bad[0])
                 message = (
                     f"embedding row {at} (id {self.ids[at]!r}) {_kind(given[at])}: {len(bad)} such rows in rows {low} "

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, LOWEST, bits_set, highest, lowest_bit, number, reaching
+from limner.core.group_kernels import GROUP, LOWEST, highest, lowest_bit, number, reaching
 from limner.core.kernels import best
+from limner.core.pair_kernels import scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 
-ZEROS = np.zeros(GROUP, np.float32)
 SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller becomes 0
 
 
@@ -65,7 +65,7 @@ def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # t
 
 
 @_summing
-def _product(x, y):  # type: ignore[no-untyped-def]
+def product(x, y):  # type: ignore[no-untyped-def]
     """The dot product in float32; the bound holds for sums in any order."""
     total = np.float32(0)
     for i in range(x.shape[0]):
@@ -119,12 +119,12 @@ def _floor(row, tail, keys, tops, first, vectors, bound):  # type: ignore[no-unt
 
     It is the group's candidate with the highest key by its low-precision product. Any other would be as correct.
     """
-    (scale, shifts, step, eps), (query, candidates), floor = keys, vectors, np.inf
+    (scale, shifts, step, eps), (query, candidates, _), floor = keys, vectors, np.inf
     close_query, close_candidate, tiny, wide_shift, allowance = bound
     for g in first:
         mask = reaching(_group(row, tail, g), shifts + step * g, scale, -eps, tops[g])
         c = g * GROUP + (lowest_bit(mask) if mask else 0)
-        exact = scale * _product(query, candidates[c]) - wide_shift[c]
+        exact = scale * product(query, candidates[c]) - wide_shift[c]
         floor = min(floor, exact - (2 * scale * (close_query * close_candidate[c] + tiny) + allowance))
     return np.nextafter(np.float32(floor), np.float32(-np.inf))
 
@@ -139,7 +139,7 @@ def _collect(row, vectors, bounds, keys, factors, k, memory):  # type: ignore[no
 
     Args:
         row: Products of the row.
-        vectors: The float32 vector of the row, and those of the columns.
+        vectors: The float32 vector of the row, those of the columns, and the ends of sums; see `_scored`.
         bounds: Factors of the row, of the columns, both of the second bound; and eps.
         keys: scale, shift (float32), shift (float64), and allowance of the row; see `select`.
         factors: See `_grouped`.
@@ -196,12 +196,34 @@ def _reaching(lower, upper, floor, k, places):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _scored(vectors, places, closeness, products, reaches):  # type: ignore[no-untyped-def]
+    """The float32 products of a row with some candidates, and how far each may be from the score.
+
+    Args:
+        vectors: The vector of the row, those of the columns, and where the parts of sums end. With these ends the
+            products are the scores themselves; without any, the second bound holds for them.
+        places: Candidates.
+        closeness: Factors of the second bound: of the row, of the columns, and what is added.
+        products: Output, in float32.
+        reaches: Output.
+    """
+    (query, candidates, ends), (close_query, close_candidate, tiny) = vectors, closeness
+    if ends.shape[0]:
+        scores_of(query, candidates, places, ends, products)
+        reaches[: places.shape[0]] = 0.0
+        return
+    for n in range(places.shape[0]):
+        products[n] = product(query, candidates[places[n]])
+        reaches[n] = 2 * (close_query * close_candidate[places[n]] + tiny)
+
+
+@_jit
 def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # type: ignore[no-untyped-def]
     """Finds the columns that may be among the k best of each row: the bounds rule out all others.
 
     Args:
         near: bfloat16 products as bits, a row per query.
-        vectors: The float32 vectors of the rows, and of the columns.
+        vectors: The float32 vectors of the rows, and of the columns, and the ends of sums; see `_scored`.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
         keys: See `Keys`: scale (float32), shift (float32, for all candidates of whole groups, or one group of zeros for
             all), shift (float64), allowance (float32, rounded up).
@@ -214,7 +236,7 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
     Returns:
         The number of columns found; -1 if `room` or the output is too small.
     """
-    queries, candidates = vectors
+    queries, candidates, ends = vectors
     query, candidate, close_query, close_candidate, eps = bounds
     scale, shift, wide_shift, allowance = keys
     factors, filled, spent, width = _grouped(candidate), 0, 0, near.shape[1]
@@ -224,16 +246,16 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
     for r in range(near.shape[0]):
         own, key = (query[r], candidate, close_query[r], close_candidate, eps), (scale, shift, wide_shift, allowance[r])
         memory = tops, low, tail, places, lower, upper
-        count = _collect(near[r], (queries[r], candidates), own, key, factors, k, memory)
+        count = _collect(near[r], (queries[r], candidates, ends), own, key, factors, k, memory)
         spent += count
         if spent > room or count < k:
             return -1
         least, most = np.empty(count), np.empty(count)
+        _scored(
+            (queries[r], candidates, ends), places[:count], (close_query[r], close_candidate, query[r, 2]), lower, most
+        )
         for n in range(count):
-            least[n], most[n] = wide_shift[places[n]], 2 * (close_query[r] * close_candidate[places[n]] + query[r, 2])
-        for n in range(count):
-            exact = scale * _product(queries[r], candidates[places[n]]) - least[n]
-            reach = scale * most[n] + allowance[r]
+            exact, reach = scale * np.float64(lower[n]) - wide_shift[places[n]], scale * most[n] + allowance[r]
             least[n], most[n] = exact - reach, exact + reach
         count = _reaching(least, most, -np.inf, k, places)
         if filled + count > columns.shape[0]:
@@ -242,138 +264,4 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
             columns[filled + n] = places[n]
         filled += count
         indptr[r + 1] = filled
-    return filled
-
-
-@_jit
-def _members(cut, width):  # type: ignore[no-untyped-def]
-    """The candidates of every pool as bits, a number per group; one pool of all if there are none."""
-    (pools, indptr, columns), groups = cut, -(-width // GROUP)
-    if not pools.shape[0]:
-        every = np.full((1, groups), np.uint64(2**64 - 1))
-        every[0, groups - 1] = _filled(width, groups - 1)
-        return every
-    members = np.zeros((indptr.shape[0] - 1, groups), np.uint64)
-    for pool in range(members.shape[0]):
-        for n in range(indptr[pool], indptr[pool + 1]):
-            members[pool, columns[n] // GROUP] |= np.uint64(1) << np.uint64(columns[n] % GROUP)
-    return members
-
-
-@_jit
-def _compare(row, tail, limits, bounds, groups, places):  # type: ignore[no-untyped-def]
-    """Counts the candidates of a row that are certainly above a positive, and lists those that may be.
-
-    Args:
-        row: Products of the row.
-        tail: Memory of a group.
-        limits: A score above this is certainly higher than the positive's, one below the other is certainly lower.
-        bounds: Factors of the row, and of the columns; eps.
-        groups: The largest factors of the groups, their highest keys, and the members of the pool.
-        places: Output, the columns of those that may be above.
-
-    Returns:
-        Both numbers.
-    """
-    (sure, doubtful), (query, candidate, eps), (factors, tops, members) = limits, bounds, groups
-    above, count, zeros, one = 0, 0, ZEROS.ctypes.data, np.float32(1)
-    for g in range(tops.shape[0]):
-        reach = (query[0] * factors[0, g] + query[1] * factors[1, g]) + query[2]
-        least = (doubtful - reach) - np.float32(2.0**-20) * (abs(doubtful) + reach)
-        if tops[g] >= least:
-            most = (sure + reach) + np.float32(2.0**-20) * (abs(sure) + reach)
-            address, start = _group(row, tail, g), g * GROUP
-            higher = reaching(address, zeros, one, -eps, most) & members[g]
-            above += bits_set(higher)
-            mask = reaching(address, zeros, one, eps, least) & members[g] & ~higher
-            while mask:
-                i = lowest_bit(mask)
-                mask &= mask - np.uint64(1)
-                value, c = number(address + 2 * i), start + i
-                own = eps * abs(value) + ((query[0] * candidate[0, c] + query[1] * candidate[1, c]) + query[2])
-                if value - own > sure:
-                    above += 1
-                elif value + own >= doubtful:
-                    places[count] = c
-                    count += 1
-    return above, count
-
-
-@_jit
-def _settle(query, candidates, mine, closeness, places, columns):  # type: ignore[no-untyped-def]
-    """Compares candidates with a positive by float32 products; returns how many are above, and how many are open.
-
-    Args:
-        query: The vector of the row.
-        candidates: The vectors of the columns.
-        mine: The column of the positive, its product, and its bound.
-        closeness: Factors of the second bound: of the row, of the columns, and what is added.
-        places: Candidates.
-        columns: Output, those that only scores on the grid can compare; the positive itself is left out.
-    """
-    (positive, own, reach), (close_query, close_candidate, tiny), above, count = mine, closeness, 0, 0
-    for c in places:
-        if c == positive:
-            continue
-        product, theirs = _product(query, candidates[c]), 2 * (close_query * close_candidate[c] + tiny)
-        if product - theirs > own + reach:
-            above += 1
-        elif product + theirs >= own - reach:
-            columns[count] = c
-            count += 1
-    return above, count
-
-
-@_jit
-def count_near(near, vectors, bounds, indptr, positives, cut, room, spare, above, whose, columns, many):  # type: ignore[no-untyped-def]
-    """Counts the candidates certainly above each positive, and lists the pairs that only float32 scores can decide.
-
-    A row whose bounds leave more than `room` comparisons open is given up before anything is computed again for it.
-
-    Args:
-        near: bfloat16 products as bits, a row per query.
-        vectors: The float32 vectors of the rows, and of the columns.
-        bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
-        indptr: Positives of row r are `indptr[r]:indptr[r + 1]`.
-        positives: The column of each positive.
-        cut: The pool of each row as indptr and sorted columns; empty if all columns count.
-        room: Products in float32 that may be computed for each row.
-        spare: Memory of a group.
-        above: Output, one number per positive; undefined in rows that are given up.
-        whose: Output, the positive of each pair that is left; as long as `room` for every row.
-        columns: Output, the column of each pair that is left; never that of the positive itself.
-        many: Output, whether each row is given up.
-
-    Returns:
-        The number of pairs left.
-    """
-    (queries, candidates), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
-    factors, filled, pools = _grouped(candidate), 0, cut[0]
-    tops, members = np.empty(factors.shape[1], np.float32), _members(cut, near.shape[1])
-    places, keys = np.empty(room + near.shape[1], np.int64), (np.float32(1), ZEROS.ctypes.data, 0, -eps)
-    most = (indptr[1:] - indptr[:-1]).max()
-    own, reach, ends = np.empty(most), np.empty(most), np.zeros(most + 1, np.int64)
-    for r in range(near.shape[0]):
-        number, mine, close = indptr[r + 1] - indptr[r], positives[indptr[r] :], (close_query[r], close_candidate)
-        if number:
-            _tops(near[r], spare, keys, tops)
-        groups = factors, tops, members[pools[r] if pools.shape[0] else 0]
-        for n in range(number):
-            own[n] = _product(queries[r], candidates[mine[n]])
-            reach[n] = 2 * (close[0] * close_candidate[mine[n]] + query[r, 2])
-            margin = 2.0**-22 * (abs(own[n]) + reach[n])  # the comparisons are in float32
-            limits = np.float32(own[n] + reach[n] + margin), np.float32(own[n] - reach[n] - margin)
-            own_bounds, found = (query[r], candidate, eps), places[ends[n] :]
-            above[indptr[r] + n], count = _compare(near[r], spare, limits, own_bounds, groups, found)
-            ends[n + 1] = ends[n] + count
-            if ends[n + 1] > room:
-                break
-        many[r] = number > 0 and ends[n + 1] > room
-        for n in range(0 if many[r] else number):
-            told, p = (mine[n], own[n], reach[n]), indptr[r] + n
-            listed, closeness = places[ends[n] : ends[n + 1]], (close[0], close_candidate, query[r, 2])
-            higher, left = _settle(queries[r], candidates, told, closeness, listed, columns[filled:])
-            above[p] += higher
-            whose[filled : filled + left] = p
-            filled += left
     return filled

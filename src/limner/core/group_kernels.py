@@ -105,10 +105,54 @@ def lowest_bit(context, mask):  # type: ignore[no-untyped-def]
 
 
 @_intrinsic
-def bits_set(context, mask):  # type: ignore[no-untyped-def]
-    """The number of bits that are set."""
+def in_order(context, address, target):  # type: ignore[no-untyped-def]
+    """Stores a group as whole numbers of 16 bits in the order of the products, both zeros as 0; returns the highest."""
 
     def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        return builder.ctpop(given[0])
+        kind = ir.VectorType(_SHORT, GROUP)
+        size, last = (ir.Constant(kind, [number] * GROUP) for number in (0x7FFF, 15))
+        bits = _load(builder, given[0], 0, kind)
+        sign = builder.ashr(bits, last)
+        whole = builder.sub(builder.xor(builder.and_(bits, size), sign), sign)
+        stored = builder.store(whole, builder.inttoptr(given[1], ir.PointerType(kind)))
+        stored.align = 2
+        return _call(builder, f"llvm.vector.reduce.smax.v{GROUP}i16", ir.FunctionType(_SHORT, [kind]), [whole])
 
-    return types.int64(types.uint64), generate
+    return types.int16(_ADDRESS, _ADDRESS), generate
+
+
+@_intrinsic
+def highest_key(context, address):  # type: ignore[no-untyped-def]
+    """The highest number of a group that is in order."""
+
+    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        kind = ir.VectorType(_SHORT, GROUP)
+        keys = _load(builder, given[0], 0, kind)
+        return _call(builder, f"llvm.vector.reduce.smax.v{GROUP}i16", ir.FunctionType(_SHORT, [kind]), [keys])
+
+    return types.int16(_ADDRESS), generate
+
+
+@_intrinsic
+def turn(context, address, stride, target, target_stride):  # type: ignore[no-untyped-def]
+    """Stores the transpose of 8 by 8 numbers of 16 bits; strides are in bytes."""
+
+    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        kind, lanes = ir.VectorType(_SHORT, 8), ir.VectorType(_INT, 8)
+
+        def place(start: Any, stride: Any, row: int) -> Any:
+            address = builder.add(start, builder.mul(stride, ir.Constant(_LONG, row)))
+            return builder.inttoptr(address, ir.PointerType(kind))
+
+        rows = [builder.load(place(given[0], given[1], row)) for row in range(8)]
+        for row in rows:
+            row.align = 2
+        low, high = ([lane + half // 2 + 8 * other for lane in range(4) for other in (0, 1)] for half in (0, 8))
+        for _ in range(3):  # each step interleaves two rows that are four apart
+            pairs = [(rows[row], rows[row + 4]) for row in range(4)]
+            rows = [builder.shuffle_vector(*pair, ir.Constant(lanes, order)) for pair in pairs for order in (low, high)]
+        for row, numbers in enumerate(rows):
+            builder.store(numbers, place(given[2], given[3], row)).align = 2
+        return context.get_dummy_value()
+
+    return types.void(_ADDRESS, types.intp, _ADDRESS, types.intp), generate

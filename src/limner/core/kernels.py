@@ -96,7 +96,7 @@ def _any_above(row, low, high, least):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
+def insert(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
     """Inserts a value into the best so far, after equal ones."""
     at = min(held, scores.shape[0] - 1)
     while at > 0 and scores[at - 1] < value:
@@ -117,13 +117,13 @@ def best(block, indices, scores):  # type: ignore[no-untyped-def]
         if k > FEW and _best_of_many(row, _lower_bound(row, k, groups), kept, places) == k:
             continue  # fewer are found in a row with NaN, which the loops below put into the list
         for c in range(k):
-            _insert(row[c], c, kept, places, c)
+            insert(row[c], c, kept, places, c)
         for low in range(k, row.shape[0], 64):
             high = min(low + 64, row.shape[0])
             if _any_above(row, low, high, kept[k - 1]):
                 for c in range(low, high):
                     if row[c] > kept[k - 1]:
-                        _insert(row[c], c, kept, places, k)
+                        insert(row[c], c, kept, places, k)
 
 
 @_jit
@@ -156,7 +156,7 @@ def _any_reaching(row, low, high, least):  # type: ignore[no-untyped-def]
 
 @_jit
 def _insert_by_bisection(value, place, scores, indices, held):  # type: ignore[no-untyped-def]
-    """Like `_insert`, but faster if many entries move, because whole blocks are moved."""
+    """Like `insert`, but faster if many entries move, because whole blocks are moved."""
     low, high = 0, held
     while low < high:
         middle = (low + high) // 2

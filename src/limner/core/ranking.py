@@ -22,8 +22,8 @@ from limner.core.paths import read_json, refuse_irregular
 
 Lists = npt.NDArray[np.integer]
 
-SHORT = 4096
-"""Up to this many entries, numpy checks a ranking as fast as a compiled loop."""
+SHORT = 1 << 18
+"""Up to this many entries, numpy checks a ranking in a few milliseconds; loading a compiled loop takes longer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,7 @@ def _padded(rows: list[list[float]], like: Lists) -> npt.NDArray[np.float64]:
 
 
 def _short_and_sound(indices: Lists, scores: npt.NDArray[np.floating] | None, candidates: int) -> bool:
-    """Whether a few full lists are valid; checked without the compiled loops, which take a second to load."""
+    """Whether full lists that are not too long are valid; checked without the compiled loops."""
     if not 0 < indices.size <= SHORT:
         return False
     within = indices.min() >= 0 and indices.max() < candidates

@@ -22,6 +22,7 @@ from limner.evaluation.folds import fold_of
 from limner.evaluation.inputs import EXPECTED, understood
 from limner.evaluation.judging import (
     Given,
+    depth_seen,
     if_right,
     judged_for,
     judged_measures,
@@ -35,6 +36,7 @@ from limner.evaluation.protocols import View, views
 from limner.evaluation.report import Report
 from limner.evaluation.results import ALONE, Result
 from limner.scores import Progress, Scores
+from limner.scores.both_directions import both_directions
 from limner.scores.corrected import gather_first
 
 Source = Scores | Ranking
@@ -116,7 +118,8 @@ def evaluate(
         notes += told
     sources = directions(system, truth, direction)
     judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
-    results, top, told = _measured(sources, asked, judged, truth, how)
+    with both_directions():
+        results, top, told = _measured(sources, asked, judged, truth, how)
     results = _with_composites(asked, results, truth)
     notes += [*told, *_lacking_direction(chosen, sources), *_grade_notes(results, judged.values())]
     settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
@@ -327,8 +330,10 @@ def _any_in(ids: Ids, known: Ids) -> bool:
 
 def _question(view: View, judgements: Judgements, collection: Collection, source: Source, direction: str) -> Asked:
     pool = judged_pool(view, collection, direction)
-    if view.folds is None and (pool is None or _covers(pool, source)):
-        return Asked(judgements, outside=view.outside)
+    whole = view.folds is None and (pool is None or _covers(pool, source))
+    depth = depth_seen(judgements, view.measures, len(source.candidates) if whole else 0)
+    if whole:
+        return Asked(judgements, outside=view.outside, depth=depth)
     folds = [
         fold_of(ids, items, view.folds, collection)
         for ids, items in zip((source.queries, source.candidates), _sides(collection, direction), strict=True)
@@ -338,7 +343,7 @@ def _question(view: View, judgements: Judgements, collection: Collection, source
             np.where([i in within for i in ids], fold, -1)
             for ids, within, fold in zip((source.queries, source.candidates), pool, folds, strict=True)
         ]
-    return Asked(judgements, folds[0], folds[1], view.outside)
+    return Asked(judgements, folds[0], folds[1], view.outside, depth)
 
 
 def _sides(collection: Collection, direction: str) -> tuple[Items, Items]:
@@ -418,10 +423,11 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
     """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster."""
     weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
-    units = np.unique(np.concatenate(images))
-    shares = np.zeros(len(units))
+    units = np.flatnonzero(np.bincount(np.concatenate(images)))
+    shares, place = np.zeros(len(units)), np.zeros(int(units.max(initial=-1)) + 1, np.int64)
+    place[units] = np.arange(len(units))
     for part, image in zip(parts, images, strict=True):
-        np.add.at(shares, np.searchsorted(units, image), weight * part.contributions / max(len(image), 1))
+        np.add.at(shares, place[image], weight * part.contributions / max(len(image), 1))
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
     names = Ids(_unit_names(units, parts, images, collection.images.ids), what="image")
     return Result(view, "both", measure, names, len(units) * shares, parts=by_image)

@@ -1,4 +1,6 @@
-"""R-precision and mAP@R of lists in which all but a few candidates are relevant, from the ranks of these few.
+"""R-precision, mAP@R and the first rank of lists in which all but a few candidates are relevant.
+
+They are computed from the ranks of these few.
 
 The bounds of partly judged collections need them: with 25,000 candidates a query, of which a few dozen were judged,
 writing out all relevant ranks would cost more than the whole evaluation.
@@ -32,6 +34,16 @@ class FewWrong:
     def relevant(self) -> IntArray:
         """R of each query."""
         return self.pool - np.bincount(self.query, minlength=len(self.pool))
+
+    def first(self) -> IntArray:
+        """The rank of the first relevant candidate, from 0.
+
+        >>> FewWrong(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([4, 4])).first()
+        array([2, 0])
+        """
+        many = np.bincount(self.query, minlength=len(self.pool))
+        order = np.arange(len(self.query)) - (np.cumsum(many) - many)[self.query]
+        return np.bincount(self.query[self.place == order], minlength=len(self.pool))
 
     def r_precision(self) -> FloatArray:
         """The share of relevant candidates among the first R.

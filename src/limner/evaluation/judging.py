@@ -22,7 +22,7 @@ from limner.core.judgements import Judgements
 from limner.datasets.trec import read_qrels
 from limner.evaluation.few_wrong import FewWrong
 from limner.evaluation.measures import Measure, bounds
-from limner.evaluation.measures.values import average_precision_at_r, r_precision
+from limner.evaluation.measures.values import average_precision_at_r, first_rank, hit, r_precision
 from limner.evaluation.placements import NEVER, Placements
 from limner.evaluation.protocols import View
 
@@ -145,6 +145,42 @@ def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list
     return [measure for measure in (Measure("Judged", k) for k in cuts) if _is_known(placements, measure)]
 
 
+def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -> int | None:
+    """The rank from which on no measure depends on a candidate, but for the best relevant one; None if there is none.
+
+    A measure sees the first k, the first R, or the rank of the best relevant candidate; the others see all ranks. If
+    unjudged candidates count as right, see `if_right`, a value is decided by the first k, or by the first unjudged
+    candidate, unless it depends on the number of relevant candidates; then it is not computed for large pools.
+
+    Args:
+        judgements: Of all queries.
+        measures: The measures of a view.
+        pool: Number of candidates.
+
+    >>> from limner.evaluation.measures import parse
+    >>> pairs = Judgements.from_pairs([("q", "a"), ("q", "b")])
+    >>> depth_seen(pairs, parse("R@1 R@20 MedR"), 1000), depth_seen(pairs, parse("R@1 MAP"), 1000)
+    (20, None)
+    """
+    every = [part for measure in measures for part in (measure.parts or (measure,))]
+    partly = bool((judgements.grades <= 0).any())
+    many = np.count_nonzero(judgements.counts) * pool > MOST_CELLS
+    depth = max(USUAL_CUT, int(np.diff(judgements.indptr).max(initial=0)) + partly)
+    for measure in every:
+        kind = measure.kind
+        unseen = kind.sees == "R" or (kind.sees == "k" and measure.k is not None) or kind.rank
+        counts_all = partly and kind.needs_total and not kind.judged and (_graded(measure) or not many)
+        if not unseen or counts_all or (kind.rank and _graded(measure)):
+            return None
+        depth = max(depth, measure.k or 0)
+    return depth
+
+
+def _graded(measure: Measure) -> bool:
+    """Whether some queries may not count for it."""
+    return "min_grade" in measure.kind.options and bool(measure.option("min_grade"))
+
+
 def _is_known(placements: Placements, measure: Measure) -> bool:
     low, high = bounds(placements, measure)
     return low is high or bool(np.array_equal(low, high))
@@ -173,7 +209,7 @@ def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
     if short is None:
         return _written_out(judged, measure, least, depth)
     few, easy = _few_wrong(judged, least, depth)
-    values = np.where(easy, short(few), np.nan)
+    values = np.where(easy, short(few, measure), np.nan)
     values[~easy] = _written_out(judged.of(np.flatnonzero(~easy)), measure, least, depth)
     return values
 
@@ -184,9 +220,11 @@ def _written_out(judged: Placements, measure: Measure, least: float, depth: int)
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-_SHORT: dict[object, Callable[[FewWrong], FloatArray]] = {
-    r_precision: FewWrong.r_precision,
-    average_precision_at_r: FewWrong.average_precision_at_r,
+_SHORT: dict[object, Callable[[FewWrong, Measure], FloatArray]] = {
+    r_precision: lambda few, _: few.r_precision(),
+    average_precision_at_r: lambda few, _: few.average_precision_at_r(),
+    hit: lambda few, measure: (few.first() < (measure.k or 0)).astype(np.float64),
+    first_rank: lambda few, _: (few.first() + 1).astype(np.float64),
 }
 """Measures that need not be computed from all relevant ranks, if these are nearly all."""
 

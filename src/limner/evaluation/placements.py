@@ -2,6 +2,7 @@
 
 The rank of a positive is counted from blocks of scores (how many candidates are above it, and how many are equal);
 no row is ever sorted, and the score matrix is never in memory. Several judgements and pools are counted in one pass.
+With a depth, ranks beyond it are not counted, but for the best relevant candidate of a query.
 """
 
 from __future__ import annotations
@@ -223,11 +224,12 @@ def _align(source: Scores | Ranking, asked: Asked) -> Positives:
     if asked.outside == "count" or open_pool:
         kept = inside | ((asked.outside == "count") & relevant) | ~listed
         columns, inside = np.where(inside, columns, -1), kept
-    return Positives(rows[inside], columns[inside], judged.grades[inside], outside)
+    depth = NEVER if asked.depth is None else asked.depth
+    return Positives(rows[inside], columns[inside], judged.grades[inside], outside, depth)
 
 
 def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, ties: str) -> Placements:
-    above, equal, before = counts.T
+    above, equal, before = p.seen(counts).T
     pool = _pool_sizes(asked, len(source.queries), source.shape[1])
     if ties == "order":
         above, equal = above + before, np.ones_like(equal)

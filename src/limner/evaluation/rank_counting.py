@@ -15,10 +15,13 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
-from limner.scores.filtering import NO_POOLS, Near
+from limner.scores.filtering import NO_POOLS, Near, Ranked
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """A rank beyond every cut-off: a positive that is never found, or missing from a truncated list."""
+
+MOST_REQUESTS = 64
+"""With more requests in one pass than this, all ranks are counted."""
 
 NO_COUNTS = np.zeros((0, 3), dtype=np.int64)
 NONE = np.zeros(0, dtype=np.int64)
@@ -33,22 +36,44 @@ class Asked:
         query_pools: Fold number of every query of the source, for protocols that split the pool; -1 for no fold.
         candidate_pools: Fold number of every candidate of the source.
         outside: What to do with a positive that is not in the pool: "drop" it, or "count" it in R as never found.
+        depth: Judged candidates count as never found from this rank on, but for the best relevant one of a query; None
+            to count all ranks.
     """
 
     judgements: Judgements
     query_pools: IntArray | None = None
     candidate_pools: IntArray | None = None
     outside: str = "drop"
+    depth: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Positives:
-    """Relevant pairs as positions in the source, and the counts found for them."""
+    """Judged pairs as positions in the source.
+
+    Args:
+        rows: Queries.
+        columns: Candidates; -1 for those outside the pool.
+        grades: The grade of each pair.
+        outside: Number of relevant pairs outside the pool.
+        depth: See `Asked`; `NEVER` to count all ranks.
+    """
 
     rows: IntArray
     columns: IntArray
     grades: FloatArray
     outside: int
+    depth: int = NEVER
+
+    def seen(self, counts: IntArray) -> IntArray:
+        """The counts, with `NEVER` for those beyond the depth."""
+        above, relevant = counts[:, 0], self.grades > 0
+        if not (above >= self.depth).any():
+            return counts
+        best = np.full(int(self.rows.max(initial=0)) + 1, NEVER)
+        np.minimum.at(best, self.rows[relevant], above[relevant])
+        kept = (above < self.depth) | (relevant & (above == best[self.rows]))
+        return np.where(kept[:, None], counts, [NEVER, 1, 0])
 
 
 def count_ranks(
@@ -92,9 +117,9 @@ def _count_rows(
         counted[number][places] = np.concatenate([NO_COUNTS, *(counts[number] for counts in parts)])
 
 
-COUNTED = 0.15
-"""Estimated cost of counting from low-precision products, as a share of the float32 product. It is higher where many
-candidates are near a positive; a row with too many of them is counted in float32."""
+COUNTED = 0.03
+"""What counting from low-precision products costs more than counting from scores, as a share of the float32 product. It
+is more where many candidates are near a positive; a row with too many of them is counted in float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,19 +128,22 @@ class _Count:
 
     counters: list[_Counter]
     best: Best | None
+    in_order = True  # it reads products in order, which the other direction can use
 
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
         return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
 
     def from_near(self, near: Near) -> tuple[list[_Open], object] | None:
         """The same from low-precision products, except for pairs that only float32 scores can compare."""
+        kept = self.best and near.best(self.best)  # first: counting puts the products in order
+        if self.best and kept is None:
+            return None
         found = []
         for counter in self.counters:
             if (counted := counter.from_near(near)) is None:
                 return None
             found.append(counted)
-        kept = self.best and near.best(self.best)
-        return None if self.best and kept is None else (found, kept)
+        return found, kept
 
     def verified(self, width: int) -> float:
         """Counts above the positives of every pool, and the best."""
@@ -185,6 +213,11 @@ class _Counter:
         found = np.sort(np.concatenate([NONE, *keys]))
         self.keys = found[np.diff(found, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
         rows, self.columns = np.divmod(self.keys, self.width)
+        self.depths, self.requests = np.zeros(len(self.keys), np.int64), np.zeros(len(self.keys), np.uint64)
+        for number, (p, own) in enumerate(zip(members.values(), keys, strict=True)):
+            at, relevant = np.searchsorted(self.keys, own), p.grades[p.columns >= 0] > 0
+            self.depths[at] = np.maximum(self.depths[at], p.depth if len(members) <= MOST_REQUESTS else NEVER)
+            self.requests[at[relevant]] |= np.uint64(1) << np.uint64(number % MOST_REQUESTS)
         self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
         self.pools = asked.query_pools
         if asked.query_pools is not None and asked.candidate_pools is not None:
@@ -224,7 +257,7 @@ class _Counter:
         indptr, pools = self.indptr[near.start : stop + 1] - part.start, NO_POOLS
         if self.pools is not None:
             pools = self.pools[near.start : stop], self.pool_indptr, self.pool_columns
-        found = near.above(indptr, self.columns[part], pools)
+        found = near.above(Ranked(indptr, self.columns[part], self.depths[part], self.requests[part]), pools)
         if found is None:
             return None
         counts = np.stack([found.counts, np.ones_like(found.counts), np.zeros_like(found.counts)], axis=1)

@@ -40,7 +40,7 @@ from limner.scores.running import (
 from limner.scores.vector_sets import VectorSets
 
 TILE_ROWS, TILE_COLUMNS = 256, 1024
-VERIFIED = TILE_ROWS // 2
+VERIFIED = TILE_ROWS // 4
 """Columns of a block that take as long as verifying one candidate for each of its rows, about."""
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)

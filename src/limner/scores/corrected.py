@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from limner.core.arrays import Float32, IntArray, array
+from limner.core.arrays import Array, Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
@@ -140,10 +140,11 @@ class CorrectedScores(Scores):
         """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None and not self.correction.limit(self.base).reach:
-            recorded = None if by_filter(workers, consume) else self._recorded(consume.k, progress)
+            near = self.correction.from_best and by_filter(workers, consume)
+            recorded = None if near else self._recorded(consume.k, progress)
             shift = self.correction.shift(self.statistics.known)
             if shift and (self.bank is None or self._in_bank is None):
-                shifted = Shifted(*shift, self._applied, self.correction.rounding)
+                shifted = Shifted(*shift, self._applied, self.correction.rounding, self._listed)
                 if recorded is not None and recorded.suffices(shifted):
                     return cast(Iterator[Result], recorded.lists(consume, shifted, workers=workers))
                 wanted: object = BestShifted(consume, shifted)
@@ -153,9 +154,10 @@ class CorrectedScores(Scores):
 
     def _recorded(self, k: int, progress: Progress | None) -> RecordedScores | None:
         """Gathers the statistics in a pass that also keeps the best candidates; None if that is of no use."""
-        if self.bank is not None or "statistics" in self.__dict__ or not self.correction.from_best:
+        has_lists = type(self.correction).listed is not Correction.listed
+        if self.bank is not None or "statistics" in self.__dict__ or not has_lists:
             return None
-        recorded = RecordedScores.of(self.base, k)
+        recorded = RecordedScores.of(self.base, k, lambda bank: self.correction.shift(self.correction.gather(bank)))
         if recorded is not None:
             self.__dict__["statistics"] = self._gathered(progress, recorded)
         return recorded
@@ -165,6 +167,11 @@ class CorrectedScores(Scores):
         known = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
         rows = np.arange(start, start + len(scores)) if self.bank is None else None
         return self.correction.apply(scores, known, rows)
+
+    def _listed(self, scores: Float32, places: Array, rows: IntArray, best: Float32) -> Block:
+        """Corrects the scores of lists of candidates of these queries."""
+        known = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
+        return cast(Block, self.correction.listed(scores, known, rows, best))
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""

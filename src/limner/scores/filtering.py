@@ -2,7 +2,8 @@
 
 A block of products is computed in bfloat16 or int8, several times faster than in float32 if the CPU has units for it.
 The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed again in float32.
-Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`.
+Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`, or
+computed pair by pair in the same order of summation, if it is known (`limner.scores.tiles.sum_ends`).
 Lists, counts and scores equal those in float32 bit for bit.
 
 `LIMNER_LOW_PRECISION` says when it is used: "auto" (default: if the CPU has bfloat16 units and torch is installed, or
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
@@ -24,20 +25,18 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
-from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
+from limner.scores.both_directions import KeptProducts
 from limner.scores.formats import STEP, Columns, Format, gain, preferred, seconds_of_float32, torch_threads_kept
 from limner.scores.int8 import Int8
 from limner.scores.running import Block, Result, counted, threads, usable_cores
 from limner.scores.shifted import ROUNDED, Shifted
+from limner.scores.verifying import Int64, Pairs, Products, chosen, listed_scores
 
-Int64 = npt.NDArray[np.int64]
-Pairs = tuple[Int64, Int64]
-"""indptr and columns: those of row r are columns[indptr[r]:indptr[r + 1]]."""
 Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
 NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
@@ -56,17 +55,17 @@ What an earlier pass or the program has loaded is used anyway."""
 LOOPS = "limner.core.filter_kernels"
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
-CALLS, COLUMN = 8e6, 6e3
-"""The calls that verify a few rows, and those for each of their candidates, take as long as so many multiplications."""
 PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 SHARE = 64
 """At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
 LEAST_ROOM, LEAST_COUNTED = 256, 64
 """But so many candidates of a row may be, for lists, and for counts."""
-ROW_SHARE, MANY = 8, 1 / 3
+ROW_SHARE, MANY = 3, 1 / 3
 """For counts, at most one candidate in the first many is computed again; a row with more is counted in float32. A block
 goes the float32 way if more than the second share of its rows are."""
+LEFT = 64
+"""At most so many pairs of each row may be left to the grid, on average."""
 
 
 def setting() -> str:
@@ -75,87 +74,6 @@ def setting() -> str:
     if word not in WORDS:
         raise LimnerError(f"{SETTING}={word!r}: expected one of {', '.join(WORDS)}")
     return word
-
-
-class Products(Protocol):
-    """The interface that a filter needs; `VectorScores` implements it."""
-
-    @property
-    def query_vectors(self) -> Embeddings:
-        """Vectors of the queries."""
-
-    @property
-    def candidate_vectors(self) -> Embeddings:
-        """Vectors of the candidates."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(queries, candidates)."""
-
-    @property
-    def bound(self) -> float:
-        """An upper bound of all scores."""
-
-    def memory(self) -> Float32:
-        """Memory of a block."""
-
-    def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
-        """Scores from float32 tiles."""
-
-    def pairs(self, rows: Int64, columns: Int64) -> Float32:
-        """Scores of single pairs, from float32 tiles."""
-
-    def tiles(self, rows: Float32, places: Int64) -> Float32:
-        """Scores of these query vectors and the candidates at these places, from float32 tiles."""
-
-    @property
-    def few_rows(self) -> int:
-        """Number of query vectors for which `tiles` computes no more rows than there are."""
-
-
-def rows_at_once(scores: Products, rows: int, found: int) -> int:
-    """How many of these rows to verify together: all of them, or few, whichever takes less time.
-
-    All rows together compute the columns of every row for all of them, on all cores. Few rows compute little, but the
-    interpreter's calls for every small tile run on one core at a time.
-
-    Args:
-        scores: The scores.
-        rows: Number of rows, at most `TILE_ROWS`.
-        found: Number of pairs to verify.
-    """
-    few = scores.few_rows
-    together = min(found, scores.shape[1]) * rows * scores.query_vectors.dim / usable_cores()
-    apart = CALLS * rows / few + COLUMN * found
-    return few if apart < together else max(rows, 1)
-
-
-def chosen(
-    scores: Products,
-    start: int,
-    rows: Float32,
-    choose: Best,
-    found: Sequence[Pairs],
-    apply: Callable[[Float32, Int64, int], Block] = lambda scores, places, start: scores,
-) -> tuple[npt.NDArray[np.int32], Block]:
-    """The best of the columns that were found, from float32 tiles of a few rows at a time.
-
-    Args:
-        scores: The scores.
-        start: The query of the first row.
-        rows: The query vectors.
-        choose: Finds the best of a tile.
-        found: Columns of every row, from several searches.
-        apply: What is done to the scores of a tile first; see `Shifted`.
-    """
-    pairs, parts = sum(len(columns) for _, columns in found), []
-    step = rows_at_once(scores, len(rows), pairs)
-    for low in range(0, len(rows), step):
-        high = min(low + step, len(rows))
-        places = np.unique(np.concatenate([columns[indptr[low] : indptr[high]] for indptr, columns in found]))
-        best, kept = choose(start + low, apply(scores.tiles(rows[low:high], places), places, start + low))
-        parts.append((places[best].astype(np.int32), kept))
-    return np.concatenate([best for best, _ in parts]), np.concatenate([kept for _, kept in parts])
 
 
 def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
@@ -251,7 +169,7 @@ class Near:
 
     @property
     def _factors(self) -> tuple[object, ...]:
-        vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix
+        vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix, self.scores.sum_ends
         return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
     def _room(self) -> int:
@@ -261,6 +179,8 @@ class Near:
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
+        if self.is_ordered:
+            raise RuntimeError("the bits of these products are lost: they were put in order")
         from limner.core.filter_kernels import select
         from limner.core.group_kernels import GROUP
 
@@ -287,9 +207,18 @@ class Near:
         return places, self.scores.tiles(self.rows, places)
 
     def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """Gives the same result as `choose` on the float32 block."""
+        """Gives the same result as `choose` on the float32 block; the bits may be lost."""
+        if len(self.scores.sum_ends):
+            return self._best_in_order(min(choose.k, self.bits.shape[1]))
         found = self.candidates(choose.k)
         return None if found is None else chosen(self.scores, self.start, self.rows, choose, [found])
+
+    def _best_in_order(self, k: int) -> tuple[npt.NDArray[np.int32], Block] | None:
+        from limner.core.best_kernels import best_near
+
+        indices, scores = np.zeros((len(self.bits), k), np.int32), np.zeros((len(self.bits), k), np.float32)
+        _, *factors = self._factors
+        return (indices, scores) if best_near(*self.ordered, *factors, self._room(), indices, scores) else None
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -302,19 +231,57 @@ class Near:
             return None
         return chosen(self.scores, self.start, self.rows, choose, told, shifted.apply)
 
-    def above(self, indptr: Int64, positives: Int64, pools: Pools = NO_POOLS) -> Above | None:
-        """Counts the candidates that are certainly above each positive; None if too many rows are left to float32."""
-        from limner.core.filter_kernels import count_near
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the products were put in order, so that the bits are lost."""
+        return "ordered" in self.__dict__
+
+    @cached_property
+    def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
+        """The products in order, and the highest of every group of columns; the bits are lost."""
+        from limner.core.count_kernels import put_in_order
         from limner.core.group_kernels import GROUP
 
         rows, width = self.bits.shape
-        room = max(width // ROW_SHARE, LEAST_COUNTED)
-        counts, whose = np.zeros(len(positives), np.int64), np.empty(rows * room, np.int64)
-        columns, spare, many = np.empty_like(whose), np.empty(GROUP, np.uint16), np.zeros(rows, np.bool_)
-        count = count_near(*self._factors, indptr, positives, pools, room, spare, counts, whose, columns, many)
-        if many.sum() > MANY * np.count_nonzero(np.diff(indptr)):
+        tops = np.empty((rows, -(-width // GROUP)), np.int16)
+        put_in_order(self.bits.view(np.int16), tops)
+        return self.bits.view(np.int16), tops
+
+    def above(self, asked: Ranked, pools: Pools = NO_POOLS) -> Above | None:
+        """Counts the candidates above each positive; None if too many rows are left to float32.
+
+        The bits are lost: ask for the best first.
+        """
+        from limner.core.count_kernels import count_near
+
+        rows, width = self.bits.shape
+        own = listed_scores(self.scores, self.rows, asked.indptr, asked.columns)
+        counts, many = np.zeros(len(own), np.int64), np.zeros(rows, np.bool_)
+        whose = np.empty(rows * LEFT + width, np.int64)
+        columns, room = np.empty_like(whose), max(width // ROW_SHARE, LEAST_COUNTED)
+        positives = asked.indptr, asked.columns, own, asked.depths, asked.requests
+        _, *factors = self._factors
+        count = count_near(*self.ordered, *factors, positives, pools, room, counts, whose, columns, many)
+        if count < 0 or many.sum() > MANY * np.count_nonzero(np.diff(asked.indptr)):
             return None
         return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Positives of a block whose ranks are asked for.
+
+    Args:
+        indptr: Those of row r are `indptr[r]:indptr[r + 1]`.
+        columns: The column of each.
+        depths: A rank beyond this may be counted as never found.
+        requests: The requests, as bits, that depend on the best one in any case.
+    """
+
+    indptr: Int64
+    columns: Int64
+    depths: Int64
+    requests: npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,8 +289,9 @@ class Above:
     """What low-precision products tell about the ranks of the positives of a block.
 
     Args:
-        counts: The number of candidates that are certainly above each positive.
-        whose: The positive of each pair that only float32 scores can compare.
+        counts: The number of candidates above each positive, without those of the pairs below; (2^63 - 1) // 4
+            for one with more than its depth.
+        whose: The positive of each pair that only float32 scores on the grid can compare, or that is a tie.
         columns: The candidate of each such pair.
         rows: Rows with too many such pairs: their counts are undefined, and their pairs are not listed.
     """
@@ -341,10 +309,12 @@ class Filter:
     Args:
         scores: The scores to search.
         form: The format of the low-precision products.
+        kept: Where the products are kept, and those of the other direction; see `kept_for`.
     """
 
     scores: Products
     form: Format
+    kept: tuple[KeptProducts | None, KeptProducts | None] = (None, None)
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
 
@@ -373,10 +343,13 @@ class Filter:
             return ask(self.near(start, min(start + PROBED, n))) is not None
 
         def work(start: int) -> Result:
-            stop = min(start + TILE_ROWS, n)
-            found = ask(self.near(start, stop)) if self._attempts.go_on else None
+            stop, found = min(start + TILE_ROWS, n), None
             if self._attempts.go_on:
+                near = self.near(start, stop)
+                found = ask(near)
                 self._attempts.took(found is not None)
+                if self.kept[0] is not None and near.is_ordered:
+                    self.kept[0].done.add(start)
             return otherwise(start, stop) if found is None else found
 
         with torch_threads_kept(), threads(workers) as work_on:
@@ -386,13 +359,18 @@ class Filter:
 
     def near(self, start: int, stop: int) -> Near:
         """Low-precision products of some rows."""
-        rows = self.form.round(self.scores.query_vectors.matrix[start:stop])
-        if not hasattr(self._own, "bits"):
+        rows, (own, other) = self.form.round(self.scores.query_vectors.matrix[start:stop]), self.kept
+        if own is None and not hasattr(self._own, "bits"):
             self._own.bits = np.empty(TILE_ROWS * self.scores.shape[1], dtype=np.uint16)
-        bits = self._own.bits[: (stop - start) * self.scores.shape[1]].reshape(stop - start, -1)
+        size = (stop - start) * self.scores.shape[1]
+        bits = self._own.bits[:size].reshape(stop - start, -1) if own is None else own.rows(start, stop)
         columns, lengths = self._candidates
-        columns.multiply(rows, bits)
-        return Near(start, self.scores, bits, Bounds.of(rows, lengths))
+        near = Near(start, self.scores, bits, Bounds.of(rows, lengths))
+        if other is None:
+            columns.multiply(rows, bits)
+        else:
+            near.__dict__["ordered"] = other.columns(start, stop, bits)
+        return near
 
     @cached_property
     def _candidates(self) -> tuple[Columns, Rounded]:

@@ -30,11 +30,12 @@ from limner.core.arrays import Float32, FloatArray, IntArray
 from limner.core.lowprecision import READ, SLACK, Bounds, Rounded
 from limner.core.progress import Progress
 from limner.scores.base import TILE_ROWS, Best
-from limner.scores.filtering import SETTING, Attempts, Products, filter_of
+from limner.scores.filtering import SETTING, Attempts, filter_of
 from limner.scores.formats import STEP, Columns, Format, torch_threads_kept
 from limner.scores.running import Block, threads
 from limner.scores.set_pieces import Pieces, owners_of
 from limner.scores.vector_sets import VectorSets
+from limner.scores.verifying import Products
 
 WIDTH = 4096
 """Candidate vectors whose low-precision products with a tile of query vectors are in memory at once, about."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Float32, IntArray
+from limner.core.arrays import Array, Float32, IntArray
 from limner.scores.base import Best
 from limner.scores.running import Block
 
@@ -33,6 +33,8 @@ class Shifted:
             change its input in place.
         more: How far rounding can move a transformed score beyond the rounding of the formula above; 0 if the formula
             is all, so that every row can be transformed by itself.
+        listed: Maps (scores, candidates, queries, best scores of the queries) of lists to the same shifted scores: the
+            first two have a row per list. None if only blocks can be transformed.
     """
 
     scale: float
@@ -40,6 +42,7 @@ class Shifted:
     own: int
     apply: Callable[[Float32, IntArray, int], Block]
     more: float = 0.0
+    listed: Callable[[Float32, Array, IntArray, Float32], Block] | None = None
 
     def rounding(self, bound: float) -> float:
         """How far rounding can move a transformed score, if no score exceeds the bound."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
@@ -14,6 +15,10 @@ Shape = tuple[int, int]
 WHOLE: Shape = (TILE_ROWS, TILE_COLUMNS)
 SMALL: tuple[Shape, ...] = ((8, 32), (32, 64), (32, 1024), (64, 256), (64, 1024))
 """Smaller tiles that may round like the whole tile, the smallest first."""
+PARTS = (128, 192, 240, 256, 320, 352, 384, 448, 512, 640, 768, 1024)
+"""Numbers of dimensions that a matrix library may add up at a time."""
+UNITS = (16, 8, 4)
+"""The smaller part that it divides the rest into may be a multiple of these."""
 
 
 def fill(block: Float32, rows: Float32, columns: Float32) -> None:
@@ -74,6 +79,44 @@ def _equal_tiles(dimensions: int) -> tuple[Shape, ...]:
         whole = np.matmul(rows, columns.T)[-height:, -width:]
         equal = [s for s in SMALL if np.array_equal(_tiled(rows[-height:], columns[-width:], s), whole)]
     return (*equal, WHOLE)
+
+
+@cache
+def sum_ends(dimensions: int) -> npt.NDArray[np.int64]:
+    """Where the parts of a sum end, if the matrix library adds up products one after another; empty if it does not.
+
+    Then the score of a single pair can be computed without a tile, see `limner.core.pair_kernels`. Compares all scores
+    of some rows of a tile whose terms differ widely in size, like `_equal_tiles`.
+    """
+    from limner.core.pair_kernels import scores_of
+
+    rng, every = np.random.default_rng(0), np.arange(TILE_COLUMNS)
+    rows, columns = _uneven(rng, TILE_ROWS, dimensions), _uneven(rng, TILE_COLUMNS, dimensions)
+    with one_thread_per_product():
+        whole = np.matmul(rows, columns.T)
+
+    def equal(row: int, ends: npt.NDArray[np.int64]) -> bool:
+        found = np.empty(TILE_COLUMNS, np.float32)
+        scores_of(rows[row], columns, every, ends, found)
+        return np.array_equal(found, whole[row])
+
+    for ends in dict.fromkeys(_ends(dimensions, part, unit) for unit in UNITS for part in (dimensions, *PARTS)):
+        if all(equal(row, np.array(ends)) for row in range(0, TILE_ROWS, 7)):
+            return np.array(ends)
+    return np.zeros(0, np.int64)
+
+
+def _ends(dimensions: int, part: int, unit: int) -> tuple[int, ...]:
+    """The ends of parts of this size, the last two of which share what is left, the first a multiple of the unit.
+
+    >>> _ends(256, 384, 16), _ends(1000, 640, 16), _ends(2048, 640, 16)
+    ((256,), (512, 1000), (640, 1280, 1664, 2048))
+    """
+    ends = [0]
+    while (left := dimensions - ends[-1]) > 0:
+        half = -(-(left // 2) // unit) * unit
+        ends.append(ends[-1] + (part if left >= 2 * part else left if left <= part else half))
+    return tuple(ends[1:])
 
 
 def _uneven(rng: np.random.Generator, count: int, dimensions: int) -> Float32:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
+from limner.scores.both_directions import kept_for
 from limner.scores.checks import refuse_overflow
-from limner.scores.filtering import Filter, Int64, Selective, best_of_columns, filter_of, rows_at_once
+from limner.scores.filtering import Filter, Selective, best_of_columns, filter_of
 from limner.scores.running import Block, Result, threads
-from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, tile_for
+from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, sum_ends, tile_for
+from limner.scores.verifying import Int64, pair_by_pair, rows_at_once
 from limner.scores.wide import in_pieces
 
 
@@ -107,7 +109,10 @@ class VectorScores(Scores):
 
     def filter(self, workers: int | None, consume: Selective) -> Filter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
-        return None if elsewhere(workers) else filter_of(self, consume.verified(self.shape[1]))
+        near = None if elsewhere(workers) else filter_of(self, consume.verified(self.shape[1]))
+        if near is None or not getattr(consume, "in_order", False) or not len(self.sum_ends):
+            return near
+        return replace(near, kept=kept_for(self.query_vectors, self.candidate_vectors))
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
@@ -145,8 +150,15 @@ class VectorScores(Scores):
         """Number of query vectors for which `tiles` computes no more rows than there are."""
         return few_rows(self.query_vectors.dim)
 
+    @property
+    def sum_ends(self) -> Int64:
+        """Where the parts of a sum end, if single pairs can be computed without tiles; else empty."""
+        return sum_ends(self.query_vectors.dim)
+
     def pairs(self, rows: Int64, columns: Int64, *, workers: int | None = None) -> Float32:
         """Scores of single pairs (rows[n], columns[n]), equal to those in blocks."""
+        if len(self.sum_ends) and not self.may_overflow:
+            return pair_by_pair(self, rows, columns, workers)
         scores = np.empty(len(rows), dtype=np.float32)
         distinct, row = np.unique(rows, return_inverse=True)
         order = np.argsort(row, kind="stable")

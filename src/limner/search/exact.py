@@ -19,6 +19,8 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import TILE_ROWS, Progress, VectorScores
+from limner.scores.base import LARGEST
+from limner.scores.tiles import fill_small
 
 Places = npt.NDArray[np.int64]
 Best = tuple[Places, Float32]
@@ -75,9 +77,12 @@ def _allowed(blocks: Iterable[tuple[int, Float32]], among: Array) -> Iterator[Fl
 def graded(queries: Embeddings, vectors: Float32, k: int) -> Best:
     """The k best of these rows, with the scores of `Scores`."""
     if len(queries) * len(vectors) <= SMALL:
-        scores = VectorScores(queries, Embeddings(Ids(range(len(vectors))), vectors)).small()
-        indices = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return indices, np.take_along_axis(scores, indices, axis=1)
+        scores = np.empty((len(queries), len(vectors)), dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            fill_small(scores, queries.matrix, vectors)
+        if np.isfinite(scores).all():
+            indices = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+            return indices, np.take_along_axis(scores, indices, axis=1)
     ranking = VectorScores(queries, Embeddings(Ids(range(len(vectors))), vectors)).top(k)
     return ranking.indices.astype(np.int64), np.asarray(ranking.scores, dtype=np.float32)
 
@@ -87,12 +92,13 @@ def _few(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int, max
     lengths = np.linalg.norm(queries.matrix.astype(np.float64), axis=1)
     floor = np.full(len(queries), -np.inf)
     for start, block in blocks:
-        near = _products(queries, start, block)
+        near = _products(queries, start, block, max_norm)
         if max_norm is None:
             known = max(known, float(np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64).max())))
         floor = np.maximum(floor, _kth(near, k))
         lowest = floor - 4 * gamma(queries.dim) * lengths * known * 1.001  # norms are rounded too
-        held.add(start, block, np.flatnonzero((near >= lowest[:, None]).any(axis=0)))
+        reached = near >= np.nextafter(lowest.astype(np.float32), np.float32(-np.inf))[:, None]
+        held.add(start, block, np.flatnonzero(reached[0] if len(near) == 1 else reached.any(axis=0)))
         if held.count > HELD:
             held.decide(queries)
     return held.decide(queries)
@@ -141,11 +147,12 @@ def _many(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) ->
     )
 
 
-def _products(queries: Embeddings, start: int, block: Float32) -> Float32:
+def _products(queries: Embeddings, start: int, block: Float32, max_norm: float | None) -> Float32:
     """Plain products; refuses overflow, which would corrupt the comparison."""
     with np.errstate(over="ignore", invalid="ignore"):
         near = queries.matrix @ block.T
-    if not np.isfinite(near).all():
+    small = max_norm is not None and 2 * queries.max_norm * max_norm < LARGEST
+    if not small and not np.isfinite(near).all():
         row, column = np.argwhere(~np.isfinite(near))[0]
         raise LimnerError(
             f"the product of query {queries.ids[int(row)]!r} and row {start + int(column)} of the index overflows "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -92,7 +93,7 @@ class Measure:
     def parts(self) -> tuple[Measure, ...]:
         """The parts of a composite measure; refuses parts that allow no interval for the sum."""
         composite = self.kind.composite
-        found = parse(composite.parts) if composite else ()
+        found = _parts(tuple(composite.parts)) if composite else ()
         for part in found:
             if part.kind.composite or part.statistic != "mean" or (composite and part.kind.bounds != composite.bounds):
                 raise LimnerError(f"part {part} of {self}: expected a mean of values between the bounds of {self}")
@@ -207,6 +208,11 @@ def parse(measures: str | Measure | MeasureKind | Iterable[str | Measure | Measu
     """
     listed = re.split(r"[\s,]+(?![^(]*\))", measures.strip()) if isinstance(measures, str) else measures
     return tuple(dict.fromkeys(map(Measure.parse, [listed] if isinstance(listed, (Measure, MeasureKind)) else listed)))
+
+
+@cache
+def _parts(written: tuple[str, ...]) -> tuple[Measure, ...]:
+    return parse(written)
 
 
 _WRITTEN = re.compile(

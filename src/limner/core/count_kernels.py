@@ -1,0 +1,329 @@
+"""Counts the candidates above each positive from low-precision products, and verifies those that are near one.
+
+Products are compared as whole numbers of 16 bits in the order of the bfloat16 numbers, their keys: the score of a
+positive and the bound of `limner.core.lowprecision` give two such numbers; a product above the higher one is certainly
+above the positive, one below the lower one is certainly below. A positive with more candidates certainly above it than
+anything depends on is given up. What lies near the others is computed again in float32, once for all positives of the
+row. All functions release the GIL.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from limner.core.cache_dir import compiled
+from limner.core.group_kernels import GROUP, highest_key, in_order, turn
+from limner.core.pair_kernels import products_of, scores_of
+
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False)
+
+LOWEST = np.int16(-(2**15))
+"""Below the keys of all numbers."""
+NEVER = (2**63 - 1) // 4
+"""The depth of a positive that is never given up, and the count of one that is."""
+
+
+@_jit
+def put_in_order(near, tops):  # type: ignore[no-untyped-def]
+    """Replaces the bits of products by their keys, and finds the highest of every group of columns.
+
+    Args:
+        near: bfloat16 products as bits, a row per query; changed in place.
+        tops: Output, (rows, groups).
+    """
+    whole, memory = near.shape[1] // GROUP, np.empty(GROUP, np.int16)
+    for r in range(near.shape[0]):
+        address = near[r].ctypes.data
+        for g in range(whole):
+            tops[r, g] = in_order(address + 2 * GROUP * g, address + 2 * GROUP * g)
+        rest = near[r, whole * GROUP :]
+        if rest.shape[0]:
+            memory[:] = rest[0]
+            memory[: rest.shape[0]] = rest
+            tops[r, whole] = in_order(memory.ctypes.data, memory.ctypes.data)
+            rest[:] = memory[: rest.shape[0]]
+
+
+@_jit
+def transpose(keys, start, out, tops):  # type: ignore[no-untyped-def]
+    """Copies some columns of keys into rows, and finds the highest of every group of each.
+
+    Args:
+        keys: Keys, see `put_in_order`.
+        start: The first column.
+        out: Output, (columns, rows of `keys`).
+        tops: Output, (columns, groups).
+    """
+    count, rows = out.shape
+    tile, best = np.empty((GROUP, count), np.int16), np.empty(count, np.int16)
+    for g in range(tops.shape[1]):
+        low, high = g * GROUP, min((g + 1) * GROUP, rows)
+        best[:] = LOWEST
+        for r in range(high - low):
+            row, mine = keys[low + r, start : start + count], tile[r]
+            for c in range(count):
+                mine[c] = row[c]
+                best[c] = row[c] if row[c] > best[c] else best[c]
+        tops[:, g] = best
+        right, bottom = count - count % 8, high - low - (high - low) % 8
+        for c in range(0, right, 8):
+            for r in range(0, bottom, 8):
+                source, target = tile.ctypes.data + 2 * (r * count + c), out.ctypes.data + 2 * (c * rows + low + r)
+                turn(source, 2 * count, target, 2 * rows)
+        for c in range(count):
+            for r in range(0 if c >= right else bottom, high - low):
+                out[c, low + r] = tile[r, c]
+
+
+@_jit
+def _limit(value, up, number, word):  # type: ignore[no-untyped-def]
+    """The lowest whole number that is not below a value, or the highest that is not above it; see `in_order`.
+
+    `number` is memory of one float32, and `word` are its bits.
+    """
+    number[0] = value
+    if up and number[0] < value:
+        number[0] = np.nextafter(number[0], np.float32(np.inf))
+    if not up and number[0] > value:
+        number[0] = np.nextafter(number[0], np.float32(-np.inf))
+    size = np.int64(word[0] & np.int32(0x7FFFFFFF))
+    size = -size if word[0] < 0 else size
+    return np.int16((size + 0xFFFF) >> 16 if up else size >> 16)
+
+
+@_jit
+def limits_of(own, reach, eps, number, word):  # type: ignore[no-untyped-def]
+    """What a product must reach to be near a positive with this score, and what it must exceed to be above it."""
+    most, least = own + reach, own - reach
+    most += 2.0**-40 * abs(most)
+    least -= 2.0**-40 * abs(least)
+    above = most / (1 - eps) if most > 0 else most / (1 + eps)
+    near = least / (1 + eps) if least > 0 else least / (1 - eps)
+    return _limit(near, False, number, word), _limit(above, True, number, word)
+
+
+@_jit
+def _all_limits(bounds, indptr, own):  # type: ignore[no-untyped-def]
+    """The limits of all positives, with the largest factors of the columns; see `limits_of`."""
+    query, candidate, _, _, eps = bounds
+    number, found = np.empty(1, np.float32), np.empty((own.shape[0], 2), np.int16)
+    word, factors = number.view(np.int32), (np.float64(candidate[0].max()), np.float64(candidate[1].max()))
+    for r in range(indptr.shape[0] - 1):
+        reach = (query[r, 0] * factors[0] + query[r, 1] * factors[1]) + query[r, 2]
+        for p in range(indptr[r], indptr[r + 1]):
+            found[p, 0], found[p, 1] = limits_of(np.float64(own[p]), reach, np.float64(eps), number, word)
+    return found
+
+
+@_jit
+def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
+    """Copies the keys of some columns, fills up the last group, and finds the highest of every group."""
+    first, size = pool[0], pool.shape[0]
+    if pool[size - 1] - first == size - 1:  # neighbours, as the folds of COCO are
+        keys[:size] = row[first : first + size]
+    else:
+        for i in range(size):
+            keys[i] = row[pool[i]]
+    groups = -(-size // GROUP)
+    keys[size : groups * GROUP] = LOWEST
+    for g in range(groups):
+        tops[g] = highest_key(keys.ctypes.data + 2 * GROUP * g)
+
+
+@_jit
+def _above(keys, tops, most, depth):  # type: ignore[no-untyped-def]
+    """The number of keys above a limit; counting ends when it has reached the depth."""
+    above = np.int64(0)
+    for g in range(tops.shape[0]):
+        if tops[g] > most:
+            part, higher = keys[g * GROUP : (g + 1) * GROUP], np.uint16(0)
+            for i in range(part.shape[0]):
+                higher = np.uint16(higher + np.uint16(part[i] > most))
+            above += np.int64(higher)
+            if above >= depth:
+                break
+    return above
+
+
+@_jit
+def _mark(keys, tops, limits, marks, marked):  # type: ignore[no-untyped-def]
+    """Marks the keys near a positive, and their groups; returns whether there are any."""
+    (least, most), some = limits, False
+    for g in range(tops.shape[0]):
+        if tops[g] >= least:
+            part, mine, near = keys[g * GROUP : (g + 1) * GROUP], marks[g * GROUP : (g + 1) * GROUP], np.uint16(0)
+            for i in range(part.shape[0]):
+                found = np.uint16(part[i] >= least) & np.uint16(part[i] <= most)
+                mine[i] |= found
+                near |= found
+            if near:
+                marked[g] = some = True
+    return some
+
+
+@_jit
+def _listed(marks, marked, places):  # type: ignore[no-untyped-def]
+    """Lists what is marked, and removes the marks; returns the number."""
+    filled = np.int64(0)
+    for g in range(marked.shape[0]):
+        if marked[g]:
+            mine = marks[g * GROUP : (g + 1) * GROUP]
+            for i in range(mine.shape[0]):
+                places[filled] = g * GROUP + i
+                filled += np.int64(mine[i])
+            mine[:] = 0
+            marked[g] = False
+    return filled
+
+
+@_jit
+def _exact(own, requests, depths, out):  # type: ignore[no-untyped-def]
+    """The depths of a row's positives: none for the best of every request, and those with the same score."""
+    out[:] = depths
+    every = np.uint64(0)
+    for p in range(own.shape[0]):
+        every |= requests[p]
+    while every:
+        bit, best = every & (~every + np.uint64(1)), -np.inf
+        every &= ~bit
+        for p in range(own.shape[0]):
+            if requests[p] & bit and own[p] > best:
+                best = own[p]
+        for p in range(own.shape[0]):
+            if requests[p] & bit and own[p] == best:
+                out[p] = NEVER
+
+
+@_jit
+def bounded(vectors, closeness, columns, least, most):  # type: ignore[no-untyped-def]
+    """Bounds of the scores of a row and some columns, from products in float32 that are summed in any order."""
+    (query, candidates, _), (close_query, close_candidate, tiny) = vectors, closeness
+    products_of(query, candidates, columns, least)
+    for n in range(columns.shape[0]):
+        exact, reach = np.float64(least[n]), 2 * (close_query * close_candidate[columns[n]] + tiny)
+        reach += 2.0**-22 * (abs(exact) + reach)  # the bounds are rounded to float32
+        least[n], most[n] = exact - reach, exact + reach
+
+
+@_jit
+def _compare(vectors, mine, limits, found, bounds, columns):  # type: ignore[no-untyped-def]
+    """Compares a positive with the candidates that are near it; returns how many are above, and how many are equal.
+
+    Args:
+        vectors: Of the row, of all candidates, and the ends of sums, see `scores_of`; without ends, candidates that
+            only scores on the grid can compare count as equal.
+        mine: The column of the positive, and its score.
+        limits: What a product must reach to be near the positive, and what it must not exceed.
+        found: The keys of candidates that are near any positive of the row, and their columns.
+        bounds: The least and the highest score of each of them.
+        columns: Output, the columns of those that are equal; the positive itself is left out.
+    """
+    (query, candidates, ends), (positive, own), (keys, places), (least, most) = vectors, mine, found, bounds
+    low, high, above, close, count = np.int32(limits[0]), np.int32(limits[1]), np.uint32(0), np.uint32(0), 0
+    for n in range(keys.shape[0]):
+        near = np.uint32(keys[n] >= low) & np.uint32(keys[n] <= high)
+        above = np.uint32(above + (near & np.uint32(least[n] > own)))
+        close = np.uint32(close + (near & np.uint32(most[n] >= own)))
+    higher = np.int64(above)
+    if close == above:
+        return higher, 0
+    one, score = np.empty(1, np.int64), np.empty(1, np.float32)
+    for n in range(keys.shape[0]):
+        if keys[n] < low or keys[n] > high or least[n] > own or most[n] < own or places[n] == positive:
+            continue
+        one[0], score[0] = places[n], own
+        if ends.shape[0]:
+            scores_of(query, candidates, one, ends, score)
+        higher += score[0] > own
+        if score[0] == own:
+            columns[count] = places[n]
+            count += 1
+    return higher, count
+
+
+@_jit
+def _find(row, tops, positives, memory, above, near):  # type: ignore[no-untyped-def]
+    """Counts what is certainly above the positives of a row, and lists what is near any of them; returns the number.
+
+    Args:
+        row: Keys of the row.
+        tops: The highest of every group.
+        positives: Two limits of each positive, and its depth.
+        memory: Marks, marks of groups, places.
+        above: Output, what is certainly above each positive; `NEVER` for those that are given up.
+        near: Output, whether anything is near each positive.
+    """
+    (limits, depths), (marks, marked, places), some = positives, memory, False
+    for p in range(limits.shape[0]):
+        above[p] = _above(row, tops, limits[p, 1], depths[p])
+        near[p] = False
+        if above[p] >= depths[p]:
+            above[p] = NEVER
+        else:
+            near[p] = _mark(row, tops, (limits[p, 0], limits[p, 1]), marks, marked)
+            some |= near[p]
+    return _listed(marks, marked, places) if some else 0
+
+
+@_jit
+def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, columns, many):  # type: ignore[no-untyped-def]
+    """Counts the candidates above each positive, and lists those that are equal, or that only the grid can compare.
+
+    A row with more than `room` candidates near its positives is given up.
+
+    Args:
+        keys: Products of a block in order, see `put_in_order`.
+        tops: The highest of every group.
+        vectors: The float32 vectors of the rows, and of the columns, and the ends of sums, see `scores_of`.
+        bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
+        positives: indptr (the positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores, depths, and the
+            requests (as bits) that depend on the best of them. Any other with so many candidates certainly above it is
+            given up.
+        cut: The pool of each row, and of each pool indptr and sorted columns; empty if all columns count.
+        room: Products in float32 that may be computed for each row.
+        above: Output, one number per positive; `NEVER` if it is given up, undefined in rows that are given up.
+        whose: Output, the positive of each pair that is left.
+        columns: Output, the column of each pair that is left; never that of the positive itself.
+        many: Output, whether each row is given up; False before.
+
+    Returns:
+        The number of pairs left; -1 if there are more than the output can hold.
+    """
+    (queries, candidates, sums), (query, _, close_query, close_candidate, _), width = vectors, bounds, keys.shape[1]
+    indptr, places_of, own, depths, requests = positives
+    limits, filled, near, deep = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_), depths.copy()
+    memory = np.zeros(width, np.uint16), np.zeros(tops.shape[1], np.bool_), np.empty(width + 1, np.int64)
+    pooled, pooled_tops, places = (
+        np.empty(tops.shape[1] * GROUP, np.int16),
+        np.empty(tops.shape[1], np.int16),
+        memory[2],
+    )
+    listed, least, most = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.float32)
+    for r in range(keys.shape[0]):
+        mine, row, groups, pool = slice(indptr[r], indptr[r + 1]), keys[r], tops[r], columns[:0]
+        if mine.start == mine.stop:
+            continue
+        if cut[0].shape[0]:
+            pool = cut[2][cut[1][cut[0][r]] : cut[1][cut[0][r] + 1]]
+            _pooled(row, pool, pooled, pooled_tops)
+            row, groups = pooled[: pool.shape[0]], pooled_tops[: -(-pool.shape[0] // GROUP)]
+        _exact(own[mine], requests[mine], depths[mine], deep[mine])
+        count = _find(row, groups, (limits[mine], deep[mine]), memory, above[mine], near[mine])
+        many[r] = count > room
+        if many[r] or not count:
+            continue
+        for n in range(count):
+            listed[n] = row[places[n]]
+            places[n] = pool[places[n]] if pool.shape[0] else places[n]
+        told, closeness = (queries[r], candidates, sums), (close_query[r], close_candidate, query[r, 2])
+        bounded(told, closeness, places[:count], least, most)
+        for p in range(mine.start, mine.stop):
+            if near[p]:
+                if filled + count > whose.shape[0]:
+                    return -1
+                pair, theirs = (limits[p, 0], limits[p, 1]), (listed[:count], places[:count])
+                found = _compare(told, (places_of[p], own[p]), pair, theirs, (least, most), columns[filled:])
+                above[p] += found[0]
+                whose[filled : filled + found[1]] = p
+                filled += found[1]
+    return filled

@@ -1,0 +1,74 @@
+"""Products of one direction serve the other: the numbers are those of float32, with half of the products."""
+
+import numpy as np
+import pytest
+
+from limner import Collection, Embeddings, Ids, Items, Judgements, Scores, evaluate
+from limner.core.count_kernels import LOWEST, transpose
+from limner.scores import both_directions, filtering
+from limner.scores.bfloat16 import Bfloat16, emulated_products
+from limner.scores.int8 import Int8
+
+
+def world():
+    """700 images with two texts each, some of them copies, and more judged pairs."""
+    rng = np.random.default_rng(0)
+    images, texts = Ids([f"i{n}" for n in range(700)]), Ids([f"t{n}" for n in range(1400)])
+    points = rng.standard_normal((700, 24))
+    points[:40] = points[40:80]
+    vectors = points, np.repeat(points, 2, axis=0) + rng.standard_normal((1400, 24))
+    pairs = Judgements.from_pairs([(f"i{n // 2}", f"t{n}") for n in range(1400)])
+    collection = Collection("world", Items(images, [None] * 700), Items(texts, [""] * 1400, {}, "text"), pairs)
+    drawn = {(int(i), int(t)) for i, t in zip(rng.integers(0, 700, 900), rng.integers(0, 1400, 900), strict=True)}
+    more = Judgements.from_pairs([(f"i{i}", f"t{t}", float((i + t) % 2)) for i, t in sorted(drawn)], name="more")
+    return Scores.from_embeddings(Embeddings(images, vectors[0]), Embeddings(texts, vectors[1])), collection, more
+
+
+@pytest.mark.parametrize("form", [Bfloat16(emulated_products), Int8(emulated=True)], ids=lambda form: form.name)
+@pytest.mark.parametrize("most", [0, 1 << 28])
+@pytest.mark.parametrize("turned", [False, True])
+def test_numbers_and_lists_are_those_of_float32(form, most, turned, monkeypatch):
+    scores, collection, more = world()
+    scores = scores.T if turned else scores
+
+    def found():
+        report = evaluate(scores, collection, judgements=more, measures="R@1 R@5 MedR mAP@R RP rsum MRR")
+        lists = {d: (top.indices.tolist(), top.scores.tolist()) for d, top in report.top.items()}
+        return [(r.key, r.values.tolist()) for r in report.results], lists
+
+    monkeypatch.setenv(filtering.SETTING, "never")
+    expected = found()
+    monkeypatch.setenv(filtering.SETTING, "always")
+    monkeypatch.setattr(filtering, "FORMATS", ())
+    monkeypatch.setattr(filtering, "EMULATED", form)
+    monkeypatch.setattr(filtering, "MANY", 1.0)
+    monkeypatch.setattr(both_directions, "MOST", most)
+    kept = both_directions.KeptProducts
+    read, columns = [], kept.columns
+    monkeypatch.setattr(kept, "columns", lambda *given: read.append(given[1:3]) or columns(*given))
+    assert found() == expected
+    starts = sorted(start for start, stop in read if stop - start != filtering.PROBED)
+    assert starts == ([] if not most else [*range(0, 1400, 256)])
+
+
+def test_products_that_are_not_complete_are_not_read(monkeypatch):
+    """A block of the first direction that was left to float32: the second computes its own products."""
+    scores, *_ = world()
+    with both_directions.both_directions():
+        own, other = both_directions.kept_for(scores.query_vectors, scores.candidate_vectors)
+        assert other is None
+        own.done.add(0)
+        turned = scores.candidate_vectors, scores.query_vectors
+        assert both_directions.kept_for(*turned) == (None, None)
+        own.done |= {256, 512}
+        assert both_directions.kept_for(*turned) == (None, own)
+    assert both_directions.kept_for(scores.query_vectors, scores.candidate_vectors) == (None, None)
+
+
+@pytest.mark.parametrize(("rows", "columns", "start", "count"), [(5, 7, 0, 7), (70, 100, 87, 13), (129, 300, 44, 256)])
+def test_a_transpose_and_its_highest_numbers(rows, columns, start, count):
+    keys = np.random.default_rng(0).integers(LOWEST + 1, 2**15, (rows, columns), dtype=np.int16)
+    out, tops = np.empty((count, rows), np.int16), np.empty((count, -(-rows // 64)), np.int16)
+    transpose(keys, start, out, tops)
+    assert np.array_equal(out, keys[:, start : start + count].T)
+    assert np.array_equal(tops, [[row[low : low + 64].max() for low in range(0, rows, 64)] for row in out])

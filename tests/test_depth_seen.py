@@ -1,0 +1,70 @@
+"""Ranks that no measure sees are not counted: every number of a report is the same as with all ranks."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from limner import Collection, Embeddings, Ids, Items, Judgements, Scores
+from limner.evaluation import evaluate
+from limner.evaluation.judging import depth_seen
+from limner.evaluation.measures import parse
+
+module = importlib.import_module("limner.evaluation.evaluate")
+judging = importlib.import_module("limner.evaluation.judging")
+
+
+def world(rng):
+    """Images with two texts each, and judgements of more pairs, half of them not relevant; some scores are equal."""
+    images, texts = Ids([f"i{n}" for n in range(60)]), Ids([f"t{n}" for n in range(120)])
+    pairs = Judgements.from_pairs([(f"i{n // 2}", f"t{n}") for n in range(120)])
+    drawn = {(int(i), int(t)) for i, t in zip(rng.integers(0, 60, 300), rng.integers(0, 120, 300), strict=True)}
+    more = Judgements.from_pairs([(f"i{i}", f"t{t}", float((i + t) % 2)) for i, t in sorted(drawn)], name="more")
+    vectors = np.round(rng.standard_normal((60, 3)), 1)
+    sides = vectors, np.repeat(vectors, 2, axis=0) + np.round(rng.standard_normal((120, 3)), 1)
+    fold = [{"fold": [n * 2 // count for n in range(count)]} for count in (60, 120)]
+    collection = Collection(
+        "world", Items(images, [None] * 60, fold[0]), Items(texts, [""] * 120, fold[1], "text"), pairs
+    )
+    scores = Scores.from_embeddings(Embeddings(images, sides[0]), Embeddings(texts, sides[1]), similarity="dot")
+    return scores, collection, more
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("ties", ["expected", "order", "pessimistic"])
+@pytest.mark.parametrize("measures", ["R@1 R@20 MedR mAP@R RP rsum Judged@5", "MRR MAP nDCG@3", "MeanR P@3 Recall@30"])
+def test_numbers_are_those_of_all_ranks(measures, ties, few, monkeypatch):
+    scores, collection, more = world(np.random.default_rng(0))
+    if few:
+        monkeypatch.setattr(judging, "MOST_CELLS", 100)
+
+    def numbers():
+        report = evaluate(scores, collection, judgements=more, measures=measures, ties=ties, protocol=None)
+        return [(r.key, r.values.tolist(), None if r.if_right is None else r.if_right.tolist()) for r in report.results]
+
+    found = numbers()
+    monkeypatch.setattr(module, "depth_seen", lambda *given: None)
+    assert found == numbers()
+
+
+@pytest.mark.parametrize(
+    ("measures", "pool", "depth"),
+    [
+        ("R@1 R@20 MedR", 100, 20),
+        ("R@1", 100, 10),
+        ("mAP@R RP", 10**9, 10),
+        ("mAP@R", 100, None),  # small pools: the value if unjudged candidates were right is computed from all ranks
+        ("MRR", 100, None),
+        ("MAP", 10**9, None),
+        ("R@1 nDCG@10", 10**9, None),
+        ("Judged@30 R@1", 100, 30),
+    ],
+)
+def test_the_depth_is_what_the_measures_see(measures, pool, depth):
+    judged = Judgements.from_pairs([("q", "a", 1.0), ("q", "b", 0.0)])
+    assert depth_seen(judged, parse(measures), pool) == depth
+
+
+def test_a_query_with_many_relevant_candidates_is_seen_to_the_last():
+    judged = Judgements.from_pairs([("q", f"c{n}") for n in range(40)])
+    assert depth_seen(judged, parse("R@1 mAP@R"), 100) == 40
