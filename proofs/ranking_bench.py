@@ -422,6 +422,16 @@ def on_gpu() -> None:
     scipy.linalg.eigh, kcca._singular = eigh, singular
 
 
+def opened(options: argparse.Namespace) -> Bench:
+    """The captions, kernels and pool that a proof with these options works on."""
+    if options.data is None:
+        raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
+    if options.gpu:
+        on_gpu()
+    options.smaller = None
+    return Bench(timed("captions", lambda: Data.read(options.data, quick=options.quick)), options)
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of every proof with these kernels."""
     numbers: dict[str, Any] = {"type": float, "nargs": "+"}

@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from ranking_bench import FOUND, JUDGED, TASKS, Bench, Data, Reports, configure, on_gpu, timed, values
+from ranking_bench import FOUND, JUDGED, TASKS, Bench, Reports, configure, opened, values
 from ranking_paper import PUBLISHED, SOURCES, markdown, settings, tables
 from table_seven import SIMILARITIES, by_group
 
@@ -125,12 +125,7 @@ def correlations(found: Mapping[str, Reports], names: Sequence[str] = (*FOUND, *
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Every system, then the counts and the tables."""
-    if options.data is None:
-        raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
-    if options.gpu:
-        on_gpu()
-    options.smaller = None
-    bench = Bench(timed("captions", lambda: Data.read(options.data, quick=options.quick)), options)
+    bench = opened(options)
     # Systems that share a text kernel follow each other, so that it is computed once.
     order = sorted(SYSTEMS, key=lambda n: (repr(system(n).text), n))
     reports = {name: bench.reports(system(name), "words") for name in order}

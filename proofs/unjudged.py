@@ -25,7 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from pooling import BANDS, RANKS, Floats, Pool, Rates, first_answers
-from ranking_bench import TASKS, Bench, Data, configure, on_gpu, timed
+from ranking_bench import TASKS, configure, opened
 from ranking_paper import PUBLISHED, settings
 
 from claims import Claim, log, main, result_file
@@ -83,12 +83,7 @@ def expectations(pool: Pool, scores: Floats, task: str) -> Iterator[Claim]:
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Ranks with Tri5Sem, writes the table of shares, and compares."""
-    if options.data is None:
-        raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
-    if options.gpu:
-        on_gpu()
-    options.smaller = None
-    bench = Bench(timed("captions", lambda: Data.read(options.data, quick=options.quick)), options)
+    bench = opened(options)
     scores, _ = bench.scores(system(NAME), "words")
     tables = {"i2t": (bench.pool, scores), "t2i": (bench.pool.T, scores.T)}
     held = {task: (pool, np.asarray(each.block(0, len(each.queries)))) for task, (pool, each) in tables.items()}

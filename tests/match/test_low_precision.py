@@ -7,6 +7,8 @@ one large number beside many small ones.
 """
 
 import importlib
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import SimpleNamespace
@@ -675,3 +677,17 @@ def test_limits_leave_out_only_what_the_bound_rules_out(reach):
             error = eps * abs(value) + Fraction(reach)
             assert key <= most or value - error > Fraction(own)
             assert key >= least or value + error < Fraction(own)
+
+
+def test_a_few_pairs_load_no_compiled_loops():
+    """Loading them takes longer than the tiles of a few pairs."""
+    code = (
+        "import sys, numpy as np\nfrom limner import Scores\n"
+        "vectors = np.random.default_rng(0).standard_normal((50, 64), dtype=np.float32)\n"
+        "scores = Scores.from_embeddings(vectors, vectors)\n"
+        "found = scores.pairs(np.arange(5), np.arange(5))\n"
+        "assert 'numba' not in sys.modules\n"
+        "scores.top(10)\nimport limner.core.pair_kernels\n"
+        "assert np.array_equal(found, scores.pairs(np.arange(5), np.arange(5)))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,9 @@ from limner.scores.running import Block, Result, threads
 from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, sum_ends, tile_for
 from limner.scores.verifying import Int64, pair_by_pair, rows_at_once
 from limner.scores.wide import in_pieces
+
+LOOPS = "limner.core.pair_kernels"
+"""Single pairs are computed by compiled loops where these are loaded; else from tiles, since loading takes longer."""
 
 
 @KINDS.register("vectors")
@@ -157,7 +161,7 @@ class VectorScores(Scores):
 
     def pairs(self, rows: Int64, columns: Int64, *, workers: int | None = None) -> Float32:
         """Scores of single pairs (rows[n], columns[n]), equal to those in blocks."""
-        if len(self.sum_ends) and not self.may_overflow:
+        if LOOPS in sys.modules and len(self.sum_ends) and not self.may_overflow:
             return pair_by_pair(self, rows, columns, workers)
         scores = np.empty(len(rows), dtype=np.float32)
         distinct, row = np.unique(rows, return_inverse=True)
