@@ -35,25 +35,50 @@ POOL, FILTERED = 113_006, 30_781
 WELL = {"R@5": ("RP", "S@5"), "R@10": ("RP", "S@10"), "MedR": ("RP",)}
 """The measures that agree well with people's, section 4.3.5; R@1 does not."""
 DRAWS = 2_000
+ASSUMED = tuple(name for name in SYSTEMS if name.endswith("/histogram"))
+"""Our reading: the text does not name these five."""
 
 
 def pool_of(bench: Bench) -> Iterator[Claim]:
     """How many distinct pairs the thirty systems return first, and how many of them the filter leaves."""
-    masks = {name: mask for (name, source), mask in bench.answers.items() if source == "words"}
+    masks = first_ten(bench)
     returned = np.sum([*masks.values()], axis=0)
     whole = returned > 0
     pool, passes = int(whole.sum()), whole & bench.pool.passes
-    alone = {name: int((mask & (returned == 1)).sum()) for name, mask in masks.items()}
-    most = max(alone, key=lambda name: alone[name])
-    mean = np.mean([*alone.values()])
-    note = f"the goal is 10%; one system alone adds {mean:,.0f} on average, {most} {alone[most]:,}"
     what = "distinct pairs among the first ten answers of the thirty systems in both tasks"
-    yield Claim(what, pool, POOL, "within 11301", note, source="print")
+    yield Claim(what, pool, POOL, "within 11301", "the goal is 10%", source="print")
+    named = int((np.sum([mask for name, mask in masks.items() if name not in ASSUMED], axis=0) > 0).sum())
+    alone = added(masks)
+    most = max(alone, key=lambda name: alone[name])
+    needed = (POOL - named) / len(ASSUMED)
+    what = "pairs that each of five other systems would have to add to our 25 that the text names, for 113,006"
+    note = f"beside: what {most} adds to the 29 others, the most of all; our 25 have {named:,}"
+    yield Claim(what, needed, alone[most], "<= 1", note, source="limner")
     removed = 100 * (1 - passes.sum() / max(pool, 1))
     yield Claim("share of them that the filter removes, percent", removed, 72.8, "within 5", source="print")
     judged = 100 * float((passes & bench.pool.judged).sum() / max(passes.sum(), 1))
     note = f"the goal is 10%; people judged {judged:.1f}% of ours, the others none of the paper's systems returned"
     yield Claim("pairs that the filter leaves", int(passes.sum()), FILTERED, "within 3078", note, source="print")
+
+
+def first_ten(bench: Bench) -> dict[str, np.ndarray]:
+    """Of each system the pairs among the first ten answers of either task, images by captions."""
+    return {name: mask for (name, source), mask in bench.answers.items() if source == "words"}
+
+
+def added(masks: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """How many pairs each system returns that no other returns."""
+    once = np.sum([*masks.values()], axis=0) == 1
+    return {name: int((mask & once).sum()) for name, mask in masks.items()}
+
+
+def contributions(masks: Mapping[str, np.ndarray]) -> str:
+    """What each system brings into the pool, those that bring most first."""
+    alone = added(masks)
+    lines = ["", "| system | pairs among its first ten answers | returned by no other |", "|---|---:|---:|"]
+    lines += [f"| {name} | {int(masks[name].sum()):,} | {alone[name]:,} |"
+              for name in sorted(alone, key=lambda name: -alone[name])]  # fmt: skip
+    return "\n".join(lines)
 
 
 def table_six(found: Mapping[str, Reports]) -> Iterator[Claim]:
@@ -135,7 +160,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     shown = markdown(tables(named, "Tri5Sem", 1000 if options.quick else 10_000))
     levels = {task: {name: {m: value for (t, m), value in values(*each).items() if t == task}
                      for name, each in reports.items()} for task in TASKS}  # fmt: skip
-    text = f"**{SOURCES['words']}**\n{shown}\n{correlations(reports)}\n{by_group(levels)}\n\n{settings(options)}\n"
+    parts = shown, correlations(reports), by_group(levels), contributions(first_ten(bench))
+    text = f"**{SOURCES['words']}**\n" + "\n".join(parts) + f"\n\n{settings(options)}\n"
     log(text)
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text(text, encoding="utf-8")
