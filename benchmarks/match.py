@@ -247,8 +247,8 @@ def csls(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
         mine, size = found[name], on(f"{name} of {n:,} x {n:,}, d = {d}, top-10", cores)
         same, apart = agreement(mine, plain[name])
         equal = f"{same:.3%} of the lists are the same; the others differ where scores are equal but for rounding"
-        yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 2.3", note=note)
-        yield Claim(f"{size}: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal="<= 2.3", note=note)
+        yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 2.0", note=note)
+        yield Claim(f"{size}: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal="<= 2.0", note=note)
         yield Claim(f"{size}: seconds vs plain numpy", mine.wall, plain[name].wall, goal="<= 1", note=note)
         yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 400")
         yield Claim(
@@ -314,7 +314,7 @@ def _beside_float32(size: str, case: tuple[Any, ...], rounds: int, cores: int, g
         f"{size}, float32 way: seconds vs the bare product",
         plain.wall,
         found["bare"].wall,
-        goal="<= 2.3" if name else "<= 1.15",
+        goal="<= 2.0" if name else "<= 1.15",
         note=note,
     )
     yield Claim(f"{size}, low precision: memory beyond the inputs, MB", grown(mine), goal="< 1500")
