@@ -1,11 +1,10 @@
-"""The second stage of training beside the best frozen models: what is left of its gain if the first is trained longer.
+"""The second stage of training beside the best frozen model of all that were trained, with whatever first stage.
 
-In `two_stages.py` the second stage gains over a frozen control that is trained just as long. But a first stage of 30
-epochs with dropout finds better frozen models than the one of 15 epochs without, from which both began. Here the best
-model of all with a trained encoder is compared with the best frozen one of all, each chosen by dev rsum, from what the
-models found for each query (`records/two_stages.npz`, trained on one H200, one seed). Models with a trained encoder
-began from the shorter first stage only: those from the longer one were not finished. So neither side is as good as it
-may be. Needs nothing but the records; `--pack NAME=FOLDER ...` makes them from folders of `two_stages.py --kept`.
+`two_stages.py` compares both second stages, with the encoder trained and frozen, after the same first one. A frozen
+model of another run may be better. Here the best model of all with a trained encoder is compared with the best frozen
+one of all, each chosen by dev rsum, from what the models found for each query (`records/two_stages.npz`, trained on one
+H200, one seed: 15 and 12 epochs without dropout, 30 and 8 or 10 with it). Needs nothing but the records; `--pack
+NAME=FOLDER ...` adds folders of `two_stages.py --kept` to them.
 """
 
 from __future__ import annotations
@@ -87,7 +86,9 @@ def table(models: Mapping[str, Model]) -> str:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """The best models beside each other."""
     if options.pack:
-        np.savez_compressed(RECORDS, **packed({name: Path(folder) for name, _, folder in options.pack}))
+        with np.load(RECORDS) as held:
+            kept = dict(held)
+        np.savez_compressed(RECORDS, **kept | packed({name: Path(folder) for name, _, folder in options.pack}))
     models = read()
     text = table(models)
     log(text)
@@ -109,7 +110,7 @@ def _pair(text: str) -> tuple[str, str, str]:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Where records come from."""
-    parser.add_argument("--pack", nargs="+", type=_pair, help="NAME=FOLDER of what two_stages.py has kept")
+    parser.add_argument("--pack", nargs="+", type=_pair, help="add NAME=FOLDER of what two_stages.py has kept")
 
 
 if __name__ == "__main__":
