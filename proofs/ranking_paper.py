@@ -10,14 +10,13 @@ people's judgements. Marks say how sure the difference to Tri5Sem is (* p <= 0.1
     python proofs/ranking_paper.py --data DIR --systems NN BoW5 Tri5 Tri5Sem
     python proofs/ranking_paper.py --data DIR --systems all --html page.html
     python proofs/ranking_paper.py --data DIR --features cnn
-    python proofs/ranking_paper.py --data DIR --features both --smaller small.safetensors
+    python proofs/ranking_paper.py --data DIR --features both
 
 The paper's outside corpus, the British National Corpus, cannot be passed on; `--corpus FILE` takes any text with one
 sentence in each line, `--corpus FOLDER` the definitions in WordNet's data files; COCO's captions stand in for it if
-nothing is given. `--histograms FILE` keeps what takes
-longest, the visual words of all photographs, and `--smaller FILE` those of photographs of half the size, with which
-Tri5Sem is measured once more. Kernels are decomposed exactly, with `--gpu` on a GPU; with `--rank` that of
-the texts is cut to its leading eigenvectors, and that of the images solved with exactly, which takes far less time.
+nothing is given. `--histograms FILE` keeps what takes longest, the visual words of all photographs (`photo_size.py`
+makes them smaller). Kernels are decomposed exactly, with `--gpu` on a GPU; with `--rank` that of the texts is cut to
+its leading eigenvectors, and that of the images solved with exactly, which takes far less time.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ MAIN = ("NN", "BoW1", "BoW5", "TagRank", "Tri5", "Tri5-idf", "Tri5Lin", "Tri5Sem
 CNN = ("Tri5Sem",)
 SOURCES = {
     "words": "Visual words, photographs of 192 pixels",
-    "smaller": "Visual words, photographs of 96 pixels",
     "cnn": "CNN features",
 }
 
@@ -228,17 +226,13 @@ def _interval(own: Reports, task: str, measure: str) -> str:
 
 
 def other_images(found: Mapping[str, Mapping[str, Reports]]) -> Iterator[Claim]:
-    """How far the same systems get with CNN features, and what they lose with smaller photographs."""
-    said = {"cnn": "gained with CNN features", "smaller": "lost with photographs of half the size"}
-    for source, what in said.items():
-        for name in (name for name in found.get(source, {}) if name in found.get("words", {})):
-            better, than = found[source][name], found["words"][name]
-            better, than = (than, better) if source == "smaller" else (better, than)
-            for task, title in TASKS.items():
-                for measure in ("R@1", "R@10", "RP"):
-                    low, note = _sure(better, than, task, measure)
-                    claim = f"{name} {measure} {what}, {title}"
-                    yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
+    """How far the same systems get with CNN features."""
+    for name in (name for name in found.get("cnn", {}) if name in found.get("words", {})):
+        for task, title in TASKS.items():
+            for measure in ("R@1", "R@10", "RP"):
+                low, note = _sure(found["cnn"][name], found["words"][name], task, measure)
+                claim = f"{name} {measure} gained with CNN features, {title}"
+                yield Claim(f"{claim}: lower end of the 95% interval, points", low, goal="> 0", note=note)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -291,8 +285,6 @@ def sources(name: str, options: argparse.Namespace) -> list[str]:
     found = ["words"]
     if options.features == "both" and name in CNN:
         found.append("cnn")
-    if options.smaller is not None and name == "Tri5Sem":
-        found.append("smaller")
     return found
 
 
@@ -303,7 +295,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--systems", nargs="+", metavar="NAME", help=f"of the thirty, or all (default: {' '.join(MAIN)})"
     )
     parser.add_argument("--features", choices=("words", "cnn", "both"), default="words", help="of the images")
-    parser.add_argument("--smaller", type=Path, help="visual words of images half as large, for Tri5Sem once more")
     parser.add_argument("--html", type=Path, help="also write the tables as a page")
 
 

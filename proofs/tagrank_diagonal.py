@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
     if options.gpu:
         on_gpu()
-    every, options.smaller = tuple(options.diagonals), None
+    every = tuple(options.diagonals)
     bench = Bench(timed("captions", lambda: Data.read(options.data, quick=options.quick)), options)
     found = {}
     for diagonals in (every, ONE):
