@@ -7,8 +7,8 @@ query, has a 95% interval. One more doubling is almost the paper's size (375 / 1
 last one, the missing points would be explained or not. What a doubling gains may fall with the size, so this is more
 likely too much than too little.
 
-Kernels and options are those of `ranking_paper.py`; fewer settings are tried on dev than there (d = 1, p = 2), as in
-`lexical_ablation.py`. Needs `--data`; with `--rank 1000` the texts' kernel is cut, and a CPU is enough.
+Kernels, settings and options are those of `ranking_paper.py`. Needs `--data`; with `--rank 1000` the texts' kernel is
+cut, and a CPU is enough.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-import ranking_bench
 from lexical_ablation import gain, per_query
-from ranking_bench import SIDES, TASKS, Reports, opened, values
+from ranking_bench import SIDES, TASKS, Reports, configure, opened, values
 from ranking_paper import EXCHANGED, PUBLISHED, settings
 
 from claims import Claim, log, main, result_file
@@ -83,12 +82,6 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text(text, encoding="utf-8")
     yield from claimed(rows)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of the kernels."""
-    ranking_bench.configure(parser)
-    parser.set_defaults(diagonals=(1.0,), kappas=(0.1, 0.5, 1.0), powers=(2.0,))
 
 
 if __name__ == "__main__":
