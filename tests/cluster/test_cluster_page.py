@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-import cluster as benchmark
+import projection
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
 
 
 def test_the_table_is_the_one_of_the_saved_constants():
     shown = PAGE.read_text(encoding="utf-8").partition("<!-- table -->\n")[2].partition("\n<!-- /table -->")[0]
-    assert shown.strip() == benchmark.table(), "run python benchmarks/cluster.py --table and paste it there"
+    assert shown.strip() == projection.table(), "run python benchmarks/cluster.py --table and paste it there"
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(1e9, "1,000,000,000"), (1.423, "1.4"), (0.00857, "0.0086"), (16.87, "17"), (0.05, "0.050")]
 )
 def test_numbers_have_two_digits(value, text):
-    assert benchmark.number(value) == text
+    assert projection.number(value) == text
