@@ -21,3 +21,11 @@ def test_the_table_is_the_one_of_the_saved_constants():
 )
 def test_numbers_have_two_digits(value, text):
     assert projection.number(value) == text
+
+
+def test_the_projection_adds_what_a_pass_needs_beside_its_products():
+    costs = projection.Costs(product=1e9, share=1.1, task=0.001, start=0.5, put=2e9, copy=1e9)
+    alone, two, eight = (projection.projected(8192, 8192, 4, nodes, costs) for nodes in (1, 2, 8))
+    sent = 2 * 8192 * projection.DIM * 4
+    assert alone == pytest.approx(0.5 + 8192**2 * projection.DIM / 4e9 * 1.1 + sent / 2e9)
+    assert (two - alone, eight - alone) == pytest.approx((sent / 1e9, 3 * sent / 1e9))
