@@ -8,23 +8,25 @@ compared with the local ones, bit by bit. `--table` prints the tables of that pa
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from claims import ROOT, Claim, log, main
+from limner.scores import VectorScores
+from projection import DIM, Costs, projected, table
 
-DIM = 512
-RESULTS = ROOT / "benchmarks" / "results" / "cluster.aarch64.json"  # what the arithmetic of the page stands on
 NODES = {"num_cpus": 1, "object_store_memory": 1 << 30}
+NAP = 0.6
+"""Seconds that every worker sleeps in a pass of blocks that only wait."""
 QUIET = {"log_to_driver": False, "logging_level": "warning"}
 
 
@@ -84,30 +86,59 @@ def on_cluster(cluster: Any, scores: Any, rounds: int, core: float) -> Iterator[
     yield Claim("top-10, candidates in four shards vs whole, CPU-seconds of the workers", pieces, spent, goal="<= 1.15")
     moving = [*overheads(scores), broadcast()]
     yield from moving
-    costs = {claim.claim.partition(",")[0]: claim.ours for claim in moving}
-    rates = (
-        scores.shape[0] ** 2 * DIM / core,
-        costs["a task that does nothing"] / 1e3,
-        costs["putting an array into the object store"] * 1e9,
-        costs["from one node's object store to another's"] * 1e9,
+    by_name = {claim.claim.partition(",")[0]: claim.ours for claim in moving}
+    costs = Costs(
+        product=scores.shape[0] ** 2 * DIM / core,
+        share=spent / core,
+        task=by_name["a task that does nothing"] / 1e3,
+        start=by_name["a pass with next to nothing to compute"],
+        put=by_name["putting an array into the object store"] * 1e9,
+        copy=by_name["from one node's object store to another's"] * 1e9,
     )
-    for workers in (2, 4, 8, 16):
-        if workers > max(2, usable()):
-            break
-        if workers > 2:
-            join(cluster, workers)
-            taken, lists = alternately({str(workers): lambda: top(scores)}, rounds)
-            seconds, found = seconds | taken, found | lists
-            speed_up = f"top-10: one worker vs {workers}, speed-up"
-            yield Claim(speed_up, seconds["1"], taken[str(workers)], goal=f">= {0.8 * workers:.1f}", note=shared())
-        expected = projected(*scores.shape, workers, *rates)
-        what = f"top-10 by {workers} workers vs what the constants predict, seconds"
-        yield Claim(what, seconds[str(workers)], expected, goal="<= 1.3", note=shared())
+    yield from with_more_workers(cluster, scores, rounds, seconds, found, costs)
+    yield from asleep(cluster, scores, rounds)
     for name, there in found.items():
         if name != "here":
             count = differing(found["here"], there)
             label = "four shards" if name == "shards" else f"{name} workers"
             yield Claim(f"numbers that differ between local and cluster: {label}", count, goal="== 0")
+
+
+def with_more_workers(
+    cluster: Any, scores: Any, rounds: int, seconds: dict[str, float], found: dict[str, Any], costs: Costs
+) -> Iterator[Claim]:
+    """Two workers, four, and so on beside the projection, and where the time goes; times and results are added."""
+    counts = [workers for workers in (2, 4, 8, 16) if workers <= max(2, usable())]
+    for workers in counts:
+        name = str(workers)
+        if workers > 2:
+            join(cluster, workers)
+            taken, lists = alternately({name: lambda: top(scores)}, rounds)
+            seconds |= taken
+            found |= lists
+            speed_up = f"top-10: one worker vs {workers}, speed-up"
+            yield Claim(speed_up, seconds["1"], taken[name], goal=f">= {0.8 * workers:.1f}", note=shared())
+            yield broadcast()
+        what = f"top-10 by {workers} workers vs what the constants predict, seconds"
+        expected = projected(*scores.shape, workers, nodes(), costs)
+        yield Claim(what, seconds[name], expected, goal="<= 1.3", note=shared())
+        yield from where_the_time_goes(scores, workers)
+        if workers > 2:
+            spent, core = worker_seconds(scores), scores.shape[0] ** 2 * DIM / costs.product
+            yield Claim(f"top-10 by {workers} workers vs one local thread, CPU-seconds", spent, core, goal="<= 1.15")
+    if counts[-1] > 2:
+        yield from longer(scores, counts[-1], rounds, costs)
+
+
+def longer(scores: Any, workers: int, rounds: int, costs: Costs) -> Iterator[Claim]:
+    """A pass of four times the queries beside the projection: what is constant counts for less."""
+    more = made(4 * scores.shape[0], scores.shape[1])
+    taken, lists = alternately({"longer": lambda: top(more)}, rounds)
+    expected = projected(*more.shape, workers, nodes(), costs)
+    what = f"top-10 of four times the queries by {workers} workers vs what the constants predict, seconds"
+    yield Claim(what, taken["longer"], expected, goal="<= 1.3", note=shared())
+    differ = differing(more.top(10), lists["longer"])
+    yield Claim("numbers that differ between local and cluster: four times the queries", differ, goal="== 0")
 
 
 def join(cluster: Any, workers: int) -> None:
@@ -120,27 +151,123 @@ def join(cluster: Any, workers: int) -> None:
         time.sleep(0.1)
 
 
-def projected(queries: int, items: int, workers: int, product: float, task: float, put: float, copy: float) -> float:
-    """Seconds of a pass of top-10: both matrices are sent, then every worker computes whole tasks.
+def nodes() -> int:
+    """How many there are."""
+    import ray
 
-    Args:
-        queries: How many.
-        items: How many.
-        workers: Cores of all nodes.
-        product: Multiplications and additions per second of a core.
-        task: Seconds of the driver for every task.
-        put: Bytes per second into the object store.
-        copy: Bytes per second to another node.
-    """
-    from limner.cluster._running import WIDEST
+    return sum(node["Alive"] for node in ray.nodes())
+
+
+def where_the_time_goes(scores: Any, workers: int) -> Iterator[Claim]:
+    """Who does how much of a pass, when the last worker begins, and how long workers wait in between."""
+    traces, whole = traced(Timed(scores.query_vectors, scores.candidate_vectors), workers)
+    yield Claim(
+        f"tasks of the busiest of {workers} workers vs an equal share", *busiest(traces, workers), goal="<= 1.3"
+    )
+    late = max(each.first for each in traces)
+    yield Claim(f"the last of {workers} workers begins its first task after, seconds", late, goal="> 0")
+    waiting = sum(each.waiting for each in traces) / sum(each.waiting + each.busy for each in traces)
+    yield Claim(f"{workers} workers: share of the time that they wait between tasks", waiting, goal="<= 0.1")
+    early = whole - min(each.last for each in traces)
+    yield Claim(f"the first of {workers} workers has nothing left to do before the end, seconds", early, goal="> 0")
+
+
+def asleep(cluster: Any, scores: Any, rounds: int) -> Iterator[Claim]:
+    """The hand-out alone: blocks take their time and no core, so that workers may outnumber cores."""
+    import ray
+
+    if (workers := int(ray.cluster_resources()["CPU"])) < 4:
+        join(cluster, workers := 4)
+    sleeping = Sleeping(scores.query_vectors, scores.candidate_vectors)
+    object.__setattr__(sleeping, "seconds", NAP * workers * scores.block_rows / scores.shape[0])
+    found = [traced(sleeping, workers) for _ in range(rounds + 1)][1:]
+    most, equal = zip(*(busiest(traces, workers) for traces, _ in found), strict=True)
+    where = f"{workers} workers on {nodes()} nodes"
+    what = f"blocks that only wait: tasks of the busiest of {where} vs an equal share"
+    yield Claim(what, statistics.median(most), equal[0], goal="<= 1.3")
+    whole = statistics.median(seconds for _, seconds in found)
+    yield Claim(f"blocks that only wait: a pass by {where} vs an equal share of the waiting, seconds", whole, NAP,
+                goal="> 0", note="With sending the vectors, and the start of the pass.")  # fmt: skip
+
+
+def busiest(traces: list[Trace], workers: int) -> tuple[float, float]:
+    """The tasks of the worker that has most, and an equal share."""
+    return max(each.tasks for each in traces), sum(each.tasks for each in traces) / workers
+
+
+def traced(timed: Timed, workers: int) -> tuple[list[Trace], float]:
+    """What every worker did in a pass, and how long that took; vectors are sent anew."""
+    import limner.cluster
     from limner.cluster._spans import Spans
 
-    width = min(items, WIDEST)
-    size = min(Spans.of(queries, width, workers).size, queries)
-    tasks = math.ceil(queries / size) * math.ceil(items / width)
-    sent = (queries + items) * DIM * 4
-    computed = math.ceil(tasks / workers) * size * width * DIM / product
-    return max(computed, tasks * task) + sent / put + sent / copy
+    start = time.perf_counter()
+    with limner.cluster.connect():
+        seen = list(timed.stream(Traced(timed)))
+    whole = time.perf_counter() - start
+    of_task = Spans.of(*timed.shape, workers).size // timed.block_rows
+    by_worker = [[(b - start, e - start) for pid, b, e in seen if pid == one] for one in {pid for pid, *_ in seen}]
+    traces = sorted((Trace.of(blocks, of_task) for blocks in by_worker), key=lambda trace: trace.first)
+    for each in traces:
+        log(
+            f"  {each.tasks:.0f} tasks, the first after {each.first:.3f} s, all done after {each.last:.3f} of "
+            f"{whole:.3f} s, at work {each.busy:.3f} s, waiting in between {each.waiting:.3f} s"
+        )
+    return traces, whole
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one worker did in a pass, in seconds since its start.
+
+    >>> Trace.of([(0.5, 1.0), (1.0, 1.5), (1.75, 2.25)], 1)
+    Trace(tasks=3.0, first=0.5, last=2.25, busy=1.5, waiting=0.25)
+    """
+
+    tasks: float
+    first: float
+    last: float
+    busy: float
+    waiting: float
+
+    @classmethod
+    def of(cls, blocks: list[tuple[float, float]], of_task: int) -> Trace:
+        """From begin and end of every block, of which a task has so many."""
+        first, last = min(begun for begun, _ in blocks), max(ended for _, ended in blocks)
+        busy = sum(ended - begun for begun, ended in blocks)
+        return cls(len(blocks) / of_task, first, last, busy, last - first - busy)
+
+
+class Timed(VectorScores):
+    """Scores that note when the computation of a block begins."""
+
+    def block(self, start: int, stop: int, out: Any = None) -> Any:
+        """The block."""
+        object.__setattr__(self, "begun", time.perf_counter())
+        return super().block(start, stop, out)
+
+
+class Sleeping(Timed):
+    """Scores whose blocks take `seconds` each, and are all 0."""
+
+    def block(self, start: int, stop: int, out: Any = None) -> Any:
+        """The block."""
+        object.__setattr__(self, "begun", time.perf_counter())
+        time.sleep(self.__dict__["seconds"])
+        return np.zeros((stop - start, 16), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Finds the best ten, and says who did it and when; the clock is that of the machine, the same in all processes."""
+
+    scores: Any
+
+    def __call__(self, start: int, block: Any) -> tuple[int, float, float]:
+        """(process, begin, end)."""
+        from limner.scores import Best
+
+        Best(10)(start, block)
+        return os.getpid(), self.scores.begun, time.perf_counter()
 
 
 def top(scores: Any, *, shard: int | None = None) -> Any:
@@ -190,8 +317,11 @@ def overheads(scores: Any) -> Iterator[Claim]:
     works = {"tasks": lambda: ray.get([idle.remote() for _ in range(300)])}
     seconds = alternately(works, 3)[0]["tasks"]
     yield Claim("a task that does nothing, milliseconds", 1e3 * seconds / 300, goal="> 0")
+    small = made(8 * scores.block_rows, scores.block_rows, 8)
+    seconds = alternately({"a small pass": lambda: top(small)}, 3)[0]["a small pass"]
+    yield Claim("a pass with next to nothing to compute, seconds", seconds, goal="> 0")
     array = np.ones((1 << 26,), dtype=np.float32)
-    seconds = alternately({"put": lambda: ray.put(array)}, 3)[0]["put"]
+    seconds = alternately({"put": lambda: ray.put(array)}, 9)[0]["put"]  # in most rounds the memory was used before
     yield Claim("putting an array into the object store, GB per second", array.nbytes / seconds / 1e9, goal="> 0")
     part = scores.top(10)
     per_query = (part.indices.nbytes + part.scores.nbytes) / len(part)
@@ -200,20 +330,25 @@ def overheads(scores: Any) -> Iterator[Claim]:
 
 
 def broadcast() -> Claim:
-    """From one node's store to the other's; both are on this machine: copying and protocol, not a network."""
+    """From one node's store to all others at once; all are on this machine: copying and protocol, not a network."""
     import ray
-
-    here = ray.get_runtime_context().get_node_id()
-    there = next(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here)
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
-    fetched = ray.remote(num_cpus=1, scheduling_strategy=On(there, soft=False))(_fetched)
-    ray.get(fetched.remote([ray.put(np.ones(4))]))
-    arrays = [ray.put(np.full(1 << 26, k, dtype=np.float32)) for k in range(3)]
-    rates = [(1 << 28) / ray.get(fetched.remote([array])) / 1e9 for array in arrays]
+    here = ray.get_runtime_context().get_node_id()
+    there = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
+    fetched = [ray.remote(num_cpus=1, scheduling_strategy=On(node, soft=False))(_fetched) for node in there]
+
+    def slowest(array: Any) -> float:
+        return max(ray.get([each.remote([array]) for each in fetched]))
+
+    slowest(ray.put(np.ones(4)))
+    size = 1 << 28 if len(there) == 1 else 1 << 26
+    arrays = [ray.put(np.full(size // 4, k, dtype=np.float32)) for k in range(3)]
+    rate = statistics.median(size / slowest(array) / 1e9 for array in arrays)
+    others = "another's" if len(there) == 1 else f"those of {len(there)} others at the same time"
     return Claim(
-        "from one node's object store to another's, GB per second", statistics.median(rates), goal="> 0",
-        note="Both nodes are on this machine: copying and protocol, no network.",
+        f"from one node's object store to {others}, GB per second", rate, goal="> 0",
+        note="All nodes are on this machine: copying and protocol, no network.",
     )  # fmt: skip
 
 
@@ -229,12 +364,12 @@ def _fetched(reference: list[Any]) -> float:
     return time.perf_counter() - start
 
 
-def made(queries: int, candidates: int) -> Any:
+def made(queries: int, candidates: int, dimensions: int = DIM) -> Any:
     """Random unit vectors."""
     from limner import Embeddings, Scores
 
     rng = np.random.default_rng(0)
-    sides = (rng.standard_normal((count, DIM), dtype=np.float32) for count in (queries, candidates))
+    sides = (rng.standard_normal((count, dimensions), dtype=np.float32) for count in (queries, candidates))
     return Scores.from_embeddings(*(Embeddings(range(len(side)), side) for side in sides))
 
 
@@ -262,87 +397,6 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
 def differing(here: Any, there: Any) -> int:
     """How many places of two rankings are not the same to the last bit."""
     return int((here.indices != there.indices).sum() + (here.scores != there.scores).sum())
-
-
-# --- the table of docs/cluster.md ---------------------------------------------------------------------------------
-
-SIZES = (10**5, 10**6, 10**7, 10**8, 10**9)
-PASSES = ((25_000, 100_000), (100_000, 100_000), (1_000_000, 1_000_000), (10_000, 10_000_000), (10**7, 10**7))
-MACHINES, CORES = (1, 10, 100), 16
-
-
-def constants() -> dict[str, float]:
-    """The saved numbers that the arithmetic stands on, in basic units."""
-    claims = json.loads(RESULTS.read_text(encoding="utf-8"))["claims"]
-    found = {claim["claim"].partition(",")[0]: claim for claim in claims}
-    return {
-        "products per second and core": found["products per second of one core"]["ours"] * 1e9,
-        "a pass of log sums, in passes of top-10": found["log sums of the columns vs top-10"]["ratio"],
-        "seconds per task that does nothing": found["a task that does nothing"]["ours"] / 1e3,
-        "bytes per second into the object store": found["putting an array into the object store"]["ours"] * 1e9,
-        "bytes per second from store to store": found["from one node's object store to another's"]["ours"] * 1e9,
-        "CPU-seconds of workers, per CPU-second of a local thread": found["top-10 by two workers vs one local thread"][
-            "ratio"
-        ],
-        "speed-up of a second worker, by the clock": found["top-10: one worker vs two"]["ratio"],
-    }
-
-
-def table() -> str:
-    """The constants, every step at every size, and passes on 1 to 100 machines, computed from them."""
-    measured = [f"| {name} | {number(value)} |" for name, value in constants().items()]
-    head = (
-        "| items | vectors, GB | 1,000 queries, core-hours | all against all, core-hours | with inverted softmax, "
-        "core-hours | tasks | their overhead, core-hours | to the store, s | to each node, s | top-10 back, GB |"
-    )
-    computed = ["| " + " | ".join(map(number, row)) + " |" for row in map(steps, SIZES)]
-    machines = [f"| {q:,} × {i:,} | " + " | ".join(map(lasting, passes(q, i))) + " |" for q, i in PASSES]
-    return "\n".join(
-        [
-            *("| constant | measured |", "|---|---:|", *measured, ""),
-            *(head, "|" + "---:|" * 10, *computed, ""),
-            f"| top-10, queries × items | {' | '.join(f'{n} of {CORES} cores' for n in MACHINES)} | share of ideal |",
-            "|---|" + "---:|" * (len(MACHINES) + 1),
-            *machines,
-        ]
-    )
-
-
-def passes(queries: int, items: int) -> list[float]:
-    """Seconds of a pass on each number of machines, and the share of the ideal speed on the most."""
-    product, _, task, put, copy, *_ = constants().values()
-    seconds = [projected(queries, items, CORES * n, product, task, put, copy) for n in MACHINES]
-    return [*seconds, queries * items * DIM / product / CORES / MACHINES[-1] / seconds[-1]]
-
-
-def lasting(value: float) -> str:
-    """Seconds, minutes or hours; a share below 1 as it is."""
-    if value <= 1:
-        return f"{value:.2f}"
-    unit, name = next((u, n) for u, n in ((3600, "h"), (60, "min"), (1, "s")) if value >= 2 * u or u == 1)
-    return f"{number(value / unit)} {name}"
-
-
-def steps(items: int) -> list[float]:
-    """What all steps of matching `items` with as many cost, a row of the table."""
-    from limner.cluster._running import WIDEST
-    from limner.cluster._spans import MOST_SCORES
-    from limner.scores import TILE_ROWS
-
-    product, sums, task, put, copy, *_ = constants().values()
-    size, each = items * DIM * 4, items * DIM / product / 3600
-    width = min(items, WIDEST)
-    tasks = math.ceil(items / max(TILE_ROWS, MOST_SCORES / width)) * math.ceil(items / width)
-    back = items * 80
-    costs = [1_000 * each, items * each, items * each * (1 + sums), tasks, tasks * task / 3600, size / put, size / copy]
-    return [items, size / 1e9, *costs, back / 1e9]
-
-
-def number(value: float) -> str:
-    """Two significant digits, and thousands apart."""
-    digits = max(0, 1 - math.floor(math.log10(value))) if value else 0
-    rounded = float(f"{value:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:.{digits}f}"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

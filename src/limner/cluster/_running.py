@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.cluster import _encoding, _sharding
+from limner.cluster._handing import Handing, Room, Span, cores_of_nodes, task
 from limner.cluster._sending import Packed, Post
 from limner.cluster._spans import RETRIES, Spans, blocks
 from limner.core.errors import LimnerError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 WIDEST = 1 << 20
 """Maximum candidates per shard: a block of 256 rows then takes 1 GiB of a worker's memory."""
+AHEAD = 4
+"""Spans per core that may be started before the first of them is delivered."""
 
 
 class Cluster:
@@ -67,15 +69,16 @@ class Cluster:
         rows, width = scores.shape
         if (shards := self._shards(scores, consume)) is not None:
             spans = Spans.of(rows, shards.width, -(-self.cores // len(shards.shards)))  # each is a task per shard
+            room = cores_of_nodes if shards.anywhere else self._by_shard
             with _told():
-                for parts in _in_order(map(shards.tasks, spans), spans, 4 * self.cores, progress):
+                for parts in _in_order(map(shards.tasks, spans), spans, room, AHEAD * self.cores, progress):
                     yield from shards.joined(ray.get(parts))
             return
         spans = Spans.of(rows, width, self.cores, step=scores.block_rows)
         packed = ray.put(self.post.pack((scores, consume)))
-        tasks = ([_tasks().consumed.remote(packed, *span)] for span in spans)
+        tasks = (Span([task(_tasks().consumed, packed, *span)]) for span in spans)
         with _told():
-            for (reference,) in _in_order(tasks, spans, 4 * self.cores, progress):
+            for (reference,) in _in_order(tasks, spans, cores_of_nodes, AHEAD * self.cores, progress):
                 yield from ray.get(reference)
 
     def fold(
@@ -92,9 +95,10 @@ class Cluster:
 
         spans = Spans.of(*scores.shape, self.cores, step=scores.block_rows)
         packed, packed_merge = (ray.put(self.post.pack(each)) for each in ((scores, add, merge, steady), merge))
-        tasks = ([_tasks().folded.remote(packed, *span)] for span in spans)
+        tasks = (Span([task(_tasks().folded, packed, *span)]) for span in spans)
         with _told():
-            states = (state for (state,) in _in_order(tasks, spans, 4 * self.cores, progress))
+            started = _in_order(tasks, spans, cores_of_nodes, AHEAD * self.cores, progress)
+            states = (state for (state,) in started)
             levels = (spans.level_of(start) for start, _ in spans)
             whole = merged(
                 zip(levels, states, strict=True),
@@ -110,6 +114,10 @@ class Cluster:
         if width >= scores.shape[1]:
             return None
         return _sharding.Shards.of(self.post, scores, consume, width, anywhere=fits)
+
+    def _by_shard(self) -> dict[str | None, int]:
+        """Room for tasks that Ray brings to the node with their shard."""
+        return {None: AHEAD * self.cores}
 
     def _widest(self, scores: VectorScores) -> int:
         """Candidates per shard: all if both matrices fit into half of the object store, else an eighth of it."""
@@ -136,28 +144,15 @@ def _smallest_store() -> float:
 
 
 def _in_order(
-    tasks: Iterable[list[Any]], spans: Iterable[tuple[int, int]], ahead: int, progress: Progress | None
+    tasks: Iterable[Span], spans: Iterable[tuple[int, int]], room: Room, ahead: int, progress: Progress | None
 ) -> Iterator[list[Any]]:
-    """The references of every span in order, as soon as all are done; only so many spans are started ahead.
-
-    What is not needed any more is cancelled.
-    """
-    import ray
-
+    """The results of every span in order, as references, as soon as they are there."""
     spans = list(spans)
-    waiting: deque[list[Any]] = deque()
-    started = iter(tasks)
-    try:
-        for _, stop in spans:
-            while len(waiting) < ahead and (task := next(started, None)) is not None:
-                waiting.append(task)
-            ray.wait(waiting[0], num_returns=len(waiting[0]), fetch_local=False)
-            yield waiting.popleft()
+    with closing(Handing(tasks, room, ahead).in_order()) as found:
+        for (_, stop), results in zip(spans, found, strict=True):
+            yield results
             if progress is not None:
                 progress(stop, spans[-1][1])
-    finally:
-        for task in (task for span in waiting for task in span) if ray.is_initialized() else ():
-            ray.cancel(task)
 
 
 @contextmanager
@@ -215,5 +210,5 @@ def _tasks() -> _Tasks:
     """The functions above as Ray tasks; a task is retried if its worker dies."""
     import ray
 
-    spread = ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
-    return _Tasks(spread(_consumed), spread(_folded), ray.remote(num_cpus=1, max_retries=RETRIES)(_joined))
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)
+    return _Tasks(remote(_consumed), remote(_folded), remote(_joined))

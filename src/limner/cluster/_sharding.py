@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from limner.cluster._handing import Span, task
 from limner.cluster._sending import Mapped, Packed, Post, opened, products
 from limner.cluster._spans import RETRIES, blocks, one_core
 from limner.core.arrays import Array, Float32, IntArray
@@ -56,7 +57,7 @@ class Shards:
             return None
         return cls(post, queries, shards, ray.put(post.pack(divided)), cast(Any, divided).join, width, anywhere)
 
-    def tasks(self, span: tuple[int, int]) -> list[object]:
+    def tasks(self, span: tuple[int, int]) -> Span:
         """The tasks that compute all pieces of a span of rows.
 
         Ray looks for a node with the arguments of a task, except those in a list, and keeps a worker for tasks with the
@@ -64,10 +65,11 @@ class Shards:
         shard is too if every node can hold all of them.
         """
         rows, tasks = [self.post.rows(self.queries, *span)], _tasks()
-        consumed = tasks.anywhere if self.anywhere else tasks.consumed
         shards = [(low, [shard] if self.anywhere else shard) for low, shard in self.shards]
-        parts = [consumed.remote(self.divided, rows, shard, span[0], low) for low, shard in shards]
-        return parts if len(parts) <= JOINED_HERE else [tasks.joined.remote(self.divided, *parts)]
+        parts = [task(tasks.consumed, self.divided, rows, shard, span[0], low) for low, shard in shards]
+        if len(parts) <= JOINED_HERE:
+            return Span(parts)
+        return Span(parts, join=lambda found: tasks.joined.remote(self.divided, *found))
 
     def joined(self, parts: Sequence[Sequence[object]]) -> Iterator[Any]:
         """The results of every block of a span, from what its tasks returned."""
@@ -87,8 +89,8 @@ def _score_pairs(
         _tasks().paired.remote(queries[needed], shard, places, columns[pairs] - low)
         for pairs, (needed, places), (low, shard) in zip(chosen, wanted, shards, strict=True)
     ]
-    for pairs, task in zip(chosen, tasks, strict=True):
-        scores[pairs] = ray.get(task)
+    for pairs, reference in zip(chosen, tasks, strict=True):
+        scores[pairs] = ray.get(reference)
     return scores
 
 
@@ -138,16 +140,14 @@ def _fetched(given: Any) -> Array:
 @dataclass(frozen=True)
 class _Tasks:
     consumed: Any
-    anywhere: Any
     joined: Any
     paired: Any
 
 
 @cache
 def _tasks() -> _Tasks:
-    """Ray tasks that run on the node of their shard, so that shards are rarely transferred, or on any node."""
+    """Ray tasks; by themselves they run on the node of their shard, so that shards are rarely transferred."""
     import ray
 
-    task = ray.remote(num_cpus=1, max_retries=RETRIES)
-    spread = ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
-    return _Tasks(task(_consumed), spread(_consumed), task(_joined), task(_paired))
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)
+    return _Tasks(remote(_consumed), remote(_joined), remote(_paired))

@@ -1,0 +1,192 @@
+"""Handing out the tasks of a pass: every core gets the next one when it has done one, and results are in row order.
+
+Ray's own strategies give each node the same number of waiting tasks, whatever its number of cores, and do not move
+them again: of four cores on three nodes, one then does half of a pass. So tasks are bound to a node here, and only a
+few at a time. If the node is lost, Ray runs them elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Task = Callable[[dict[str, Any]], Any]
+"""Starts a task with these Ray options; returns the reference to its result."""
+Room = Callable[[], dict[str | None, int]]
+"""How many tasks each node may have at a time; None stands for whatever node Ray chooses."""
+
+DEPTH = 2
+"""Tasks per core that are handed out at a time: one runs, and one waits, so that no core waits for this process."""
+LOOK = 1.0
+"""Seconds after which nodes are counted again: some may have joined or left."""
+PATIENCE = 5.0
+"""Seconds to wait for a task, in addition to three times the longest so far, before another node gets it too."""
+MANY = 64
+"""With more tasks than this, all that are done are looked for at once."""
+
+
+@dataclass(eq=False)
+class Span:
+    """The tasks that compute a span of rows.
+
+    Args:
+        tasks: They may run at the same time, on different nodes.
+        join: Starts a task that joins their results; without it, all results are delivered.
+    """
+
+    tasks: Sequence[Task]
+    join: Callable[[list[Any]], Any] | None = None
+    results: list[Any] = field(default_factory=list)
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        self.results, self.left = [None] * len(self.tasks), len(self.tasks)
+
+
+@dataclass(eq=False)
+class _Flight:
+    span: Span
+    number: int
+    node: str | None
+    since: float
+    copied: bool = False
+
+
+@dataclass(eq=False)
+class Handing:
+    """The tasks of a pass on their way.
+
+    Args:
+        spans: What there is to do.
+        room: How many tasks each node may have.
+        ahead: How many spans may be started before the first of them is delivered.
+    """
+
+    spans: Iterable[Span]
+    room: Room
+    ahead: int
+    _window: deque[Span] = field(default_factory=deque)
+    _queue: deque[tuple[Span, int]] = field(default_factory=deque)
+    _flying: dict[Any, _Flight] = field(default_factory=dict)
+    _load: Counter[str | None] = field(default_factory=Counter)
+    _rooms: dict[str | None, int] = field(default_factory=dict)
+    _proven: set[str | None] = field(default_factory=set)
+    _looked: float = -LOOK
+    _longest: float = 0.0
+
+    def in_order(self) -> Generator[list[Any], None, None]:
+        """The results of every span, as references, in order; what is not needed any more is cancelled."""
+        import ray
+
+        coming = iter(self.spans)
+        try:
+            while self._hand_out(coming):
+                if self._window[0].left:
+                    self._wait()
+                else:
+                    yield self._window.popleft().results
+        finally:
+            for reference in self._flying if ray.is_initialized() else ():
+                ray.cancel(reference)
+
+    def _hand_out(self, coming: Iterator[Span]) -> bool:
+        """Starts tasks while there is room for them; False if there is nothing left to wait for or deliver."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK:
+            self._looked, self._rooms = now, self.room()
+        while (node := self._freest()) is not _NOWHERE:
+            if not self._queue and (len(self._window) >= self.ahead or not self._open(next(coming, None))):
+                break
+            self._start(*self._queue.popleft(), node, now)
+        return bool(self._window)
+
+    def _open(self, span: Span | None) -> bool:
+        if span is not None:
+            self._window.append(span)
+            self._queue.extend((span, number) for number in range(len(span.tasks)))
+        return span is not None
+
+    def _freest(self, *, other_than: object = None, share: float = 1.0, proven: bool = False) -> Any:
+        """The node with the smallest share of its room taken, or `_NOWHERE` if all have more than `share`."""
+        nodes = [node for node in self._rooms if not proven or (node in self._proven and node != other_than)]
+        taken = [self._load[node] / self._rooms[node] for node in nodes]
+        least = min(taken, default=share)
+        return nodes[taken.index(least)] if least < share else _NOWHERE
+
+    def _start(self, span: Span, number: int, node: str | None, now: float, *, copied: bool = False) -> None:
+        reference = span.tasks[number](on(node))
+        self._flying[reference] = _Flight(span, number, node, now, copied)
+        self._load[node] += 1
+
+    def _wait(self) -> None:
+        """Waits for a task to end, but not for longer than `LOOK`."""
+        import ray
+
+        flying = list(self._flying)
+        done, _ = ray.wait(flying, num_returns=1, timeout=LOOK, fetch_local=False)
+        if done and len(flying) > MANY:
+            done, _ = ray.wait(flying, num_returns=len(flying), timeout=0, fetch_local=False)
+        now = time.monotonic()
+        for reference in done:
+            self._ended(reference, self._flying.pop(reference), now)
+        self._copy(now)
+
+    def _ended(self, reference: Any, flight: _Flight, now: float) -> None:
+        span, number = flight.span, flight.number
+        if number < 0:  # the results were joined
+            span.results, span.left = [reference], 0
+            return
+        self._load[flight.node] -= 1
+        self._proven.add(flight.node)
+        self._longest = max(self._longest, now - flight.since)
+        if span.results[number] is not None:  # another node was faster
+            return
+        span.results[number] = reference
+        span.left -= 1
+        if not span.left and span.join is not None:
+            span.left = 1
+            self._flying[span.join(span.results)] = _Flight(span, -1, None, now, copied=True)
+
+    def _copy(self, now: float) -> None:
+        """Gives tasks to a second node that take far longer than others, if there is one with nothing to do.
+
+        A node whose cores other programs hold would otherwise keep its tasks for ever.
+        """
+        for flight in list(self._flying.values()):
+            if now - flight.since < PATIENCE + 3 * self._longest:
+                return
+            if flight.copied:
+                continue
+            node = self._freest(other_than=flight.node, share=1 / DEPTH, proven=True)
+            if node is _NOWHERE:
+                return
+            flight.copied = True
+            self._start(flight.span, flight.number, node, now, copied=True)
+
+
+_NOWHERE = object()
+
+
+def task(function: Any, *arguments: object) -> Task:
+    """A task that calls a remote function."""
+    return lambda options: function.options(**options).remote(*arguments)
+
+
+def on(node: str | None) -> dict[str, Any]:
+    """The options of a task that runs on a node, or elsewhere if it is lost."""
+    if node is None:
+        return {}
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
+
+
+def cores_of_nodes() -> dict[str | None, int]:
+    """Room for `DEPTH` tasks per core on every node."""
+    import ray
+
+    cores = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
+    return {node: DEPTH * count for node, count in cores.items() if count > 0}
