@@ -13,14 +13,13 @@ import numpy as np
 
 from limner.core.cache_dir import compiled
 from limner.core.group_kernels import GROUP, highest_key, in_order, turn
+from limner.core.kernels import NEVER
 from limner.core.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 LOWEST = np.int16(-(2**15))
 """Below the keys of all numbers."""
-NEVER = (2**63 - 1) // 4
-"""The depth of a positive that is never given up, and the count of one that is."""
 
 
 @_jit
@@ -118,9 +117,10 @@ def _all_limits(bounds, indptr, own):  # type: ignore[no-untyped-def]
 @_jit
 def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
     """Copies the keys of some columns, fills up the last group, and finds the highest of every group."""
-    first, size = pool[0], pool.shape[0]
-    if pool[size - 1] - first == size - 1:  # neighbours, as the folds of COCO are
-        keys[:size] = row[first : first + size]
+    first, size = np.uint64(pool[0]), pool.shape[0]
+    if pool[size - 1] - pool[0] == size - 1:  # neighbours, as the folds of COCO are
+        for i in range(np.uint64(size)):  # a loop, which is vectorised; a slice would be copied one by one
+            keys[i] = row[first + i]
     else:
         for i in range(size):
             keys[i] = row[pool[i]]
@@ -174,24 +174,6 @@ def _listed(marks, marked, places):  # type: ignore[no-untyped-def]
             mine[:] = 0
             marked[g] = False
     return filled
-
-
-@_jit
-def _exact(own, requests, depths, out):  # type: ignore[no-untyped-def]
-    """The depths of a row's positives: none for the best of every request, and those with the same score."""
-    out[:] = depths
-    every = np.uint64(0)
-    for p in range(own.shape[0]):
-        every |= requests[p]
-    while every:
-        bit, best = every & (~every + np.uint64(1)), -np.inf
-        every &= ~bit
-        for p in range(own.shape[0]):
-            if requests[p] & bit and own[p] > best:
-                best = own[p]
-        for p in range(own.shape[0]):
-            if requests[p] & bit and own[p] == best:
-                out[p] = NEVER
 
 
 @_jit
@@ -276,9 +258,8 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
         tops: The highest of every group.
         vectors: The float32 vectors of the rows, and of the columns, and the ends of sums, see `scores_of`.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
-        positives: indptr (the positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores, depths, and the
-            requests (as bits) that depend on the best of them. Any other with so many candidates certainly above it is
-            given up.
+        positives: indptr (the positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths. One
+            with so many candidates certainly above it is given up.
         cut: The pool of each row, and of each pool indptr and sorted columns; empty if all columns count.
         room: Products in float32 that may be computed for each row.
         above: Output, one number per positive; `NEVER` if it is given up, undefined in rows that are given up.
@@ -290,8 +271,8 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
         The number of pairs left; -1 if there are more than the output can hold.
     """
     (queries, candidates, sums), (query, _, close_query, close_candidate, _), width = vectors, bounds, keys.shape[1]
-    indptr, places_of, own, depths, requests = positives
-    limits, filled, near, deep = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_), depths.copy()
+    indptr, places_of, own, depths = positives
+    limits, filled, near = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_)
     memory = np.zeros(width, np.uint16), np.zeros(tops.shape[1], np.bool_), np.empty(width + 1, np.int64)
     pooled, pooled_tops, places = (
         np.empty(tops.shape[1] * GROUP, np.int16),
@@ -307,8 +288,7 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
             pool = cut[2][cut[1][cut[0][r]] : cut[1][cut[0][r] + 1]]
             _pooled(row, pool, pooled, pooled_tops)
             row, groups = pooled[: pool.shape[0]], pooled_tops[: -(-pool.shape[0] // GROUP)]
-        _exact(own[mine], requests[mine], depths[mine], deep[mine])
-        count = _find(row, groups, (limits[mine], deep[mine]), memory, above[mine], near[mine])
+        count = _find(row, groups, (limits[mine], depths[mine]), memory, above[mine], near[mine])
         many[r] = count > room
         if many[r] or not count:
             continue

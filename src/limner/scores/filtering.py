@@ -247,6 +247,10 @@ class Near:
         put_in_order(self.bits.view(np.int16), tops)
         return self.bits.view(np.int16), tops
 
+    def listed(self, indptr: Int64, columns: Int64) -> Float32:
+        """The float32 score of every row and each column of its list."""
+        return listed_scores(self.scores, self.rows, indptr, columns)
+
     def above(self, asked: Ranked, pools: Pools = NO_POOLS) -> Above | None:
         """Counts the candidates above each positive; None if too many rows are left to float32.
 
@@ -255,14 +259,13 @@ class Near:
         from limner.core.count_kernels import count_near
 
         rows, width = self.bits.shape
-        own = listed_scores(self.scores, self.rows, asked.indptr, asked.columns)
-        counts, many = np.zeros(len(own), np.int64), np.zeros(rows, np.bool_)
+        counts, many = np.zeros(len(asked.columns), np.int64), np.zeros(rows, np.bool_)
         whose = np.empty(rows * LEFT + width, np.int64)
         columns, room = np.empty_like(whose), max(width // ROW_SHARE, LEAST_COUNTED)
-        positives = asked.indptr, asked.columns, own, asked.depths, asked.requests
+        positives = asked.indptr, asked.columns, asked.scores, asked.depths
         _, *factors = self._factors
         count = count_near(*self.ordered, *factors, positives, pools, room, counts, whose, columns, many)
-        if count < 0 or many.sum() > MANY * np.count_nonzero(np.diff(asked.indptr)):
+        if count < 0 or np.count_nonzero(many) > MANY * rows:
             return None
         return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
 
@@ -274,14 +277,14 @@ class Ranked:
     Args:
         indptr: Those of row r are `indptr[r]:indptr[r + 1]`.
         columns: The column of each.
+        scores: The score of each.
         depths: A rank beyond this may be counted as never found.
-        requests: The requests, as bits, that depend on the best one in any case.
     """
 
     indptr: Int64
     columns: Int64
+    scores: Float32
     depths: Int64
-    requests: npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
