@@ -174,7 +174,7 @@ def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -
         if not unseen or counts_all or (kind.rank and _graded(measure)):
             return None
         cut = max(cut, measure.k or 0)
-    return np.maximum(np.diff(judgements.indptr) + partly, cut)
+    return np.asarray(np.maximum(np.diff(judgements.indptr) + partly, cut))
 
 
 def _graded(measure: Measure) -> bool:

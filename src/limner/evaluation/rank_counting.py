@@ -135,7 +135,7 @@ class _Count:
     in_order = True  # it reads products in order, which the other direction can use
 
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
-        kept = self.best and self.best(start, block)
+        kept = None if self.best is None else self.best(start, block)
         if kept is None or not isinstance(block, np.ndarray):
             return [counter.count(start, block) for counter in self.counters], kept
         return [counter.count_beyond(start, block, kept) for counter in self.counters], kept
@@ -150,8 +150,8 @@ class _Count:
 
     def from_near(self, near: Near) -> tuple[list[_Open], object] | None:
         """The same from low-precision products, except for pairs that only float32 scores can compare."""
-        kept = self.best and near.best(self.best)  # first: counting puts the products in order
-        if self.best and kept is None:
+        kept = None if self.best is None else near.best(self.best)  # first: counting puts the products in order
+        if self.best is not None and kept is None:
             return None
         (indptr, columns, where), stop, found = self._listed, near.start + len(near.bits), []
         low, high = indptr[near.start], indptr[stop]
@@ -297,8 +297,11 @@ class _Counter:
     def from_near(self, near: Near, scores: Float32, best: Kept | None) -> _Open | None:
         """Like `count_beyond`, from low-precision products; None if they leave too many pairs undecided."""
         start, stop = near.start, near.start + len(near.bits)
-        first, none = self.indptr[start], (np.empty((stop - start, 0), kind) for kind in (np.int32, np.float32))
-        counts, depths, indptr, left = self._in_best(start, scores, best or tuple(none))
+        first, none = (
+            self.indptr[start],
+            (np.empty((stop - start, 0), np.int32), np.empty((stop - start, 0), np.float32)),
+        )
+        counts, depths, indptr, left = self._in_best(start, scores, best or none)
         if not len(left):
             return _Open(counts, NONE, NONE, NONE)
         pools = NO_POOLS
