@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, highest_key, in_order, turn
+from limner.core.group_kernels import GROUP, fetch, highest_key, in_order, turn
 from limner.core.kernels import NEVER
 from limner.core.pair_kernels import products_of, scores_of
 
@@ -20,6 +20,8 @@ _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 LOWEST = np.int16(-(2**15))
 """Below the keys of all numbers."""
+AHEAD, LINE = 4, 64
+"""Rows of keys that are asked for in advance, and bytes that memory gives at once."""
 
 
 @_jit
@@ -55,11 +57,14 @@ def transpose(keys, start, out, tops):  # type: ignore[no-untyped-def]
     """
     count, rows = out.shape
     tile, best = np.empty((GROUP, count), np.int16), np.empty(count, np.int16)
+    later = keys.ctypes.data + 2 * start + AHEAD * keys.strides[0]
     for g in range(tops.shape[1]):
         low, high = g * GROUP, min((g + 1) * GROUP, rows)
         best[:] = LOWEST
         for r in range(high - low):
             row, mine = keys[low + r, start : start + count], tile[r]
+            for place in range(0, 2 * count, LINE):
+                fetch(later + (low + r) * keys.strides[0] + place)
             for c in range(count):
                 mine[c] = row[c]
                 best[c] = row[c] if row[c] > best[c] else best[c]
