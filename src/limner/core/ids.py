@@ -101,10 +101,10 @@ class Ids(Sequence[str]):
 
     def find(self, values: Iterable[object]) -> IntArray:
         """Positions of many ids, -1 for unknown ids (for internal joins; `positions` raises an error instead)."""
+        if isinstance(values, Ids) and values == self:
+            return np.arange(len(self))
         get = self._lookup.get
         if isinstance(values, Ids):
-            if values == self:
-                return np.arange(len(self))
             return np.fromiter(map(get, values.array, repeat(-1)), dtype=np.int64, count=len(values))
         return np.fromiter((get(v if type(v) is str else str(v), -1) for v in values), dtype=np.int64)
 

@@ -104,7 +104,7 @@ def _needed(scores, requests, depths, out):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def count_in_best(indices, kept, positives, pools, counts, depths, left):  # type: ignore[no-untyped-def]
+def count_in_best(indices, kept, positives, pools, counts, depths, ends, left):  # type: ignore[no-untyped-def]
     """Counts the candidates above and equal to the positives that are above the last of the best; most of them are.
 
     Args:
@@ -113,11 +113,14 @@ def count_in_best(indices, kept, positives, pools, counts, depths, left):  # typ
         positives: indptr (positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths, and the
             requests (as bits) that depend on the best of them. Any other with so many candidates above it is given up.
         pools: The pool of every row, and of every column; empty if all columns count.
-        counts: Output, (positives, 3): above, equal (itself included), equal before it; `NEVER` above if given up.
+        counts: Output, (positives, 3): above, equal (itself included), equal before it; `NEVER` above if given up, and
+            0, 1, 0 for those that are left.
         depths: Output, the depth of each positive; `NEVER` if it is needed in any case.
-        left: Output, whether each positive has still to be counted.
+        ends: Output, indptr of the positives that have still to be counted.
+        left: Output, the numbers of these.
     """
     (indptr, columns, scores, given, requests), (own_pool, pool_of), k = positives, pools, indices.shape[1]
+    ends[0] = filled = 0
     for r in range(indices.shape[0]):
         mine = slice(indptr[r], indptr[r + 1])
         _needed(scores[mine], requests[mine], given[mine], depths[mine])
@@ -128,10 +131,14 @@ def count_in_best(indices, kept, positives, pools, counts, depths, left):  # typ
                     above += kept[r, n] > scores[p]
                     equal += kept[r, n] == scores[p]
                     before += kept[r, n] == scores[p] and indices[r, n] < columns[p]
-            left[p] = above < depths[p] and not (k > 0 and scores[p] > kept[r, k - 1])
-            counts[p, 0], counts[p, 1], counts[p, 2] = above, equal, before
             if above >= depths[p]:
-                counts[p, 0], counts[p, 1], counts[p, 2] = NEVER, 1, 0
+                above, equal, before = NEVER, 1, 0
+            elif k == 0 or not scores[p] > kept[r, k - 1]:
+                above, equal, before = 0, 1, 0
+                left[filled] = p
+                filled += 1
+            counts[p, 0], counts[p, 1], counts[p, 2] = above, equal, before
+        ends[r + 1] = filled
 
 
 @_jit

@@ -231,8 +231,10 @@ class _Counter:
         self.keys = _united(keys)
         rows, self.columns = np.divmod(self.keys, self.width)
         self.depths, self.requests = np.zeros(len(self.keys), np.int64), np.zeros(len(self.keys), np.uint64)
-        for number, (p, own) in enumerate(zip(members.values(), keys, strict=True)):
-            at, inside = np.searchsorted(self.keys, own), p.columns >= 0
+        self.at: dict[int, IntArray] = {}
+        for number, (member, own) in enumerate(zip(members, keys, strict=True)):
+            p, at = members[member], np.searchsorted(self.keys, own)
+            self.at[member], inside = at, p.columns >= 0
             relevant, depths = p.grades[inside] > 0, p.depths[inside] if len(members) <= MOST_REQUESTS else NEVER
             self.depths[at] = np.maximum(self.depths[at], depths)
             self.requests[at[relevant]] |= np.uint64(1) << np.uint64(number % MOST_REQUESTS)
@@ -285,14 +287,11 @@ class _Counter:
         stop = start + len(best[0])
         part, indptr = self.part(start, stop), self.indptr[start : stop + 1] - self.indptr[start]
         counts, depths = np.empty((len(scores), 3), np.int64), np.empty(len(scores), np.int64)
-        pools, left = (
-            (NONE, NONE) if self.pools is None else (self.pools[start:stop], self.pool_of),
-            np.empty(len(scores), np.bool_),
-        )
+        pools = (NONE, NONE) if self.pools is None else (self.pools[start:stop], self.pool_of)
         positives = indptr, self.columns[part], scores, self.depths[part], self.requests[part]
-        count_in_best(*best, positives, pools, counts, depths, left)
-        before = np.concatenate([[0], np.cumsum(left)])
-        return counts, depths, before[indptr], np.flatnonzero(left)
+        ends, left = np.empty_like(indptr), np.empty_like(depths)
+        count_in_best(*best, positives, pools, counts, depths, ends, left)
+        return counts, depths, ends, left[: ends[-1]]
 
     def from_near(self, near: Near, scores: Float32, best: Kept | None) -> _Open | None:
         """Like `count_beyond`, from low-precision products; None if they leave too many pairs undecided."""
@@ -310,7 +309,6 @@ class _Counter:
         found = near.above(Ranked(indptr, self.columns[first + left], scores[left], depths[left]), pools)
         if found is None:
             return None
-        counts[left] = [0, 1, 0]
         counts[left, 0] = found.counts
         return _Open(counts, first + left[found.whose], found.columns, found.rows + start)
 
@@ -351,9 +349,10 @@ class _Counter:
         self._refuse_nan(source, counted[:, 1] == 0)
         answered = {}
         for number, p in self.members.items():
-            counts = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
-            inside = p.columns >= 0
-            counts[inside] = counted[np.searchsorted(self.keys, p.rows[inside] * self.width + p.columns[inside])]
+            counts, inside = counted[self.at[number]], p.columns >= 0
+            if not inside.all():
+                every = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
+                every[inside], counts = counts, every
             answered[number] = counts
         return answered
 
