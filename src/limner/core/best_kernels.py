@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.count_kernels import bounded, limits_of
-from limner.core.group_kernels import GROUP, lowest_bit, not_below
+from limner.core.count_kernels import bounded, limits_of, reaching
+from limner.core.group_kernels import GROUP, lowest_bit
 from limner.core.kernels import best, insert
 from limner.core.pair_kernels import scores_of
 
@@ -45,18 +45,6 @@ def _kth(tops, k):  # type: ignore[no-untyped-def]
         else:
             high = middle - 1
     return np.int16(low)
-
-
-@_jit
-def reaching(row, group, least):  # type: ignore[no-untyped-def]
-    """A bit for each key of a group of this row that is at least this one."""
-    low = group * GROUP
-    if low + GROUP <= row.shape[0]:
-        return not_below(row.ctypes.data + 2 * low, least)
-    bits = np.uint64(0)
-    for i in range(row.shape[0] - low):
-        bits |= np.uint64(row[low + i] >= least) << np.uint64(i)
-    return bits
 
 
 @_jit

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, fetch, highest_key, in_order, turn
+from limner.core.group_kernels import GROUP, fetch, highest_key, in_order, lowest_bit, not_below, turn
 from limner.core.kernels import NEVER
 from limner.core.pair_kernels import products_of, scores_of
 
@@ -151,33 +151,40 @@ def _above(keys, tops, most, depth):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _mark(keys, tops, limits, marks, marked):  # type: ignore[no-untyped-def]
-    """Marks the keys near a positive, and their groups; returns whether there are any."""
-    (least, most), some = limits, False
-    for g in range(tops.shape[0]):
-        if tops[g] >= least:
-            part, mine, near = keys[g * GROUP : (g + 1) * GROUP], marks[g * GROUP : (g + 1) * GROUP], np.uint16(0)
-            for i in range(part.shape[0]):
-                found = np.uint16(part[i] >= least) & np.uint16(part[i] <= most)
-                mine[i] |= found
-                near |= found
-            if near:
-                marked[g] = some = True
-    return some
+def reaching(row, group, least):  # type: ignore[no-untyped-def]
+    """A bit for each key of a group of this row that is at least this one."""
+    low = group * GROUP
+    if low + GROUP <= row.shape[0]:
+        return not_below(row.ctypes.data + 2 * low, least)
+    bits = np.uint64(0)
+    for i in range(row.shape[0] - low):
+        bits |= np.uint64(row[low + i] >= least) << np.uint64(i)
+    return bits
 
 
 @_jit
-def _listed(marks, marked, places):  # type: ignore[no-untyped-def]
+def _mark(keys, tops, limits, marks):  # type: ignore[no-untyped-def]
+    """Marks the keys near a positive, a bit for each; returns whether there are any."""
+    (least, most), some = limits, np.uint64(0)
+    for g in range(tops.shape[0]):
+        if tops[g] >= least:
+            near = reaching(keys, g, least)
+            if tops[g] > most:
+                near &= ~reaching(keys, g, np.int16(most + 1))
+            marks[g] |= near
+            some |= near
+    return some != 0
+
+
+@_jit
+def _listed(marks, places):  # type: ignore[no-untyped-def]
     """Lists what is marked, and removes the marks; returns the number."""
     filled = np.int64(0)
-    for g in range(marked.shape[0]):
-        if marked[g]:
-            mine = marks[g * GROUP : (g + 1) * GROUP]
-            for i in range(mine.shape[0]):
-                places[filled] = g * GROUP + i
-                filled += np.int64(mine[i])
-            mine[:] = 0
-            marked[g] = False
+    for g in range(marks.shape[0]):
+        while marks[g]:
+            places[filled] = g * GROUP + lowest_bit(marks[g])
+            marks[g] &= marks[g] - np.uint64(1)
+            filled += 1
     return filled
 
 
@@ -236,20 +243,20 @@ def _find(row, tops, positives, memory, above, near):  # type: ignore[no-untyped
         row: Keys of the row.
         tops: The highest of every group.
         positives: Two limits of each positive, and its depth.
-        memory: Marks, marks of groups, places.
+        memory: Marks, a bit for each key, and places.
         above: Output, what is certainly above each positive; `NEVER` for those that are given up.
         near: Output, whether anything is near each positive.
     """
-    (limits, depths), (marks, marked, places), some = positives, memory, False
+    (limits, depths), (marks, places), some = positives, memory, False
     for p in range(limits.shape[0]):
         above[p] = _above(row, tops, limits[p, 1], depths[p])
         near[p] = False
         if above[p] >= depths[p]:
             above[p] = NEVER
         else:
-            near[p] = _mark(row, tops, (limits[p, 0], limits[p, 1]), marks, marked)
+            near[p] = _mark(row, tops, (limits[p, 0], limits[p, 1]), marks)
             some |= near[p]
-    return _listed(marks, marked, places) if some else 0
+    return _listed(marks[: tops.shape[0]], places) if some else 0
 
 
 @_jit
@@ -278,11 +285,11 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
     (queries, candidates, sums), (query, _, close_query, close_candidate, _), width = vectors, bounds, keys.shape[1]
     indptr, places_of, own, depths = positives
     limits, filled, near = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_)
-    memory = np.zeros(width, np.uint16), np.zeros(tops.shape[1], np.bool_), np.empty(width + 1, np.int64)
+    memory = np.zeros(tops.shape[1], np.uint64), np.empty(width + 1, np.int64)
     pooled, pooled_tops, places = (
         np.empty(tops.shape[1] * GROUP, np.int16),
         np.empty(tops.shape[1], np.int16),
-        memory[2],
+        memory[1],
     )
     listed, least, most = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.float32)
     for r in range(keys.shape[0]):

@@ -427,7 +427,7 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
     place = np.zeros(int(units.max(initial=-1)) + 1, np.int64)
     place[units] = np.arange(len(units))
     added = [weight * part.contributions / max(len(part.queries), 1) for part in parts]
-    shares = np.bincount(place[np.concatenate(images)], np.concatenate(added), minlength=len(units))
+    shares = np.asarray(np.bincount(place[np.concatenate(images)], np.concatenate(added), len(units)), np.float64)
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
     names = _unit_names(units, parts, images, collection.images.ids)
     return Result(view, "both", measure, names, len(units) * shares, parts=by_image)
