@@ -346,12 +346,13 @@ def in_parts(x, y, ends):
     return total
 
 
-@pytest.mark.parametrize("ends", [(7,), (4, 7), (1, 2, 7)])
-def test_a_pair_is_summed_in_the_parts_that_are_given(ends):
+@pytest.mark.parametrize("layout", [np.array, np.asfortranarray, lambda rows: np.repeat(rows, 2, axis=1)[:, ::2]])
+@pytest.mark.parametrize("ends", [(1,), (7,), (8,), (4, 7), (1, 2, 7), (5, 9, 22)])
+def test_a_pair_is_summed_in_the_parts_that_are_given(ends, layout):
     rng = np.random.default_rng(0)
-    query, others = (rng.integers(-999, 999, (n, 7)).astype(np.float32) / 7 for n in (1, 11))
+    query, others = (rng.integers(-999, 999, (n, ends[-1])).astype(np.float32) / 7 for n in (1, 11))
     found, places = np.empty(9, np.float32), np.array([3, 1, 4, 1, 5, 9, 2, 6, 10])
-    scores_of(query[0], others, places, np.array(ends), found)
+    scores_of(layout(query)[0], layout(others), places, np.array(ends), found)
     assert found.tolist() == [in_parts(query[0], others[place], ends) for place in places]
 
 
