@@ -66,6 +66,9 @@ ROW_SHARE, MANY = 3, 1 / 3
 goes the float32 way if more than the second share of its rows are."""
 LEFT = 64
 """At most so many pairs of each row may be left to the grid, on average."""
+KEPT = 2e-9
+"""Seconds that a product takes which is kept for the other direction: memory that is new to the process, and reading it
+by column (measured: 1.4 to 2.8e-9). Where computing it again takes less, nothing is kept."""
 
 
 def setting() -> str:
@@ -320,6 +323,12 @@ class Filter:
     kept: tuple[KeptProducts | None, KeptProducts | None] = (None, None)
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it takes less time to keep the products for the other direction than to compute them again."""
+        d = _rounded_up(self.scores.query_vectors.dim)
+        return setting() == "always" or d * seconds_of_float32(d) * gain(self.form, d) > KEPT
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
