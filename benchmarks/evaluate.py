@@ -49,9 +49,10 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         tasks |= {f"{name}, own size": Task(work, *how, OWN_SIZE) for name, work in OWN_SIZED.items()}
     found = interleaved(tasks, rounds=options.rounds or rounds, threads=1, cores=options.cores)
     refuse_different_work(found)
-    size = f"{images:,} x {5 * images:,}" + (f" on {options.cores} cores" if options.cores else "")
+    size = f"{images:,} x {5 * images:,}" + (f", cores: {options.cores}" if options.cores else "")
     ours, bound = found["limner"], found["bound"]
-    clock = f"by the clock {ours.wall:.1f} and {bound.wall:.1f} s; limner on all cores, numpy on one"
+    where = f"limner on {options.cores or 'all'} cores, numpy on one"
+    clock = f"by the clock {ours.wall:.1f} and {bound.wall:.1f} s; {where}"
     yield Claim(f"embeddings to all numbers, {size}, vs the bare work, CPU s", ours.cpu, bound.cpu, "<= 1.3", clock)
     rest = found["rest"]
     case = f"all numbers, {size}, from vectors of {FEW} dimensions (nearly all but the products)"
