@@ -220,11 +220,11 @@ def interleaved(
     Args:
         tasks: The work by name. Taking turns lets a slow spell of the machine hit all of them.
         rounds: How often each one is measured.
-        threads: The number of threads for all of them; as the libraries choose when None.
-        cores: The number of physical cores that they run on, and of their threads; all when None.
+        threads: The number of threads of their libraries; as many as cores when None, or as the libraries choose.
+        cores: The number of physical cores that they run on; all when None.
     """
     costs: dict[str, list[Cost]] = {name: [] for name in tasks}
-    with _threads(threads if cores is None else cores), _cores(cores):
+    with _threads(cores if threads is None else threads), _cores(cores):
         for number in range(rounds):
             for name, task in tasks.items():
                 cost = measured(task)

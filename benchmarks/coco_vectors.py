@@ -14,6 +14,9 @@ one exception: the best caption of an image is judged relevant more often. The w
 numbers. Pairs that CxC rates too low to be relevant have signal too, in proportion to the rating: the rank correlation
 of scores and ratings is 0.60, that of the dual encoder in CxC's paper 0.62 (Parekh et al. 2021, on samples of them).
 
+With more than 256 dimensions the same vectors are turned into them, so that all scores are the same: 1,024 is that
+model's own size.
+
 `without_signal` is the worst case for a filter: captions are near their own image, and the pairs that were added later
 are as far apart as any other two items, so that a large part of all candidates is near each of them.
 """
@@ -27,7 +30,8 @@ from limner import Collection
 
 Vectors = tuple[np.ndarray, np.ndarray]
 
-DIMENSIONS = 256
+DIMENSIONS, OWN_SIZE = 256, 1024
+"""The dimensions in which vectors are drawn, and those of the model."""
 TOPICS, TOPIC = 400, 2.0
 """Images share topics, of this weight: they look alike without being relevant to each other's captions."""
 NEIGHBOURS = 0.3
@@ -51,6 +55,8 @@ def without_signal(collection: Collection, dimensions: int = DIMENSIONS) -> Vect
 
 def like_a_model(collection: Collection, dimensions: int = DIMENSIONS) -> Vectors:
     """Images near images that share a topic or captions; captions near all images that they were judged to match."""
+    if dimensions > DIMENSIONS:
+        return turned(like_a_model(collection), dimensions)
     rng, count = np.random.default_rng(0), len(collection.images)
     topics = rng.standard_normal((TOPICS, dimensions), dtype=np.float32)
     points = rng.standard_normal((count, dimensions), dtype=np.float32)
@@ -62,6 +68,14 @@ def like_a_model(collection: Collection, dimensions: int = DIMENSIONS) -> Vector
     drawn = (rng.standard_normal(side.shape, dtype=np.float32) for side in (images, texts))
     sides = zip((images, texts), (IMAGE_NOISE, TEXT_NOISE), drawn, strict=True)
     images, texts = (np.asarray(side + weight * noise, dtype=np.float32) for side, weight, noise in sides)
+    return images, texts
+
+
+def turned(drawn: Vectors, dimensions: int) -> Vectors:
+    """The same vectors in a space of more dimensions, in no special direction: lengths and angles stay."""
+    rng = np.random.default_rng(0)
+    directions = np.linalg.qr(rng.standard_normal((dimensions, drawn[0].shape[1])))[0].astype(np.float32)
+    images, texts = (side @ directions.T for side in drawn)
     return images, texts
 
 

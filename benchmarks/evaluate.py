@@ -4,9 +4,9 @@
 directions. The vectors are drawn so that the numbers come near those of a published model, VSE∞ (BUTD region):
 `coco_vectors` says how near. A second world, the worst case for low precision, gives the pairs that CxC and ECCV
 Caption add no signal at all. The bare work is products and counting with numpy and nothing else; the package is handed
-full rankings. One thread for every library; limner may use all cores, and CPU-seconds count them all. "Low precision"
-is limner with `LIMNER_LOW_PRECISION=auto`, where the CPU has the units. `--no-package` leaves out the package, which
-takes minutes.
+full rankings. One thread for every library; limner may use all cores (or `--cores N`), and CPU-seconds count them all.
+"Low precision" is limner with `LIMNER_LOW_PRECISION=auto`, where the CPU has the units; it is measured with the 1,024
+dimensions of that model too. `--no-package` leaves out the package, which takes minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from claims import Claim, Cost, Task, interleaved, main
-from coco_vectors import DIMENSIONS, Vectors, like_a_model, without_signal
+from coco_vectors import DIMENSIONS, OWN_SIZE, Vectors, like_a_model, without_signal
 from limner import Collection, Embeddings, Ids, Items, Judgements, Scores
 from limner import evaluate as evaluate_with_limner
 from limner.datasets.coco import load_karpathy_5k
@@ -44,12 +44,15 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     tasks["rest"] = Task(limner, *how, FEW)
     tasks["worst"] = Task(limner, *how, DIMENSIONS, without_signal)
     if find_spec("torch"):
-        tasks |= {"low precision": Task(low_precision, *how), "worst, low": Task(low_precision, *how, without_signal)}
-    found = interleaved(tasks, rounds=options.rounds or rounds, threads=1)
+        tasks |= {"low precision": Task(low_precision, *how)}
+        tasks |= {"worst, low": Task(low_precision, *how, DIMENSIONS, without_signal)}
+        tasks |= {f"{name}, own size": Task(work, *how, OWN_SIZE) for name, work in OWN_SIZED.items()}
+    found = interleaved(tasks, rounds=options.rounds or rounds, threads=1, cores=options.cores)
     refuse_different_work(found)
-    size = f"{images:,} x {5 * images:,}"
+    size = f"{images:,} x {5 * images:,}" + (f", cores: {options.cores}" if options.cores else "")
     ours, bound = found["limner"], found["bound"]
-    clock = f"by the clock {ours.wall:.1f} and {bound.wall:.1f} s; limner on all cores, numpy on one"
+    where = f"limner on {options.cores or 'all'} cores, numpy on one"
+    clock = f"by the clock {ours.wall:.1f} and {bound.wall:.1f} s; {where}"
     yield Claim(f"embeddings to all numbers, {size}, vs the bare work, CPU s", ours.cpu, bound.cpu, "<= 1.3", clock)
     rest = found["rest"]
     case = f"all numbers, {size}, from vectors of {FEW} dimensions (nearly all but the products)"
@@ -60,8 +63,15 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         yield from beside_float32(found["low precision"], found["limner"], found["product"], case, sides)
         weak = f"{case}, worst case: pairs added by CxC and ECCV Caption without signal"
         yield from beside_float32(found["worst, low"], found["worst"], found["product"], weak, sides)
+        large = f"{case}, {OWN_SIZE:,} dimensions, VSE∞'s own size"
+        yield from beside_float32(*(found[f"{name}, own size"] for name in OWN_SIZED), large, sides)
     if options.package:
-        beside = interleaved({"limner": Task(limner, *how), "eccv_caption": Task(package, *how)}, rounds=1, threads=1)
+        beside = interleaved(
+            {"limner": Task(limner, *how), "eccv_caption": Task(package, *how)},
+            rounds=1,
+            threads=1,
+            cores=options.cores,
+        )
         yield from beside_package(beside, size)
 
 
@@ -132,7 +142,9 @@ def limner(
     return lambda: answers(collection, image_vectors, text_vectors)
 
 
-def low_precision(images: int, data: Path | None, world: World = like_a_model) -> Callable[[], Values]:
+def low_precision(
+    images: int, data: Path | None, dimensions: int = DIMENSIONS, world: World = like_a_model
+) -> Callable[[], Values]:
     """limner with bfloat16 or int8 products where the CPU has units for them; torch is imported before."""
     import torch  # noqa: F401  # a program that has vectors has it already
 
@@ -146,9 +158,9 @@ def low_precision(images: int, data: Path | None, world: World = like_a_model) -
     os.environ["LIMNER_LOW_PRECISION"] = "auto"
     for form in FORMATS:
         if form.has_units():
-            gain(form, DIMENSIONS)  # measured once in a process, as is the order of sums
-    sum_ends(DIMENSIONS)
-    work, read, block = limner(images, data, DIMENSIONS, world), 0, VectorScores.block
+            gain(form, dimensions)  # measured once in a process, as is the order of sums
+    sum_ends(dimensions)
+    work, read, block = limner(images, data, dimensions, world), 0, VectorScores.block
 
     def counted(*given: Any) -> Any:
         nonlocal read
@@ -194,9 +206,10 @@ def counting(images: int, data: Path | None) -> Callable[[], dict[str, float]]:
     }
 
 
-def product(images: int, data: Path | None) -> Callable[[], None]:
+def product(images: int, data: Path | None, dimensions: int = DIMENSIONS) -> Callable[[], None]:
     """The products of `counting` alone."""
-    one, other = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in like_a_model(truth(images, data)))
+    drawn = like_a_model(truth(images, data), dimensions)
+    one, other = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in drawn)
 
     def work() -> None:
         for queries, pool in ((one, other), (other, one)):
@@ -204,6 +217,9 @@ def product(images: int, data: Path | None) -> Callable[[], None]:
                 queries[low : low + BLOCK] @ pool.T
 
     return work
+
+
+OWN_SIZED = {"low precision": low_precision, "limner": limner, "product": product}
 
 
 def columns(collection: Collection, name: str, direction: str) -> list[np.ndarray]:
@@ -292,6 +308,7 @@ def keep_only(peer: Any, collection: Collection) -> None:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, help="how often limner and the bare work are measured (default: 5)")
+    parser.add_argument("--cores", type=int, help="how many cores limner may use (default: all)")
     parser.add_argument("--no-package", dest="package", action="store_false", help="leave out eccv_caption")
 
 

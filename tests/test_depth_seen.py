@@ -9,6 +9,7 @@ from limner import Collection, Embeddings, Ids, Items, Judgements, Scores
 from limner.evaluation import evaluate
 from limner.evaluation.judging import depth_seen
 from limner.evaluation.measures import parse
+from limner.evaluation.placements import NEVER, Asked, place
 
 module = importlib.import_module("limner.evaluation.evaluate")
 judging = importlib.import_module("limner.evaluation.judging")
@@ -47,24 +48,60 @@ def test_numbers_are_those_of_all_ranks(measures, ties, few, monkeypatch):
     assert found == numbers()
 
 
+@pytest.mark.parametrize("keep", [1, 4, 10, 40])
+@pytest.mark.parametrize("holes", [False, True])
+def test_ranks_that_the_best_decide_are_those_of_a_slow_count(keep, holes):
+    """With ties, folds, several requests and depths, and candidates that are excluded by a score of -inf."""
+    rng = np.random.default_rng(keep)
+    matrix = np.round(rng.standard_normal((50, 40)), 1).astype(np.float32)
+    pairs = Judgements.from_pairs(
+        [(str(q), str(c), float(rng.integers(0, 2))) for q in range(50) for c in range(0, 40, 3)]
+    )
+    if holes:
+        matrix[:, 1::3][rng.random((50, 13)) < 0.3] = -np.inf
+    folds, depth = (rng.integers(-1, 3, 50), rng.integers(-1, 3, 40)), rng.integers(1, 30, 50)
+    asked = [Asked(pairs), Asked(pairs, *folds), Asked(pairs, depth=depth), Asked(pairs, *folds, depth=7)]
+    scores = Scores.from_matrix(matrix, range(50), range(40))
+    for one, other, request in zip(place(scores, asked)[0], place(scores, asked, keep=keep)[0], asked, strict=True):
+        for name in ("indptr", "above", "tied", "grades"):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+        assert np.array_equal(other.judged.above, slowly(matrix, request, other.judged))
+
+
+def slowly(matrix, asked, placed):
+    """Ranks of the judged candidates of these queries, in the order of placements, by comparing single scores."""
+    found, judged = [], asked.judgements
+    for q in (int(name) for name in placed.queries):
+        pool = [
+            c for c in range(40) if asked.query_pools is None or asked.candidate_pools[c] == asked.query_pools[q] >= 0
+        ]
+        mine = {int(c): g for query, c, g in judged if int(query) == q and int(c) in pool}
+        ranks = {c: sum(matrix[q, other] > matrix[q, c] for other in pool) for c in mine}
+        best = min((ranks[c] for c in mine if mine[c] > 0), default=None)
+        depth = NEVER if asked.depth is None else np.broadcast_to(asked.depth, 50)[judged.queries.index(q)]
+        found += sorted(r if r < depth or (mine[c] > 0 and r == best) else NEVER for c, r in ranks.items())
+    return found
+
+
 @pytest.mark.parametrize(
     ("measures", "pool", "depth"),
     [
-        ("R@1 R@20 MedR", 100, 20),
-        ("R@1", 100, 10),
-        ("mAP@R RP", 10**9, 10),
+        ("R@1 R@20 MedR", 100, [20]),
+        ("R@1", 100, [10]),
+        ("mAP@R RP", 10**9, [10]),
         ("mAP@R", 100, None),  # small pools: the value if unjudged candidates were right is computed from all ranks
         ("MRR", 100, None),
         ("MAP", 10**9, None),
         ("R@1 nDCG@10", 10**9, None),
-        ("Judged@30 R@1", 100, 30),
+        ("Judged@30 R@1", 100, [30]),
     ],
 )
 def test_the_depth_is_what_the_measures_see(measures, pool, depth):
     judged = Judgements.from_pairs([("q", "a", 1.0), ("q", "b", 0.0)])
-    assert depth_seen(judged, parse(measures), pool) == depth
+    found = depth_seen(judged, parse(measures), pool)
+    assert (found if found is None else found.tolist()) == depth
 
 
 def test_a_query_with_many_relevant_candidates_is_seen_to_the_last():
-    judged = Judgements.from_pairs([("q", f"c{n}") for n in range(40)])
-    assert depth_seen(judged, parse("R@1 mAP@R"), 100) == 40
+    judged = Judgements.from_pairs([("q", f"c{n}") for n in range(40)] + [("other", "c0")])
+    assert depth_seen(judged, parse("R@1 mAP@R"), 100).tolist() == [40, 10]

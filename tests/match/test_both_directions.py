@@ -72,3 +72,15 @@ def test_a_transpose_and_its_highest_numbers(rows, columns, start, count):
     transpose(keys, start, out, tops)
     assert np.array_equal(out, keys[:, start : start + count].T)
     assert np.array_equal(tops, [[row[low : low + 64].max() for low in range(0, rows, 64)] for row in out])
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.1, False), (0.9, True)])
+def test_products_are_kept_only_if_computing_them_again_takes_longer(share, kept, monkeypatch):
+    scores, *_ = world()
+    near = filtering.Filter(scores, Int8(emulated=True))
+    monkeypatch.setenv(filtering.SETTING, "auto")
+    monkeypatch.setattr(filtering, "gain", lambda form, d: share)
+    monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 2 * filtering.KEPT / d)
+    assert near.is_kept == kept
+    monkeypatch.setenv(filtering.SETTING, "always")
+    assert near.is_kept

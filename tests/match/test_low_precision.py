@@ -76,9 +76,9 @@ def only_tiles(patch):
     patch.setattr(VectorScores, "sum_ends", np.zeros(0, np.int64))
 
 
-def ranked(indptr, columns):
+def ranked(near, indptr, columns):
     """All ranks of these positives."""
-    return Ranked(indptr, columns, np.full(len(columns), NEVER), np.zeros(len(columns), np.uint64))
+    return Ranked(indptr, columns, near.listed(indptr, columns), np.full(len(columns), NEVER))
 
 
 class Case:
@@ -346,12 +346,13 @@ def in_parts(x, y, ends):
     return total
 
 
-@pytest.mark.parametrize("ends", [(7,), (4, 7), (1, 2, 7)])
-def test_a_pair_is_summed_in_the_parts_that_are_given(ends):
+@pytest.mark.parametrize("layout", [np.array, np.asfortranarray, lambda rows: np.repeat(rows, 2, axis=1)[:, ::2]])
+@pytest.mark.parametrize("ends", [(1,), (7,), (8,), (4, 7), (1, 2, 7), (5, 9, 22)])
+def test_a_pair_is_summed_in_the_parts_that_are_given(ends, layout):
     rng = np.random.default_rng(0)
-    query, others = (rng.integers(-999, 999, (n, 7)).astype(np.float32) / 7 for n in (1, 11))
+    query, others = (rng.integers(-999, 999, (n, ends[-1])).astype(np.float32) / 7 for n in (1, 11))
     found, places = np.empty(9, np.float32), np.array([3, 1, 4, 1, 5, 9, 2, 6, 10])
-    scores_of(query[0], others, places, np.array(ends), found)
+    scores_of(layout(query)[0], layout(others), places, np.array(ends), found)
     assert found.tolist() == [in_parts(query[0], others[place], ends) for place in places]
 
 
@@ -589,7 +590,8 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((256, 128))
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
-    found = Filter(scores, form).near(0, 256).above(ranked(np.arange(257) * 4, np.arange(1024)))
+    near = Filter(scores, form).near(0, 256)
+    found = near.above(ranked(near, np.arange(257) * 4, np.arange(1024)))
     assert found is not None
     counted, whose = found.counts, found.whose
     assert len(whose) < 50
@@ -636,8 +638,8 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
     scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
     near = Filter(scores, INT8).near(0, 30)
-    assert near.above(ranked(np.arange(31), np.arange(30))) is None
-    assert near.above(ranked(np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
+    assert near.above(ranked(near, np.arange(31), np.arange(30))) is None
+    assert near.above(ranked(near, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
 
 
 def test_products_that_were_put_in_order_have_no_bits():

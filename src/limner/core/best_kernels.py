@@ -1,8 +1,7 @@
 """The k best of every row from low-precision products in order, with exact scores; see `limner.core.count_kernels`.
 
-The k groups of columns with the highest products each have a candidate that is at least as high as the lowest of these
-products. The scores of these k candidates, computed in float32, rule out nearly all others by the bound. All functions
-release the GIL.
+The candidate with the highest product of each of the k groups of columns with the highest ones is scored first. The
+lowest of these scores rules out nearly all others by the bound. All functions release the GIL.
 """
 
 from __future__ import annotations
@@ -10,66 +9,116 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.count_kernels import bounded, limits_of
-from limner.core.group_kernels import GROUP
+from limner.core.count_kernels import bounded, limits_of, reaching
+from limner.core.group_kernels import GROUP, lowest_bit
 from limner.core.kernels import best, insert
 from limner.core.pair_kernels import scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
+HIGHEST, LONGEST = 2**15 - 1, 2**15
+"""The highest key, and how many are counted in 16 bits."""
+FEW = 8
+"""So many candidates are scored at once: bounds of their scores would save nothing."""
+
 
 @_jit
-def _highest(row, tops, kept, places):  # type: ignore[no-untyped-def]
-    """The column of the highest product of each of the k groups with the highest ones."""
-    k = places.shape[0]
-    for g in range(tops.shape[0]):
-        if g < k or tops[g] > kept[k - 1]:
-            insert(tops[g], g, kept, places, min(g, k))
-    for n in range(k):
-        low = places[n] * GROUP
-        part, at = row[low : low + GROUP], 0
+def _many_reach(tops, least):  # type: ignore[no-untyped-def]
+    """How many numbers are at least this one."""
+    total = np.int64(0)
+    for low in range(0, tops.shape[0], LONGEST):
+        part, count = tops[low : low + LONGEST], np.uint16(0)  # 16 bits, like the numbers: all SIMD lanes are used
         for i in range(part.shape[0]):
-            at = i if part[i] == kept[n] else at
-        places[n] = low + at
+            count = np.uint16(count + np.uint16(part[i] >= least))
+        total += np.int64(count)
+    return total
 
 
 @_jit
-def _listed(row, tops, least, places):  # type: ignore[no-untyped-def]
-    """Lists the columns whose products are not below a limit; returns their number."""
-    count = np.int64(0)
+def _kth(tops, k):  # type: ignore[no-untyped-def]
+    """The k-th highest of some numbers, by bisection; k is at most their number."""
+    low, high = np.int64(tops.min()), np.int64(tops.max())
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if _many_reach(tops, np.int16(middle)) >= k:
+            low = middle
+        else:
+            high = middle - 1
+    return np.int16(low)
+
+
+@_jit
+def _highest(row, tops, first):  # type: ignore[no-untyped-def]
+    """The column of the highest product of each of the k groups with the highest ones, in ascending order."""
+    k, filled = first.shape[0], 0
+    least = _kth(tops, k)
+    equal = k - (_many_reach(tops, np.int16(least + 1)) if least < HIGHEST else 0)
+    for g in range(tops.shape[0]):
+        if tops[g] > least or (tops[g] == least and equal > 0):
+            equal -= tops[g] == least
+            first[filled] = g * GROUP + lowest_bit(reaching(row, g, tops[g]))
+            filled += 1
+
+
+@_jit
+def _others(row, tops, least, first, places):  # type: ignore[no-untyped-def]
+    """Lists the other columns whose products are not below a limit; returns their number."""
+    count, n = 0, 0
     for g in range(tops.shape[0]):
         if tops[g] >= least:
-            part = row[g * GROUP : (g + 1) * GROUP]
-            for i in range(part.shape[0]):
-                places[count] = g * GROUP + i
-                count += np.int64(part[i] >= least)
+            bits = reaching(row, g, least)
+            while n < first.shape[0] and first[n] < (g + 1) * GROUP:
+                if first[n] >= g * GROUP:
+                    bits &= ~(np.uint64(1) << np.uint64(first[n] - g * GROUP))
+                n += 1
+            while bits:
+                places[count] = g * GROUP + lowest_bit(bits)
+                bits &= bits - np.uint64(1)
+                count += 1
     return count
 
 
 @_jit
 def _row(row, tops, vectors, closeness, reach, memory, indices, scores):  # type: ignore[no-untyped-def]
-    """The k best of a row, or of all its columns if there are no more; returns how many were computed in float32."""
-    (places, least, most, kept, eps, number, word), k, count = memory, indices.shape[0], row.shape[0]
-    if tops.shape[0] >= k:
-        _highest(row, tops, kept, places[:k])
-        bounded(vectors, closeness, places[:k], least, most)
-        limit, _ = limits_of(np.float64(least[:k].min()), reach, eps, number, word)
-        count = _listed(row, tops, limit, places)
+    """The k best of a row; returns how many were computed in float32."""
+    (places, least, most, first, known, eps, number, word), k, count = memory, indices.shape[0], row.shape[0]
+    held, floor = (k if tops.shape[0] >= k else 0), np.float32(0)
+    if held:
+        _highest(row, tops, first)
+        scores_of(vectors[0], vectors[1], first, vectors[2], known)
+        floor = known.min()
+        limit, _ = limits_of(np.float64(floor), reach, eps, number, word)
+        count = _others(row, tops, limit, first, places)
     else:
         for n in range(count):
             places[n] = n
-    bounded(vectors, closeness, places[:count], least, most)
-    best(least[:count].reshape(1, count), indices.reshape(1, k), scores.reshape(1, k))
-    floor, left = scores[k - 1], 0
-    for n in range(count):
-        if most[n] >= floor:
-            places[left] = places[n]
-            left += 1
+    left = count
+    if not held or count > FEW:
+        left = 0
+        bounded(vectors, closeness, places[:count], least, most)
+        if not held:
+            best(least[:count].reshape(1, count), indices.reshape(1, k), scores.reshape(1, k))
+            floor = scores[k - 1]
+        for n in range(count):
+            if most[n] >= floor:
+                places[left] = places[n]
+                left += 1
     scores_of(vectors[0], vectors[1], places[:left], vectors[2], least)
-    for n in range(left):
-        if n < k or least[n] > scores[k - 1]:
-            insert(least[n], places[n], scores, indices, min(n, k))
-    return count
+    _merge((first[:held], known), (places[:left], least), indices, scores)
+    return held + count
+
+
+@_jit
+def _merge(one, other, indices, scores):  # type: ignore[no-untyped-def]
+    """The k best of two lists of columns, each in ascending order, with their scores; equal scores keep the order."""
+    (first, known), (places, found), k, a, b = one, other, indices.shape[0], 0, 0
+    for n in range(first.shape[0] + places.shape[0]):
+        if b == places.shape[0] or (a < first.shape[0] and first[a] < places[b]):
+            value, place, a = known[a], first[a], a + 1
+        else:
+            value, place, b = found[b], places[b], b + 1
+        if n < k or value > scores[k - 1]:
+            insert(value, place, scores, indices, min(n, k))
 
 
 @_jit
@@ -91,7 +140,8 @@ def best_near(keys, tops, vectors, bounds, room, indices, scores):  # type: igno
     (queries, candidates, ends), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
     width, number, factors = keys.shape[1], np.empty(1, np.float32), (candidate[0].max(), candidate[1].max())
     places, least, most = np.empty(width + 1, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
-    memory = places, least, most, np.empty(indices.shape[1], np.int16), np.float64(eps), number, number.view(np.int32)
+    first, known = np.empty(indices.shape[1], np.int64), np.empty(indices.shape[1], np.float32)
+    memory = places, least, most, first, known, np.float64(eps), number, number.view(np.int32)
     for r in range(keys.shape[0]):
         reach = (np.float64(query[r, 0]) * factors[0] + np.float64(query[r, 1]) * factors[1]) + query[r, 2]
         told, closeness = (queries[r], candidates, ends), (close_query[r], close_candidate, query[r, 2])

@@ -12,15 +12,16 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, highest_key, in_order, turn
+from limner.core.group_kernels import GROUP, fetch, highest_key, in_order, lowest_bit, not_below, turn
+from limner.core.kernels import NEVER
 from limner.core.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 LOWEST = np.int16(-(2**15))
 """Below the keys of all numbers."""
-NEVER = (2**63 - 1) // 4
-"""The depth of a positive that is never given up, and the count of one that is."""
+AHEAD, LINE = 4, 64
+"""Rows of keys that are asked for in advance, and bytes that memory gives at once."""
 
 
 @_jit
@@ -56,11 +57,14 @@ def transpose(keys, start, out, tops):  # type: ignore[no-untyped-def]
     """
     count, rows = out.shape
     tile, best = np.empty((GROUP, count), np.int16), np.empty(count, np.int16)
+    later = keys.ctypes.data + 2 * start + AHEAD * keys.strides[0]
     for g in range(tops.shape[1]):
         low, high = g * GROUP, min((g + 1) * GROUP, rows)
         best[:] = LOWEST
         for r in range(high - low):
             row, mine = keys[low + r, start : start + count], tile[r]
+            for place in range(0, 2 * count, LINE):
+                fetch(later + (low + r) * keys.strides[0] + place)
             for c in range(count):
                 mine[c] = row[c]
                 best[c] = row[c] if row[c] > best[c] else best[c]
@@ -118,9 +122,10 @@ def _all_limits(bounds, indptr, own):  # type: ignore[no-untyped-def]
 @_jit
 def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
     """Copies the keys of some columns, fills up the last group, and finds the highest of every group."""
-    first, size = pool[0], pool.shape[0]
-    if pool[size - 1] - first == size - 1:  # neighbours, as the folds of COCO are
-        keys[:size] = row[first : first + size]
+    first, size = np.uint64(pool[0]), pool.shape[0]
+    if pool[size - 1] - pool[0] == size - 1:  # neighbours, as the folds of COCO are
+        for i in range(np.uint64(size)):  # a loop, which is vectorised; a slice would be copied one by one
+            keys[i] = row[first + i]
     else:
         for i in range(size):
             keys[i] = row[pool[i]]
@@ -146,52 +151,41 @@ def _above(keys, tops, most, depth):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _mark(keys, tops, limits, marks, marked):  # type: ignore[no-untyped-def]
-    """Marks the keys near a positive, and their groups; returns whether there are any."""
-    (least, most), some = limits, False
+def reaching(row, group, least):  # type: ignore[no-untyped-def]
+    """A bit for each key of a group of this row that is at least this one."""
+    low = group * GROUP
+    if low + GROUP <= row.shape[0]:
+        return not_below(row.ctypes.data + 2 * low, least)
+    bits = np.uint64(0)
+    for i in range(row.shape[0] - low):
+        bits |= np.uint64(row[low + i] >= least) << np.uint64(i)
+    return bits
+
+
+@_jit
+def _mark(keys, tops, limits, marks):  # type: ignore[no-untyped-def]
+    """Marks the keys near a positive, a bit for each; returns whether there are any."""
+    (least, most), some = limits, np.uint64(0)
     for g in range(tops.shape[0]):
         if tops[g] >= least:
-            part, mine, near = keys[g * GROUP : (g + 1) * GROUP], marks[g * GROUP : (g + 1) * GROUP], np.uint16(0)
-            for i in range(part.shape[0]):
-                found = np.uint16(part[i] >= least) & np.uint16(part[i] <= most)
-                mine[i] |= found
-                near |= found
-            if near:
-                marked[g] = some = True
-    return some
+            near = reaching(keys, g, least)
+            if tops[g] > most:
+                near &= ~reaching(keys, g, np.int16(most + 1))
+            marks[g] |= near
+            some |= near
+    return some != 0
 
 
 @_jit
-def _listed(marks, marked, places):  # type: ignore[no-untyped-def]
+def _listed(marks, places):  # type: ignore[no-untyped-def]
     """Lists what is marked, and removes the marks; returns the number."""
     filled = np.int64(0)
-    for g in range(marked.shape[0]):
-        if marked[g]:
-            mine = marks[g * GROUP : (g + 1) * GROUP]
-            for i in range(mine.shape[0]):
-                places[filled] = g * GROUP + i
-                filled += np.int64(mine[i])
-            mine[:] = 0
-            marked[g] = False
+    for g in range(marks.shape[0]):
+        while marks[g]:
+            places[filled] = g * GROUP + lowest_bit(marks[g])
+            marks[g] &= marks[g] - np.uint64(1)
+            filled += 1
     return filled
-
-
-@_jit
-def _exact(own, requests, depths, out):  # type: ignore[no-untyped-def]
-    """The depths of a row's positives: none for the best of every request, and those with the same score."""
-    out[:] = depths
-    every = np.uint64(0)
-    for p in range(own.shape[0]):
-        every |= requests[p]
-    while every:
-        bit, best = every & (~every + np.uint64(1)), -np.inf
-        every &= ~bit
-        for p in range(own.shape[0]):
-            if requests[p] & bit and own[p] > best:
-                best = own[p]
-        for p in range(own.shape[0]):
-            if requests[p] & bit and own[p] == best:
-                out[p] = NEVER
 
 
 @_jit
@@ -249,20 +243,20 @@ def _find(row, tops, positives, memory, above, near):  # type: ignore[no-untyped
         row: Keys of the row.
         tops: The highest of every group.
         positives: Two limits of each positive, and its depth.
-        memory: Marks, marks of groups, places.
+        memory: Marks, a bit for each key, and places.
         above: Output, what is certainly above each positive; `NEVER` for those that are given up.
         near: Output, whether anything is near each positive.
     """
-    (limits, depths), (marks, marked, places), some = positives, memory, False
+    (limits, depths), (marks, places), some = positives, memory, False
     for p in range(limits.shape[0]):
         above[p] = _above(row, tops, limits[p, 1], depths[p])
         near[p] = False
         if above[p] >= depths[p]:
             above[p] = NEVER
         else:
-            near[p] = _mark(row, tops, (limits[p, 0], limits[p, 1]), marks, marked)
+            near[p] = _mark(row, tops, (limits[p, 0], limits[p, 1]), marks)
             some |= near[p]
-    return _listed(marks, marked, places) if some else 0
+    return _listed(marks[: tops.shape[0]], places) if some else 0
 
 
 @_jit
@@ -276,9 +270,8 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
         tops: The highest of every group.
         vectors: The float32 vectors of the rows, and of the columns, and the ends of sums, see `scores_of`.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
-        positives: indptr (the positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores, depths, and the
-            requests (as bits) that depend on the best of them. Any other with so many candidates certainly above it is
-            given up.
+        positives: indptr (the positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths. One
+            with so many candidates certainly above it is given up.
         cut: The pool of each row, and of each pool indptr and sorted columns; empty if all columns count.
         room: Products in float32 that may be computed for each row.
         above: Output, one number per positive; `NEVER` if it is given up, undefined in rows that are given up.
@@ -290,13 +283,13 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
         The number of pairs left; -1 if there are more than the output can hold.
     """
     (queries, candidates, sums), (query, _, close_query, close_candidate, _), width = vectors, bounds, keys.shape[1]
-    indptr, places_of, own, depths, requests = positives
-    limits, filled, near, deep = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_), depths.copy()
-    memory = np.zeros(width, np.uint16), np.zeros(tops.shape[1], np.bool_), np.empty(width + 1, np.int64)
+    indptr, places_of, own, depths = positives
+    limits, filled, near = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_)
+    memory = np.zeros(tops.shape[1], np.uint64), np.empty(width + 1, np.int64)
     pooled, pooled_tops, places = (
         np.empty(tops.shape[1] * GROUP, np.int16),
         np.empty(tops.shape[1], np.int16),
-        memory[2],
+        memory[1],
     )
     listed, least, most = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.float32)
     for r in range(keys.shape[0]):
@@ -307,8 +300,7 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
             pool = cut[2][cut[1][cut[0][r]] : cut[1][cut[0][r] + 1]]
             _pooled(row, pool, pooled, pooled_tops)
             row, groups = pooled[: pool.shape[0]], pooled_tops[: -(-pool.shape[0] // GROUP)]
-        _exact(own[mine], requests[mine], depths[mine], deep[mine])
-        count = _find(row, groups, (limits[mine], deep[mine]), memory, above[mine], near[mine])
+        count = _find(row, groups, (limits[mine], depths[mine]), memory, above[mine], near[mine])
         many[r] = count > room
         if many[r] or not count:
             continue

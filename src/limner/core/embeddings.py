@@ -26,6 +26,7 @@ _STEPS = 4096  # for unit vectors, dot products on this grid add up to at most 2
 _ROWS_AT_ONCE = (
     65_536  # checks and conversions go through the matrix in pieces, so that a memory-mapped file stays on disk
 )
+_ROWS_IN_CACHE = 256  # double precision, which nothing but a few rows at a time is computed in
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +112,11 @@ class Embeddings:
 
     def normalised(self) -> Embeddings:
         """The L2-normalised vectors."""
-        norms = np.sqrt(_squares(self.matrix))
-        return Embeddings(self.ids, (self.matrix / norms[:, None]).astype(np.float32))
+        unit = np.empty(self.matrix.shape, np.float32)
+        for low in range(0, len(unit), _ROWS_IN_CACHE):
+            rows = self.matrix[low : low + _ROWS_IN_CACHE]
+            unit[low : low + _ROWS_IN_CACHE] = rows / np.sqrt(_squares(rows))[:, None]
+        return Embeddings(self.ids, unit)
 
     @classmethod
     def of_length_one(cls, ids: Iterable[object], vectors: Array) -> Embeddings:

@@ -134,6 +134,34 @@ def highest_key(context, address):  # type: ignore[no-untyped-def]
 
 
 @_intrinsic
+def not_below(context, address, least):  # type: ignore[no-untyped-def]
+    """A bit for each number of a group in order that is at least this one."""
+
+    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        kind = ir.VectorType(_SHORT, GROUP)
+        none = ir.Constant(kind, ir.Undefined)
+        one = builder.insert_element(none, given[1], ir.Constant(_INT, 0))
+        every = builder.shuffle_vector(one, none, ir.Constant(ir.VectorType(_INT, GROUP), [0] * GROUP))
+        return builder.bitcast(builder.icmp_signed(">=", _load(builder, given[0], 0, kind), every), _LONG)
+
+    return types.uint64(_ADDRESS, types.int16), generate
+
+
+@_intrinsic
+def fetch(context, address):  # type: ignore[no-untyped-def]
+    """Asks for the memory at an address before it is needed; any address is allowed."""
+
+    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        place = builder.inttoptr(given[0], ir.PointerType(ir.IntType(8)))
+        kind = ir.FunctionType(ir.VoidType(), [place.type, _INT, _INT, _INT])
+        read, near, data = (ir.Constant(_INT, number) for number in (0, 2, 1))
+        _call(builder, "llvm.prefetch.p0i8", kind, [place, read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(_ADDRESS), generate
+
+
+@_intrinsic
 def turn(context, address, stride, target, target_stride):  # type: ignore[no-untyped-def]
     """Stores the transpose of 8 by 8 numbers of 16 bits; strides are in bytes."""
 

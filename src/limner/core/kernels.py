@@ -17,6 +17,8 @@ _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 FEW = 24  # up to this many best are inserted one by one; for more, a lower bound first rules out most values
 GROUPS, BISECTIONS = 4, 12  # groups per best value, and steps, for that bound
+NEVER = (2**63 - 1) // 4
+"""The depth of a positive whose rank is needed in any case, and the count of one that is given up."""
 
 
 @_jit
@@ -81,6 +83,62 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
                 values[i] = block[r, pool_columns[low + i]]
         for p in range(indptr[r], indptr[r + 1]):
             counts[p, 0], counts[p, 1], counts[p, 2] = _count(values, values[places[p]], places[p])
+
+
+@_jit
+def _needed(scores, requests, depths, out):  # type: ignore[no-untyped-def]
+    """The depths of a row's positives: none for the best of every request, and those with the same score."""
+    out[:] = depths
+    every = np.uint64(0)
+    for p in range(scores.shape[0]):
+        every |= requests[p]
+    while every:
+        bit, best = every & (~every + np.uint64(1)), -np.inf
+        every &= ~bit
+        for p in range(scores.shape[0]):
+            if requests[p] & bit and scores[p] > best:
+                best = scores[p]
+        for p in range(scores.shape[0]):
+            if requests[p] & bit and scores[p] == best:
+                out[p] = NEVER
+
+
+@_jit
+def count_in_best(indices, kept, positives, pools, counts, depths, ends, left):  # type: ignore[no-untyped-def]
+    """Counts the candidates above and equal to the positives that are above the last of the best; most of them are.
+
+    Args:
+        indices: The best candidates of every row, (rows, k); k may be 0.
+        kept: Their scores. All candidates that are above the last are among them.
+        positives: indptr (positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths, and the
+            requests (as bits) that depend on the best of them. Any other with so many candidates above it is given up.
+        pools: The pool of every row, and of every column; empty if all columns count.
+        counts: Output, (positives, 3): above, equal (itself included), equal before it; `NEVER` above if given up, and
+            0, 1, 0 for those that are left.
+        depths: Output, the depth of each positive; `NEVER` if it is needed in any case.
+        ends: Output, indptr of the positives that have still to be counted.
+        left: Output, the numbers of these.
+    """
+    (indptr, columns, scores, given, requests), (own_pool, pool_of), k = positives, pools, indices.shape[1]
+    ends[0] = filled = 0
+    for r in range(indices.shape[0]):
+        mine = slice(indptr[r], indptr[r + 1])
+        _needed(scores[mine], requests[mine], given[mine], depths[mine])
+        for p in range(mine.start, mine.stop):
+            above, equal, before = 0, 0, 0
+            for n in range(k):
+                if kept[r, n] >= scores[p] and (not own_pool.shape[0] or pool_of[indices[r, n]] == own_pool[r]):
+                    above += kept[r, n] > scores[p]
+                    equal += kept[r, n] == scores[p]
+                    before += kept[r, n] == scores[p] and indices[r, n] < columns[p]
+            if above >= depths[p]:
+                above, equal, before = NEVER, 1, 0
+            elif k == 0 or not scores[p] > kept[r, k - 1]:
+                above, equal, before = 0, 1, 0
+                left[filled] = p
+                filled += 1
+            counts[p, 0], counts[p, 1], counts[p, 2] = above, equal, before
+        ends[r + 1] = filled
 
 
 @_jit

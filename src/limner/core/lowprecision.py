@@ -109,11 +109,11 @@ class Rounded:
         return (self.codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
     @cached_property
-    def factors(self) -> tuple[Float32, Float64]:
-        """The factors of candidates in `Bounds`, rounded up, and their lengths; computed once for all blocks."""
+    def factors(self) -> tuple[Float32, Float64, float]:
+        """The factors of candidates in `Bounds`, rounded up, their lengths, and the largest; computed once."""
         b = self.length.astype(np.float64)
         residual = self.residual + accumulation(self.codes.shape[1]) * b
-        return upward(np.stack([residual, self.rounded.astype(np.float64)])), b
+        return upward(np.stack([residual, self.rounded.astype(np.float64)])), b, float(b.max(initial=0.0))
 
 
 def _frozen(vectors: Float32) -> Float32:
@@ -125,7 +125,7 @@ def _frozen(vectors: Float32) -> Float32:
 
 def _lengths(squares: Float64, dimensions: int) -> tuple[Float32, Float32, Float32]:
     exact = 1 + (dimensions + 4) * 2.0**-52  # the sums of squares are rounded too
-    before, after, between = (upward(np.sqrt(each * exact)) for each in squares)
+    before, after, between = upward(np.sqrt(squares * exact))
     return before, after, between
 
 
@@ -152,8 +152,8 @@ class Bounds:
     def of(cls, queries: Rounded, candidates: Rounded) -> Bounds:
         """The factors, rounded up."""
         d = queries.codes.shape[1]
-        g, a, (candidate, b) = accumulation(d), queries.length.astype(np.float64), candidates.factors
-        tiny = 2.0**-125 * (d + np.sqrt(d) * (a + b.max(initial=0.0)))
+        g, a, (candidate, b, longest) = accumulation(d), queries.length.astype(np.float64), candidates.factors
+        tiny = 2.0**-125 * (d + np.sqrt(d) * (a + longest))
         query = np.stack([a, queries.residual + g * queries.rounded.astype(np.float64), tiny], axis=1)
         close = accumulation(d, 2.0**-24) * (1 + 2.0**-10) * a, b
         return cls(upward(query * SLACK), candidate, close)

@@ -424,18 +424,18 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
     weight = measure.kind.composite.weight if measure.kind.composite else 1.0
     images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
     units = np.flatnonzero(np.bincount(np.concatenate(images)))
-    shares, place = np.zeros(len(units)), np.zeros(int(units.max(initial=-1)) + 1, np.int64)
+    place = np.zeros(int(units.max(initial=-1)) + 1, np.int64)
     place[units] = np.arange(len(units))
-    for part, image in zip(parts, images, strict=True):
-        np.add.at(shares, place[image], weight * part.contributions / max(len(image), 1))
+    added = [weight * part.contributions / max(len(part.queries), 1) for part in parts]
+    shares = np.asarray(np.bincount(place[np.concatenate(images)], np.concatenate(added), len(units)), np.float64)
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
-    names = Ids(_unit_names(units, parts, images, collection.images.ids), what="image")
+    names = _unit_names(units, parts, images, collection.images.ids)
     return Result(view, "both", measure, names, len(units) * shares, parts=by_image)
 
 
-def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArray], images: Ids) -> list[str]:
+def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArray], images: Ids) -> Ids:
     """The ids of images, and names for texts without an image that do not collide with them."""
-    names = list(images.array[units[units < len(images)]])
+    names = images[units[units < len(images)]]
     if len(names) == len(units):
         return names
     lone = {
@@ -444,4 +444,4 @@ def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArr
         for at, unit in zip(np.flatnonzero(own >= len(images)), own[own >= len(images)], strict=True)
     }
     new = [f"text {lone[int(unit)]}" for unit in units[units >= len(images)]]
-    return names + [f"{name} without image" if name in images else name for name in new]
+    return Ids([*names, *(f"{name} without image" if name in images else name for name in new)], what="image")

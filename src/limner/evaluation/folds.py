@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
 from limner.core.ids import Ids
+
+_KNOWN: WeakKeyDictionary[Collection, dict[str, tuple[IntArray, IntArray]]] = WeakKeyDictionary()
 
 
 def fold_of(ids: Ids, items: Items, name: str | None, collection: Collection) -> IntArray:
@@ -23,10 +26,18 @@ def fold_of(ids: Ids, items: Items, name: str | None, collection: Collection) ->
     at = items.ids.find(ids)
     if name is None:
         return np.where(at < 0, -1, 0)
-    number = _numbers(collection, name)
-    values, labels = _labelled(items, name)
-    told = {value: number[label] for value, label in labels.items()}
-    return np.fromiter((*map(told.__getitem__, values), -1), dtype=np.int64, count=len(values) + 1)[at]
+    return _folds(collection, name)[items is collection.texts][at]
+
+
+def _folds(collection: Collection, name: str) -> tuple[IntArray, IntArray]:
+    """The folds of all images and of all texts, and -1 at the end; found once for each collection."""
+    known = _KNOWN.setdefault(collection, {})
+    if name not in known:
+        number = _numbers(collection, name)
+        sides = (_labelled(items, name) for items in (collection.images, collection.texts))
+        images, texts = ([number[labels[value]] for value in values] for values, labels in sides)
+        known[name] = np.array([*images, -1]), np.array([*texts, -1])
+    return known[name]
 
 
 def _numbers(collection: Collection, name: str) -> dict[str | None, int]:

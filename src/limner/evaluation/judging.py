@@ -145,12 +145,13 @@ def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list
     return [measure for measure in (Measure("Judged", k) for k in cuts) if _is_known(placements, measure)]
 
 
-def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -> int | None:
-    """The rank from which on no measure depends on a candidate, but for the best relevant one; None if there is none.
+def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -> IntArray | None:
+    """The rank of every query from which on no measure depends on a candidate, but for the best relevant one.
 
-    A measure sees the first k, the first R, or the rank of the best relevant candidate; the others see all ranks. If
-    unjudged candidates count as right, see `if_right`, a value is decided by the first k, or by the first unjudged
-    candidate, unless it depends on the number of relevant candidates; then it is not computed for large pools.
+    None if some measure depends on all ranks. A measure sees the first k, the first R, or the rank of the best relevant
+    candidate; the others see all ranks. If unjudged candidates count as right, see `if_right`, a value is decided by
+    the first k, or by the first unjudged candidate, unless it depends on the number of relevant candidates; then it is
+    not computed for large pools.
 
     Args:
         judgements: Of all queries.
@@ -160,20 +161,20 @@ def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -
     >>> from limner.evaluation.measures import parse
     >>> pairs = Judgements.from_pairs([("q", "a"), ("q", "b")])
     >>> depth_seen(pairs, parse("R@1 R@20 MedR"), 1000), depth_seen(pairs, parse("R@1 MAP"), 1000)
-    (20, None)
+    (array([20]), None)
     """
     every = [part for measure in measures for part in (measure.parts or (measure,))]
     partly = bool((judgements.grades <= 0).any())
     many = np.count_nonzero(judgements.counts) * pool > MOST_CELLS
-    depth = max(USUAL_CUT, int(np.diff(judgements.indptr).max(initial=0)) + partly)
+    cut = USUAL_CUT
     for measure in every:
         kind = measure.kind
         unseen = kind.sees == "R" or (kind.sees == "k" and measure.k is not None) or kind.rank
         counts_all = partly and kind.needs_total and not kind.judged and (_graded(measure) or not many)
         if not unseen or counts_all or (kind.rank and _graded(measure)):
             return None
-        depth = max(depth, measure.k or 0)
-    return depth
+        cut = max(cut, measure.k or 0)
+    return np.asarray(np.maximum(np.diff(judgements.indptr) + partly, cut))
 
 
 def _graded(measure: Measure) -> bool:

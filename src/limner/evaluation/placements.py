@@ -224,8 +224,8 @@ def _align(source: Scores | Ranking, asked: Asked) -> Positives:
     if asked.outside == "count" or open_pool:
         kept = inside | ((asked.outside == "count") & relevant) | ~listed
         columns, inside = np.where(inside, columns, -1), kept
-    depth = NEVER if asked.depth is None else asked.depth
-    return Positives(rows[inside], columns[inside], judged.grades[inside], outside, depth)
+    depths = np.broadcast_to(NEVER if asked.depth is None else asked.depth, len(judged.queries))[judged.rows[inside]]
+    return Positives(rows[inside], columns[inside], judged.grades[inside], outside, depths)
 
 
 def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, ties: str) -> Placements:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import Float32, FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
@@ -26,6 +27,9 @@ MOST_REQUESTS = 64
 NO_COUNTS = np.zeros((0, 3), dtype=np.int64)
 NONE = np.zeros(0, dtype=np.int64)
 
+Kept = tuple[npt.NDArray[np.int32], Block]
+"""The best candidates of every row, and their scores."""
+
 
 @dataclass(frozen=True, eq=False)
 class Asked:
@@ -36,15 +40,15 @@ class Asked:
         query_pools: Fold number of every query of the source, for protocols that split the pool; -1 for no fold.
         candidate_pools: Fold number of every candidate of the source.
         outside: What to do with a positive that is not in the pool: "drop" it, or "count" it in R as never found.
-        depth: Judged candidates count as never found from this rank on, but for the best relevant one of a query; None
-            to count all ranks.
+        depth: Judged candidates count as never found from this rank on, but for the best relevant one of a query: one
+            for each query of the judgements, or for all of them; None to count all ranks.
     """
 
     judgements: Judgements
     query_pools: IntArray | None = None
     candidate_pools: IntArray | None = None
     outside: str = "drop"
-    depth: int | None = None
+    depth: IntArray | int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,23 +60,23 @@ class Positives:
         columns: Candidates; -1 for those outside the pool.
         grades: The grade of each pair.
         outside: Number of relevant pairs outside the pool.
-        depth: See `Asked`; `NEVER` to count all ranks.
+        depths: See `Asked`; `NEVER` for pairs whose ranks are counted in any case.
     """
 
     rows: IntArray
     columns: IntArray
     grades: FloatArray
     outside: int
-    depth: int = NEVER
+    depths: IntArray
 
     def seen(self, counts: IntArray) -> IntArray:
         """The counts, with `NEVER` for those beyond the depth."""
         above, relevant = counts[:, 0], self.grades > 0
-        if not (above >= self.depth).any():
+        if not (above >= self.depths).any():
             return counts
         best = np.full(int(self.rows.max(initial=0)) + 1, NEVER)
         np.minimum.at(best, self.rows[relevant], above[relevant])
-        kept = (above < self.depth) | (relevant & (above == best[self.rows]))
+        kept = (above < self.depths) | (relevant & (above == best[self.rows]))
         return np.where(kept[:, None], counts, [NEVER, 1, 0])
 
 
@@ -124,23 +128,37 @@ is more where many candidates are near a positive; a row with too many of them i
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """Runs all counters on a block, and finds its top candidates if requested."""
+    """Runs all counters on a block, and finds its top candidates if requested, which decide most ranks."""
 
     counters: list[_Counter]
     best: Best | None
     in_order = True  # it reads products in order, which the other direction can use
 
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
-        return [counter.count(start, block) for counter in self.counters], self.best and self.best(start, block)
+        kept = None if self.best is None else self.best(start, block)
+        if kept is None or not isinstance(block, np.ndarray):
+            return [counter.count(start, block) for counter in self.counters], kept
+        return [counter.count_beyond(start, block, kept) for counter in self.counters], kept
+
+    @cached_property
+    def _listed(self) -> tuple[IntArray, IntArray, list[IntArray]]:
+        """The positives of all counters, indptr and columns, and where those of each counter are among them."""
+        first, *others = self.counters
+        keys = _united([counter.keys for counter in self.counters])
+        indptr = first.indptr if not others else np.searchsorted(keys, first.width * np.arange(len(first.indptr)))
+        return indptr, keys % first.width, [np.searchsorted(keys, counter.keys) for counter in self.counters]
 
     def from_near(self, near: Near) -> tuple[list[_Open], object] | None:
         """The same from low-precision products, except for pairs that only float32 scores can compare."""
-        kept = self.best and near.best(self.best)  # first: counting puts the products in order
-        if self.best and kept is None:
+        kept = None if self.best is None else near.best(self.best)  # first: counting puts the products in order
+        if self.best is not None and kept is None:
             return None
-        found = []
-        for counter in self.counters:
-            if (counted := counter.from_near(near)) is None:
+        (indptr, columns, where), stop, found = self._listed, near.start + len(near.bits), []
+        low, high = indptr[near.start], indptr[stop]
+        scores = near.listed(indptr[near.start : stop + 1] - low, columns[low:high])
+        for counter, places in zip(self.counters, where, strict=True):
+            own = scores[places[counter.part(near.start, stop)] - low]
+            if (counted := counter.from_near(near, own, kept)) is None:
                 return None
             found.append(counted)
         return found, kept
@@ -210,13 +228,15 @@ class _Counter:
         n, self.width = source.shape
         self.members = members
         keys = [p.rows[p.columns >= 0] * self.width + p.columns[p.columns >= 0] for p in members.values()]
-        found = np.sort(np.concatenate([NONE, *keys]))
-        self.keys = found[np.diff(found, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
+        self.keys = _united(keys)
         rows, self.columns = np.divmod(self.keys, self.width)
         self.depths, self.requests = np.zeros(len(self.keys), np.int64), np.zeros(len(self.keys), np.uint64)
-        for number, (p, own) in enumerate(zip(members.values(), keys, strict=True)):
-            at, relevant = np.searchsorted(self.keys, own), p.grades[p.columns >= 0] > 0
-            self.depths[at] = np.maximum(self.depths[at], p.depth if len(members) <= MOST_REQUESTS else NEVER)
+        self.at: dict[int, IntArray] = {}
+        for number, (member, own) in enumerate(zip(members, keys, strict=True)):
+            p, at = members[member], np.searchsorted(self.keys, own)
+            self.at[member], inside = at, p.columns >= 0
+            relevant, depths = p.grades[inside] > 0, p.depths[inside] if len(members) <= MOST_REQUESTS else NEVER
+            self.depths[at] = np.maximum(self.depths[at], depths)
             self.requests[at[relevant]] |= np.uint64(1) << np.uint64(number % MOST_REQUESTS)
         self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
         self.pools = asked.query_pools
@@ -225,7 +245,7 @@ class _Counter:
 
     def _cut(self, pools: IntArray) -> None:
         """The columns of each fold, in candidate order, and the position of each positive among them."""
-        order = np.argsort(pools, kind="stable")
+        self.pool_of, order = pools, np.argsort(pools, kind="stable")
         self.pool_indptr = np.searchsorted(pools[order], np.arange(int(pools.max(initial=-1)) + 2)).astype(np.int64)
         self.pool_columns = order.astype(np.int64)
         place = np.empty(len(pools), dtype=np.int64)
@@ -238,30 +258,59 @@ class _Counter:
 
     def count(self, start: int, block: Block) -> IntArray:
         """Counts for the positives of these rows, (positives, 3): above, equal, equal before."""
-        stop = start + len(block)
-        part = self.part(start, stop)
-        indptr = self.indptr[start : stop + 1] - part.start
-        counts = np.zeros((part.stop - part.start, 3), dtype=np.int64)
+        part = self.part(start, start + len(block))
+        return self._counted(start, block, self.indptr[start : start + len(block) + 1] - part.start, part)
+
+    def _counted(self, start: int, block: Block, indptr: IntArray, chosen: IntArray | slice) -> IntArray:
+        """Counts for some positives of these rows."""
+        counts = np.zeros((int(indptr[-1]), 3), dtype=np.int64)
         if self.pools is None:
-            kernels(block).count_all(block, indptr, self.columns[part], counts)
+            kernels(block).count_all(block, indptr, self.columns[chosen], counts)
         else:
-            pools = self.pools[start:stop]
-            cut = pools, self.pool_indptr, self.pool_columns
-            kernels(block).count_pool(block, indptr, self.places[part], counts, *cut)
+            cut = self.pools[start : start + len(block)], self.pool_indptr, self.pool_columns
+            kernels(block).count_pool(block, indptr, self.places[chosen], counts, *cut)
         return counts
 
-    def from_near(self, near: Near) -> _Open | None:
-        """Like `count`, from low-precision products; None if they leave too many pairs undecided."""
-        stop = near.start + len(near.bits)
-        part = self.part(near.start, stop)
-        indptr, pools = self.indptr[near.start : stop + 1] - part.start, NO_POOLS
+    def count_beyond(self, start: int, block: Block, best: Kept) -> IntArray:
+        """Like `count`, for a block whose best are known; a positive beyond its depth may count as never found."""
+        part = self.part(start, start + len(block))
+        rows = np.repeat(np.arange(len(block)), np.diff(self.indptr[start : start + len(block) + 1]))
+        counts, _, indptr, left = self._in_best(start, block[rows, self.columns[part]], best)
+        if len(left):
+            counts[left] = self._counted(start, block, indptr, part.start + left)
+        return counts
+
+    def _in_best(self, start: int, scores: Block, best: Kept) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """What the best of a block decide: counts and depths of its positives; indptr and numbers of the others."""
+        from limner.core.kernels import count_in_best
+
+        stop = start + len(best[0])
+        part, indptr = self.part(start, stop), self.indptr[start : stop + 1] - self.indptr[start]
+        counts, depths = np.empty((len(scores), 3), np.int64), np.empty(len(scores), np.int64)
+        pools = (NONE, NONE) if self.pools is None else (self.pools[start:stop], self.pool_of)
+        positives = indptr, self.columns[part], scores, self.depths[part], self.requests[part]
+        ends, left = np.empty_like(indptr), np.empty_like(depths)
+        count_in_best(*best, positives, pools, counts, depths, ends, left)
+        return counts, depths, ends, left[: ends[-1]]
+
+    def from_near(self, near: Near, scores: Float32, best: Kept | None) -> _Open | None:
+        """Like `count_beyond`, from low-precision products; None if they leave too many pairs undecided."""
+        start, stop = near.start, near.start + len(near.bits)
+        first, none = (
+            self.indptr[start],
+            (np.empty((stop - start, 0), np.int32), np.empty((stop - start, 0), np.float32)),
+        )
+        counts, depths, indptr, left = self._in_best(start, scores, best or none)
+        if not len(left):
+            return _Open(counts, NONE, NONE, NONE)
+        pools = NO_POOLS
         if self.pools is not None:
-            pools = self.pools[near.start : stop], self.pool_indptr, self.pool_columns
-        found = near.above(Ranked(indptr, self.columns[part], self.depths[part], self.requests[part]), pools)
+            pools = self.pools[start:stop], self.pool_indptr, self.pool_columns
+        found = near.above(Ranked(indptr, self.columns[first + left], scores[left], depths[left]), pools)
         if found is None:
             return None
-        counts = np.stack([found.counts, np.ones_like(found.counts), np.zeros_like(found.counts)], axis=1)
-        return _Open(counts, found.whose + part.start, found.columns, found.rows + near.start)
+        counts[left, 0] = found.counts
+        return _Open(counts, first + left[found.whose], found.columns, found.rows + start)
 
     def only(self, rows: IntArray, mine: IntArray) -> tuple[_Counter, IntArray]:
         """A counter for some rows, with the positives of `mine` alone, and the numbers of these positives."""
@@ -300,9 +349,10 @@ class _Counter:
         self._refuse_nan(source, counted[:, 1] == 0)
         answered = {}
         for number, p in self.members.items():
-            counts = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
-            inside = p.columns >= 0
-            counts[inside] = counted[np.searchsorted(self.keys, p.rows[inside] * self.width + p.columns[inside])]
+            counts, inside = counted[self.at[number]], p.columns >= 0
+            if not inside.all():
+                every = np.tile(np.array([NEVER, 1, 0]), (len(p.rows), 1))
+                every[inside], counts = counts, every
             answered[number] = counts
         return answered
 
@@ -314,6 +364,12 @@ class _Counter:
                 f"the score of query {source.queries[row]!r} and candidate {source.candidates[column]!r} is NaN "
                 f"({int(unequal.sum())} such positives): its rank is undefined; fix the scores"
             )
+
+
+def _united(keys: Sequence[IntArray]) -> IntArray:
+    """All of these numbers in order, each once; fast for lists that are in order."""
+    found = np.sort(np.concatenate([NONE, *keys]), kind="stable")
+    return found[np.diff(found, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
 
 
 def _counters(source: Scores, asked: Sequence[Asked], positives: Sequence[Positives]) -> list[_Counter]:

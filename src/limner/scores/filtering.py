@@ -66,6 +66,9 @@ ROW_SHARE, MANY = 3, 1 / 3
 goes the float32 way if more than the second share of its rows are."""
 LEFT = 64
 """At most so many pairs of each row may be left to the grid, on average."""
+KEPT = 1.6e-9
+"""Seconds that it takes to keep a product for the other direction: memory that is new to the process, and reading it by
+column (measured: 0.20 s for COCO's 125 million). Where computing it again takes less, nothing is kept."""
 
 
 def setting() -> str:
@@ -247,6 +250,10 @@ class Near:
         put_in_order(self.bits.view(np.int16), tops)
         return self.bits.view(np.int16), tops
 
+    def listed(self, indptr: Int64, columns: Int64) -> Float32:
+        """The float32 score of every row and each column of its list."""
+        return listed_scores(self.scores, self.rows, indptr, columns)
+
     def above(self, asked: Ranked, pools: Pools = NO_POOLS) -> Above | None:
         """Counts the candidates above each positive; None if too many rows are left to float32.
 
@@ -255,14 +262,13 @@ class Near:
         from limner.core.count_kernels import count_near
 
         rows, width = self.bits.shape
-        own = listed_scores(self.scores, self.rows, asked.indptr, asked.columns)
-        counts, many = np.zeros(len(own), np.int64), np.zeros(rows, np.bool_)
+        counts, many = np.zeros(len(asked.columns), np.int64), np.zeros(rows, np.bool_)
         whose = np.empty(rows * LEFT + width, np.int64)
         columns, room = np.empty_like(whose), max(width // ROW_SHARE, LEAST_COUNTED)
-        positives = asked.indptr, asked.columns, own, asked.depths, asked.requests
+        positives = asked.indptr, asked.columns, asked.scores, asked.depths
         _, *factors = self._factors
         count = count_near(*self.ordered, *factors, positives, pools, room, counts, whose, columns, many)
-        if count < 0 or many.sum() > MANY * np.count_nonzero(np.diff(asked.indptr)):
+        if count < 0 or np.count_nonzero(many) > MANY * rows:
             return None
         return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
 
@@ -274,14 +280,14 @@ class Ranked:
     Args:
         indptr: Those of row r are `indptr[r]:indptr[r + 1]`.
         columns: The column of each.
+        scores: The score of each.
         depths: A rank beyond this may be counted as never found.
-        requests: The requests, as bits, that depend on the best one in any case.
     """
 
     indptr: Int64
     columns: Int64
+    scores: Float32
     depths: Int64
-    requests: npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,6 +323,12 @@ class Filter:
     kept: tuple[KeptProducts | None, KeptProducts | None] = (None, None)
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it takes less time to keep the products for the other direction than to compute them again."""
+        d = _rounded_up(self.scores.query_vectors.dim)
+        return setting() == "always" or d * seconds_of_float32(d) * gain(self.form, d) > KEPT
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""

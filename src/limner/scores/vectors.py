@@ -114,7 +114,8 @@ class VectorScores(Scores):
     def filter(self, workers: int | None, consume: Selective) -> Filter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
         near = None if elsewhere(workers) else filter_of(self, consume.verified(self.shape[1]))
-        if near is None or not getattr(consume, "in_order", False) or not len(self.sum_ends):
+        in_order = getattr(consume, "in_order", False) and len(self.sum_ends)
+        if near is None or not in_order or not near.is_kept:
             return near
         return replace(near, kept=kept_for(self.query_vectors, self.candidate_vectors))
 

@@ -41,7 +41,7 @@ def _comparable(p: Placements, grades: FloatArray) -> FloatArray:
 
 def _ideal(p: Placements, weights: FloatArray, cut: IntArray) -> FloatArray:
     """The sum of the highest weights of each query, up to its cut-off."""
-    best = weights[np.lexsort((-weights, p.query))]
+    best = weights if (weights == weights[:1]).all() else weights[np.lexsort((-weights, p.query))]
     return total(p, np.where(p.order < cut[p.query], best, 0.0))
 
 
