@@ -34,7 +34,8 @@ from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
 BFLOAT16, INT8 = Bfloat16(emulated_products), Int8(emulated=True)
-FORMATS = [BFLOAT16, INT8, *(form for form in filtering.FORMATS if form.has_units())]
+PLAIN, TURNED = Int8(emulated=True, turned=False), Int8(emulated=True, turned=True)
+FORMATS = [BFLOAT16, INT8, PLAIN, TURNED, *(form for form in filtering.FORMATS if form.has_units())]
 each_format = pytest.mark.parametrize("form", [BFLOAT16, INT8], ids=lambda form: form.name)
 
 
@@ -512,6 +513,9 @@ class _Listed:
 
     def has_units(self):
         return True
+
+    def suited(self, *vectors):
+        return self
 
 
 def test_the_setting_is_checked(monkeypatch):

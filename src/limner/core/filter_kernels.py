@@ -64,6 +64,25 @@ def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # t
         scales[r], lengths[r], rounded[r], residuals[r] = scale, before, after, between
 
 
+@_jit
+def turn_rows(vectors, blocks):  # type: ignore[no-untyped-def]
+    """Walsh-Hadamard transforms of blocks of dimensions, (first, size) each, one after another, in place."""
+    for r in range(vectors.shape[0]):
+        for b in range(blocks.shape[0]):
+            low, size = blocks[b]
+            row = vectors[r, low : low + size]
+            share = np.float32(1 / np.sqrt(np.float64(size)))
+            for i in range(size):
+                row[i] *= share
+            half = 1
+            while half < size:
+                for start in range(0, size, 2 * half):
+                    for i in range(start, start + half):
+                        x, y = row[i], row[i + half]
+                        row[i], row[i + half] = x + y, x - y
+                half *= 2
+
+
 @_summing
 def product(x, y):  # type: ignore[no-untyped-def]
     """The dot product in float32; the bound holds for sums in any order."""

@@ -2,9 +2,10 @@ r"""Vectors in bfloat16 or int8 with rigorous bounds; the loops that use them ar
 
 A vector x is also stored as x', with fewer bits per number: rounded to bfloat16 (numbers below 2^-126 become 0), or to
 int8: whole multiples from -127 to 127 of a scale of its own, max |x_i| / 127 (a vector whose scale would be below
-2^-100 becomes 0). The lengths |x|, |x'| and |x - x'| are computed in double precision and rounded up. For a query a and
-a candidate b, let s be the exact product, f the float32 score that limner reports and s' the low-precision product,
-read as bfloat16:
+2^-100 becomes 0). Vectors with a few numbers far above the others have a coarse scale; such vectors are turned first
+(`limner.core.turning`), which changes no product. The lengths |x|, |x'| and |x - x'| are computed in double precision
+and rounded up. For a query a and a candidate b, let s be the exact product, f the float32 score that limner reports and
+s' the low-precision product, read as bfloat16:
 
     |f - s'| <= eps |s'| + E,    E = |a| (|b - b'| + g |b|) + (|a - a'| + g |a'|) |b'| + t
 
@@ -18,6 +19,9 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
   It also covers the three roundings of an int8 sum, when it becomes float32 and is multiplied by both scales.
 - t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that either unit flushes to 0.
+
+With vectors that are turned, T a and T b take the place of a and b in the first line, since T a . T b = a.b and
+|T a| = |a|. T x is known up to w |x| + z (`limner.core.turning`), which is added to |x - x'|.
 
 The bounds themselves are computed in float32. The factors are rounded up by 2^-16 and eps is larger than necessary,
 which more than covers the rounding of the bounds.
@@ -34,6 +38,8 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from limner.core.turning import Turning
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -91,15 +97,24 @@ class Rounded:
         return cls(codes, *_lengths(squares, given.shape[1]))
 
     @classmethod
-    def int8(cls, vectors: Float32) -> Rounded:
-        """Rounds to the nearest multiple of the scale of each vector; a vector with a scale below 2^-100 becomes 0."""
+    def int8(cls, vectors: Float32, *, turning: Turning | None = None) -> Rounded:
+        """Rounds to the nearest multiple of the scale of each vector; a vector with a scale below 2^-100 becomes 0.
+
+        Args:
+            vectors: One row per vector.
+            turning: How they are turned first.
+        """
         from limner.core.filter_kernels import scale_rows
 
-        given = _frozen(vectors)
+        given = _frozen(vectors if turning is None else turning(vectors))
         codes, scale = np.empty(given.shape, np.int8), np.empty(len(given), np.float32)
         squares = np.empty((3, len(given)))
         scale_rows(given, given.view(np.int32), codes, scale, *squares)
-        return cls(codes, *_lengths(squares, given.shape[1]), scale)
+        length, rounded, residual = _lengths(squares, given.shape[1])
+        if turning is not None:
+            length = upward(length.astype(np.float64) * (1 + 2 * turning.share) + turning.least)
+            residual = upward(residual + turning.share * length.astype(np.float64) + turning.least)
+        return cls(codes, length, rounded, residual, scale)
 
     @property
     def values(self) -> Float32:

@@ -72,6 +72,10 @@ class Bfloat16:
         """Whether the CPU reports bfloat16 units, and torch is installed."""
         return _listed() and find_spec("torch") is not None
 
+    def suited(self, *_: Float32) -> Bfloat16:
+        """This format: every number has a scale of its own."""
+        return self
+
     def round(self, vectors: Float32) -> Rounded:
         """Vectors in bfloat16."""
         return Rounded.bfloat16(vectors)

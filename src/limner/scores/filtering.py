@@ -90,9 +90,12 @@ def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
     if word == "never" or not _fits(scores):
         return None
     if word == "always":
-        return Filter(scores, next((each for each in FORMATS if each.has_units()), EMULATED))
-    form = _fastest(scores, verified)
-    return None if form is None else Filter(scores, form)
+        form: Format | None = next((each for each in FORMATS if each.has_units()), EMULATED)
+    else:
+        form = _fastest(scores, verified)
+    if form is None:
+        return None
+    return Filter(scores, form.suited(scores.query_vectors.matrix, scores.candidate_vectors.matrix))
 
 
 def _fits(scores: Products) -> bool:

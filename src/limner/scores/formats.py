@@ -46,6 +46,9 @@ class Format(Hashable, Protocol):
     def has_units(self) -> bool:
         """Whether the CPU has units for the product, and they can be used; False if unknown."""
 
+    def suited(self, *vectors: Float32) -> Format:
+        """This format, or a variant of it that rounds these vectors less; all vectors need the same one."""
+
     def round(self, vectors: Float32) -> Rounded:
         """The vectors in this format."""
 
