@@ -215,9 +215,8 @@ def counts(data: Path | None, quick: bool, rows: list[str]) -> Iterator[Claim]:
     for name, queries, candidates in worlds(data, CANDIDATES // 10 if quick else CANDIDATES, quick):
         found = {form: left(queries, candidates, form) for form in FORMATS}
         outside += sum(each.outside for each in found.values())
-        rows.append(
-            f"| {name} | " + " | ".join(f"{each.by_bounds:,.0f} ({each.known:,.0f})" for each in found.values())
-        )
+        cells = [f"{each.by_bounds:,.0f} ({each.known:,.0f})" for each in found.values()]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
         log(rows[-1])
         room = max(len(candidates) // SHARE, LEAST_ROOM)
         for form in OFFERED:
