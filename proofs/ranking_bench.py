@@ -401,7 +401,7 @@ def line(found: Values) -> str:
     return "  ".join(f"{TASKS[task]} " + " ".join(f"{found[task, m]:.1f}" for m in (*FOUND, *JUDGED)) for task in TASKS)
 
 
-def on_gpu() -> None:
+def on_gpu(device: str = "cuda") -> None:
     """Lets a GPU decompose: the same steps as on the CPU, with cuSOLVER instead of LAPACK."""
     import scipy.linalg
     import torch
@@ -409,20 +409,20 @@ def on_gpu() -> None:
     from limner.systems.classic import kcca
 
     def eigh(matrix: np.ndarray, **_: Any) -> tuple[np.ndarray, np.ndarray]:
-        values, vectors = torch.linalg.eigh(torch.from_numpy(np.ascontiguousarray(matrix)).cuda())
+        values, vectors = torch.linalg.eigh(torch.from_numpy(np.ascontiguousarray(matrix)).to(device))
         return values.cpu().numpy(), vectors.cpu().numpy()
 
     def singular(middle: np.ndarray) -> tuple[np.ndarray, ...]:
         if middle.shape[0] > middle.shape[1]:
             values, right, left = singular(middle.T)
             return values, left, right
-        here = torch.from_numpy(np.ascontiguousarray(middle)).cuda()
+        here = torch.from_numpy(np.ascontiguousarray(middle)).to(device)
         squares, vectors = torch.linalg.eigh(here @ here.T)
         kept = squares > 10 * torch.finfo(here.dtype).eps * squares[-1]
         values, left = squares[kept].flip(0).sqrt(), vectors[:, kept].flip(1)
         return tuple(part.cpu().numpy() for part in (values, left, here.T @ left / values))
 
-    scipy.linalg.eigh, kcca._singular = eigh, singular
+    scipy.linalg.eigh, kcca._eigh, kcca._singular = eigh, eigh, singular
 
 
 def opened(options: argparse.Namespace) -> Bench:

@@ -8,13 +8,17 @@ Tri5; of its cells our copy of the text has kept three, and of Table 7, the rank
 systems, none: what is compared is what the text says about them. Intervals draw the queries anew.
 
 Kernels, KCCA and options are those of `ranking_paper.py`. Needs `--data` and, for a run within an hour, `--gpu`;
-systems that `ranking_paper.py --keep FOLDER` has solved with the same options are not solved again.
+systems that a run with the same options and `--keep FOLDER` has solved are not solved again. `--workers N` solves in N
+processes, which share the cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,11 +26,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from ranking_bench import FOUND, JUDGED, TASKS, Bench, Reports, configure, opened, values
+import ranking_bench
+from ranking_bench import FOUND, JUDGED, TASKS, Bench, Reports, opened, values
 from ranking_paper import PUBLISHED, SOURCES, markdown, settings, tables
 from table_seven import SIMILARITIES, by_group
 
-from claims import Claim, log, main, result_file
+from claims import THREADS, Claim, log, main, result_file
 from limner.evaluation.comparison import compare
 from limner.stats import kendall_tau_b, spearman
 from limner.systems.classic.paper_systems import ALIASES, SYSTEMS, system
@@ -148,11 +153,37 @@ def correlations(found: Mapping[str, Reports], names: Sequence[str] = (*FOUND, *
     return "\n".join(parts)
 
 
+def solve(asked: tuple[argparse.Namespace, Sequence[str]]) -> None:
+    """Solves systems that share a text kernel, in a process of its own; kernels and scores are kept."""
+    options, names = asked
+    bench = opened(options)
+    for name in names:
+        bench.scores(system(name), "words")
+
+
+def solve_at_once(options: argparse.Namespace, order: Sequence[str]) -> None:
+    """Solves all systems in several processes; text kernels with similarities take longest and are begun first."""
+    options.keep = options.keep or Path(tempfile.mkdtemp())
+    share = str(max(1, len(os.sched_getaffinity(0)) // options.workers))
+    os.environ.update(dict.fromkeys(THREADS, share))
+    bench = opened(options)
+    for kind in ("pyramid", "histogram"):
+        bench.images("words", kind)  # kept: no worker computes it again
+    groups: dict[str, list[str]] = {}
+    for name in order:
+        groups.setdefault(repr(system(name).text), []).append(name)
+    begun = sorted(groups.values(), key=lambda names: -len(system(names[0]).text.similarities))
+    with multiprocessing.get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
+        pool.map(solve, [(options, names) for names in begun], chunksize=1)
+
+
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Every system, then the counts and the tables."""
-    bench = opened(options)
     # Systems that share a text kernel follow each other, so that it is computed once.
     order = sorted(SYSTEMS, key=lambda n: (repr(system(n).text), n))
+    if options.workers > 1:
+        solve_at_once(options, order)
+    bench = opened(options)
     reports = {name: bench.reports(system(name), "words") for name in order}
     reports = {name: reports[name] for name in SYSTEMS}
     short = {full: name for name, full in ALIASES.items()}
@@ -168,6 +199,12 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield from pool_of(bench)
     yield from table_six(reports)
     yield from table_seven(reports)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the kernels, and how many processes."""
+    ranking_bench.configure(parser)
+    parser.add_argument("--workers", type=int, default=1, help="how many systems are solved at once")
 
 
 if __name__ == "__main__":

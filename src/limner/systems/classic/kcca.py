@@ -158,13 +158,19 @@ def _exact(kernel: Matrix, rank: int | None) -> tuple[Matrix, Matrix]:
     held = centred(kernel)
     held = (held + held.T) / 2
     held -= np.trace(held) / len(held)  # makes -trace the eigenvalue of the constant direction only
-    values, vectors = interruptible(lambda: np.linalg.eigh(held))
+    values, vectors = interruptible(lambda: _eigh(held))
     return np.ascontiguousarray(vectors[:, :0:-1][:, :rank]), values[:0:-1][:rank]
+
+
+def _eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """The eigenvalues of a symmetric matrix, in ascending order, and its eigenvectors."""
+    values, vectors = np.linalg.eigh(matrix)
+    return values, vectors
 
 
 def _from_factor(factor: Matrix) -> tuple[Matrix, Matrix]:
     moved = factor - factor.mean(axis=0)
-    values, turned = interruptible(lambda: np.linalg.eigh(moved.T @ moved))
+    values, turned = interruptible(lambda: _eigh(moved.T @ moved))
     kept = values > _NOTHING * max(float(values[-1]), 0.0) if len(values) else np.zeros(0, bool)
     values, turned = values[kept][::-1], turned[:, kept][:, ::-1]
     return np.asarray(moved @ (turned / np.sqrt(values))), values
@@ -260,7 +266,7 @@ def _singular(middle: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     if middle.shape[0] > middle.shape[1]:
         values, right, left = _singular(middle.T)
         return values, left, right
-    squares, vectors = np.linalg.eigh(middle @ middle.T)
+    squares, vectors = _eigh(middle @ middle.T)
     # Squaring halves the precision: smaller correlations are rounding errors.
     kept = squares > max(10 * np.finfo(middle.dtype).eps, _NOTHING) * squares[-1]
     values = np.sqrt(squares[kept][::-1])

@@ -1,0 +1,46 @@
+"""A GPU decomposes for the proofs of the ranking paper: everything that takes long goes there, and finds the same."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from limner.systems.classic import kcca
+
+pytest.importorskip("torch", reason="decomposes with torch")
+PROOFS = Path(__file__).resolve().parents[2] / "proofs"
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(PROOFS))
+    for place, name in ((scipy.linalg, "eigh"), (kcca, "_eigh"), (kcca, "_singular")):
+        monkeypatch.setattr(place, name, getattr(place, name))  # put back afterwards
+    yield importlib.import_module("ranking_bench")
+    for name in ("ranking_bench", "pooling"):
+        sys.modules.pop(name, None)
+
+
+def test_spectra_and_solutions_are_those_of_the_cpu_and_none_is_left_to_it(bench, monkeypatch):
+    rng = np.random.default_rng(0)
+    one, other = (rng.standard_normal((40, 60)) for _ in range(2))
+    kernels = [np.corrcoef(one), np.corrcoef(one + other)]
+
+    def solved():
+        pair = kcca.KernelPair(*map(kcca.spectrum, kernels))
+        return pair, pair.solve(0.5)
+
+    plain, own = solved()
+    bench.on_gpu("cpu")
+
+    def refused(*_):
+        raise AssertionError("the CPU decomposes")
+
+    monkeypatch.setattr(np.linalg, "eigh", refused)
+    found, theirs = solved()
+    assert found.x.values == pytest.approx(plain.x.values)
+    assert theirs.correlations == pytest.approx(own.correlations, abs=1e-6)
+    assert np.abs(theirs.x[:, 0]) == pytest.approx(np.abs(own.x[:, 0]), abs=1e-6)
