@@ -24,8 +24,9 @@ from claims import Claim, Cost, Task, interleaved, log, main
 PARTS = ("top", "csls", "low", "wikipedia")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BLOCK = 2048
-WARM = 2048
-"""Queries of the pass before the one that is measured: enough for the same choices, so that it loads the same loops."""
+WARM = 8192
+"""Queries of the pass before the one that is measured: enough for the same choices, so that it loads the same loops (a
+correction takes one pass from 6,144 queries on)."""
 
 
 OUTLYING = 15.0
