@@ -3,7 +3,7 @@
 Vectors are rounded to each format, with a scale per vector, and every score is bounded as in
 `limner.core.lowprecision`. A candidate has to be verified if its bound reaches the k-th best: as the bounds alone tell
 it ("by bounds"), or, the least that any way of verifying can do, as its float32 score tells it ("known"). int8 is as in
-limner, with vectors turned where that helps, and beside it without. Rounding is emulated, so this needs no GPU.
+limner, with vectors rotated where that helps, and beside it without. Rounding is emulated, so this needs no GPU.
 
 `--only card` measures products on a GPU with FP8 units (compute capability 8.9 or more) and what the candidates may
 cost; without one this part is left out. Needs torch, and nothing else for the card:
@@ -31,7 +31,7 @@ from limner.scores.filtering import LEAST_ROOM, SHARE
 from limner.scores.int8 import Int8
 
 K, QUERIES, CANDIDATES = 10, 128, 100_000
-FORMATS = ("bfloat16", "int8", "int8, not turned", "e4m3", "e5m2")
+FORMATS = ("bfloat16", "int8", "int8, not rotated", "e4m3", "e5m2")
 OFFERED, FP8 = FORMATS[:2], FORMATS[3]
 LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}
 ROWS, PADDED = 8192, 100_352
@@ -73,7 +73,7 @@ class Near:
         if not form.startswith("int8"):
             return cls.of(queries, form), cls.of(candidates, form)
         given = [each.cpu().numpy() for each in (queries, candidates)]
-        own = Int8(emulated=True, turned=None if form == "int8" else False).suited(*given)
+        own = Int8(emulated=True, rotated=None if form == "int8" else False).suited(*given)
         rows, columns = (own.round(each) for each in given)
         sides = [cls(*(torch.from_numpy(part).to(queries) for part in (each.codes, each.scale)), each)
                  for each in (rows, columns)]  # fmt: skip

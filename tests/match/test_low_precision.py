@@ -34,8 +34,8 @@ from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
 BFLOAT16, INT8 = Bfloat16(emulated_products), Int8(emulated=True)
-PLAIN, TURNED = Int8(emulated=True, turned=False), Int8(emulated=True, turned=True)
-FORMATS = [BFLOAT16, INT8, PLAIN, TURNED, *(form for form in filtering.FORMATS if form.has_units())]
+PLAIN, ROTATED = Int8(emulated=True, rotated=False), Int8(emulated=True, rotated=True)
+FORMATS = [BFLOAT16, INT8, PLAIN, ROTATED, *(form for form in filtering.FORMATS if form.has_units())]
 each_format = pytest.mark.parametrize("form", [BFLOAT16, INT8], ids=lambda form: form.name)
 
 

@@ -78,5 +78,5 @@ def test_without_a_card_that_part_is_left_out(monkeypatch, capsys):
     assert "no GPU with FP8 units" in capsys.readouterr().err
 
 
-def test_turning_helps_int8(sides):
-    assert formats.left(*sides, "int8").by_bounds < formats.left(*sides, "int8, not turned").by_bounds
+def test_rotation_helps_int8(sides):
+    assert formats.left(*sides, "int8").by_bounds < formats.left(*sides, "int8, not rotated").by_bounds

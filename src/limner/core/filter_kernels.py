@@ -65,7 +65,7 @@ def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # t
 
 
 @_jit
-def turn_rows(vectors, blocks):  # type: ignore[no-untyped-def]
+def rotate_rows(vectors, blocks):  # type: ignore[no-untyped-def]
     """Walsh-Hadamard transforms of blocks of dimensions, (first, size) each, one after another, in place."""
     for r in range(vectors.shape[0]):
         for b in range(blocks.shape[0]):

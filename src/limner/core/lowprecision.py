@@ -2,8 +2,8 @@ r"""Vectors in bfloat16 or int8 with rigorous bounds; the loops that use them ar
 
 A vector x is also stored as x', with fewer bits per number: rounded to bfloat16 (numbers below 2^-126 become 0), or to
 int8: whole multiples from -127 to 127 of a scale of its own, max |x_i| / 127 (a vector whose scale would be below
-2^-100 becomes 0). Vectors with a few numbers far above the others have a coarse scale; such vectors are turned first
-(`limner.core.turning`), which changes no product. The lengths |x|, |x'| and |x - x'| are computed in double precision
+2^-100 becomes 0). Vectors with a few numbers far above the others have a coarse scale; such vectors are rotated first
+(`limner.core.rotation`), which changes no product. The lengths |x|, |x'| and |x - x'| are computed in double precision
 and rounded up. For a query a and a candidate b, let s be the exact product, f the float32 score that limner reports and
 s' the low-precision product, read as bfloat16:
 
@@ -20,8 +20,8 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
   It also covers the three roundings of an int8 sum, when it becomes float32 and is multiplied by both scales.
 - t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that either unit flushes to 0.
 
-With vectors that are turned, T a and T b take the place of a and b in the first line, since T a . T b = a.b and
-|T a| = |a|. T x is known up to w |x| + z (`limner.core.turning`), which is added to |x - x'|.
+With vectors that are rotated, T a and T b take the place of a and b in the first line, since T a . T b = a.b and
+|T a| = |a|. T x is known up to w |x| + z (`limner.core.rotation`), which is added to |x - x'|.
 
 The bounds themselves are computed in float32. The factors are rounded up by 2^-16 and eps is larger than necessary,
 which more than covers the rounding of the bounds.
@@ -39,7 +39,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.turning import Turning
+from limner.core.rotation import Rotation
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -97,23 +97,23 @@ class Rounded:
         return cls(codes, *_lengths(squares, given.shape[1]))
 
     @classmethod
-    def int8(cls, vectors: Float32, *, turning: Turning | None = None) -> Rounded:
+    def int8(cls, vectors: Float32, *, rotation: Rotation | None = None) -> Rounded:
         """Rounds to the nearest multiple of the scale of each vector; a vector with a scale below 2^-100 becomes 0.
 
         Args:
             vectors: One row per vector.
-            turning: How they are turned first.
+            rotation: How they are rotated first.
         """
         from limner.core.filter_kernels import scale_rows
 
-        given = _frozen(vectors if turning is None else turning(vectors))
+        given = _frozen(vectors if rotation is None else rotation(vectors))
         codes, scale = np.empty(given.shape, np.int8), np.empty(len(given), np.float32)
         squares = np.empty((3, len(given)))
         scale_rows(given, given.view(np.int32), codes, scale, *squares)
         length, rounded, residual = _lengths(squares, given.shape[1])
-        if turning is not None:
-            length = upward(length.astype(np.float64) * (1 + 2 * turning.share) + turning.least)
-            residual = upward(residual + turning.share * length.astype(np.float64) + turning.least)
+        if rotation is not None:
+            length = upward(length.astype(np.float64) * (1 + 2 * rotation.share) + rotation.least)
+            residual = upward(residual + rotation.share * length.astype(np.float64) + rotation.least)
         return cls(codes, length, rounded, residual, scale)
 
     @property

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.core.lowprecision import Bits, Rounded
-from limner.core.turning import Turning
+from limner.core.rotation import Rotation
 from limner.scores.formats import Columns, rounded_bits
 
 LINE = 64
@@ -19,7 +19,7 @@ LINE = 64
 EXACT = 2**24 // 127**2
 """Sums of this many products are exact in float32."""
 SHOWN = 64
-"""Up to so many vectors of each side show whether turning helps."""
+"""Up to so many vectors of each side show whether rotation helps."""
 CLEARLY = 0.9
 """It has to leave at most this share of what rounding takes away."""
 LONGEST = 2**31 // (2 * 128**2)
@@ -56,12 +56,12 @@ class Int8:
 
     Args:
         emulated: Whether to multiply in float32, as on a CPU without units.
-        turned: Whether vectors are turned before they are rounded, which changes nothing of the products' time; None
+        rotated: Whether vectors are rotated before they are rounded, which changes nothing of the products' time; None
             leaves it to `suited`.
     """
 
     emulated: bool = False
-    turned: bool | None = field(default=None, compare=False)
+    rotated: bool | None = field(default=None, compare=False)
     name: str = "int8"
     needs_torch: bool = False
 
@@ -70,16 +70,16 @@ class Int8:
         return _has_units()
 
     def suited(self, *vectors: Float32) -> Int8:
-        """With vectors turned if a sample loses clearly less by rounding then."""
-        if self.turned is not None:
+        """With vectors rotated if a sample loses clearly less by rounding then."""
+        if self.rotated is not None:
             return self
-        ways = [replace(self, turned=turned) for turned in (False, True)]
-        plain, turned = (sum(_lost(way.round(each[:: len(each) // SHOWN + 1])) for each in vectors) for way in ways)
-        return ways[turned < CLEARLY * plain]
+        ways = [replace(self, rotated=rotated) for rotated in (False, True)]
+        plain, rotated = (sum(_lost(way.round(each[:: len(each) // SHOWN + 1])) for each in vectors) for way in ways)
+        return ways[rotated < CLEARLY * plain]
 
     def round(self, vectors: Float32) -> Rounded:
         """Vectors in int8."""
-        return Rounded.int8(vectors, turning=Turning(vectors.shape[1]) if self.turned else None)
+        return Rounded.int8(vectors, rotation=Rotation(vectors.shape[1]) if self.rotated else None)
 
     def columns(self, count: int, dimensions: int) -> Columns:
         """Memory for so many candidates."""

@@ -1,4 +1,4 @@
-"""Turning of vectors: a fixed orthogonal map T that spreads a few large numbers over all dimensions.
+"""Rotation of vectors: a fixed orthogonal map T that spreads a few large numbers over all dimensions.
 
 Embeddings of trained models often have a few dimensions whose numbers are far above the others (in CLIP's the largest
 is 9 to 15 times the root mean square). One scale for all numbers of a vector is then coarse for most of them. After
@@ -27,11 +27,11 @@ Float32 = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Turning:
+class Rotation:
     """The map T for vectors with this many dimensions, always the same one.
 
-    >>> turned = Turning(4)(np.array([[100.0, 0.0, 0.0, 0.0]], dtype=np.float32))
-    >>> np.abs(turned).tolist()
+    >>> rotated = Rotation(4)(np.array([[100.0, 0.0, 0.0, 0.0]], dtype=np.float32))
+    >>> np.abs(rotated).tolist()
     [[50.0, 50.0, 50.0, 50.0]]
     """
 
@@ -58,11 +58,11 @@ class Turning:
         return self.dimensions * 2.0**-120
 
     def __call__(self, vectors: Float32) -> Float32:
-        """The vectors turned, one per row."""
-        from limner.core.filter_kernels import turn_rows
+        """The vectors rotated, one per row."""
+        from limner.core.filter_kernels import rotate_rows
 
-        turned = vectors
+        rotated = vectors
         for signs, blocks in self.rounds:
-            turned = turned * signs
-            turn_rows(turned, blocks)
-        return turned
+            rotated = rotated * signs
+            rotate_rows(rotated, blocks)
+        return rotated

@@ -1,4 +1,4 @@
-"""Vectors are turned before int8 rounds them where a few numbers are far above the others; nothing else changes."""
+"""Vectors are rotated before int8 rounds them where a few numbers are far above the others; nothing else changes."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from test_low_precision import KINDS, vectors
 
 from limner import Embeddings, Scores
 from limner.core.lowprecision import Rounded
-from limner.core.turning import Turning
+from limner.core.rotation import Rotation
 from limner.scores import filtering
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.int8 import Int8
@@ -15,17 +15,17 @@ INT8 = Int8(emulated=True)
 SIZES = [1, 2, 3, 5, 64, 129, 300, 512, 768]
 
 
-def slowly(turning, vectors):
+def slowly(rotation, vectors):
     """The same map by definition, in double precision: signs, then every block times the Hadamard matrix."""
-    turned = vectors.astype(np.float64)
-    for signs, blocks in turning.rounds:
-        turned = turned * signs
+    rotated = vectors.astype(np.float64)
+    for signs, blocks in rotation.rounds:
+        rotated = rotated * signs
         for low, size in blocks.tolist():
             matrix = np.ones((1, 1))
             while len(matrix) < size:
                 matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-            turned[:, low : low + size] = turned[:, low : low + size] @ matrix / np.sqrt(size)
-    return turned
+            rotated[:, low : low + size] = rotated[:, low : low + size] @ matrix / np.sqrt(size)
+    return rotated
 
 
 def outlying(rng, n, d, by=15.0):
@@ -37,24 +37,24 @@ def outlying(rng, n, d, by=15.0):
 
 @pytest.mark.parametrize("d", SIZES)
 def test_it_is_orthogonal(d):
-    whole = slowly(Turning(d), np.eye(d))
+    whole = slowly(Rotation(d), np.eye(d))
     assert np.abs(whole @ whole.T - np.eye(d)).max() < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", SIZES)
 def test_it_is_computed_within_its_bound(d, kind):
-    turning, given = Turning(d), vectors(np.random.default_rng(d), kind, 50, d)
-    away = np.linalg.norm(turning(given) - slowly(turning, given), axis=1)
-    assert (away <= turning.share * np.linalg.norm(given.astype(np.float64), axis=1) + turning.least).all()
+    rotation, given = Rotation(d), vectors(np.random.default_rng(d), kind, 50, d)
+    away = np.linalg.norm(rotation(given) - slowly(rotation, given), axis=1)
+    assert (away <= rotation.share * np.linalg.norm(given.astype(np.float64), axis=1) + rotation.least).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", [3, 64, 300])
 def test_lengths_are_those_of_the_given_vectors_or_more(d, kind):
     given = vectors(np.random.default_rng(d), kind, 50, d)
-    rounded = Rounded.int8(given, turning=Turning(d))
-    exact, codes = slowly(Turning(d), given), rounded.codes * rounded.scale.astype(np.float64)[:, None]
+    rounded = Rounded.int8(given, rotation=Rotation(d))
+    exact, codes = slowly(Rotation(d), given), rounded.codes * rounded.scale.astype(np.float64)[:, None]
     for bound, of in ((rounded.length, exact), (rounded.rounded, codes), (rounded.residual, exact - codes)):
         assert (bound >= np.linalg.norm(of, axis=1)).all()
 
@@ -62,44 +62,44 @@ def test_lengths_are_those_of_the_given_vectors_or_more(d, kind):
 def test_dimensions_that_are_no_power_of_two_are_all_spread():
     """A single number is spread over many others, wherever it stands; the same signs twice would bring it back."""
     for d in (300, 768, 1000):
-        spread = np.abs(Turning(d)(np.eye(d, dtype=np.float32)))
+        spread = np.abs(Rotation(d)(np.eye(d, dtype=np.float32)))
         assert spread.max() < 0.25
 
 
 def test_vectors_are_turned_where_rounding_loses_clearly_less():
     rng = np.random.default_rng(0)
     even, odd = rng.standard_normal((100, 512)).astype(np.float32), outlying(rng, 100, 512)
-    assert INT8.suited(odd, odd).turned and INT8.suited(even, odd).turned
-    assert not INT8.suited(even, even).turned and not INT8.suited(np.eye(512, dtype=np.float32)).turned
-    assert not INT8.suited(even[:0], even).turned
-    assert Int8(turned=False).suited(odd, odd).turned is False
+    assert INT8.suited(odd, odd).rotated and INT8.suited(even, odd).rotated
+    assert not INT8.suited(even, even).rotated and not INT8.suited(np.eye(512, dtype=np.float32)).rotated
+    assert not INT8.suited(even[:0], even).rotated
+    assert Int8(rotated=False).suited(odd, odd).rotated is False
     other = Bfloat16(emulated_products)
     assert other.suited(odd, odd) is other
 
 
 def test_what_is_known_of_the_format_holds_for_both():
     """The time of a product is measured once."""
-    assert len({Int8(), Int8(turned=False), Int8(turned=True)}) == 1
+    assert len({Int8(), Int8(rotated=False), Int8(rotated=True)}) == 1
 
 
 @pytest.mark.parametrize("d", [512, 768])
 def test_outlying_numbers_leave_little_to_verify(d, monkeypatch):
-    """Without turning the bounds rule out next to nothing, and the float32 way is taken."""
+    """Without rotation the bounds rule out next to nothing, and the float32 way is taken."""
     rng = np.random.default_rng(1)
     queries, candidates = outlying(rng, 300, d), outlying(rng, 4000, d)
     queries[:, [0, d // 3, d - 1]] *= rng.choice([-1, 1], (300, 1)).astype(np.float32)
     scores = Scores.from_embeddings(Embeddings(range(300), queries), Embeddings(range(4000), candidates))
     undecided = {}
-    for turned in (False, True):
-        near = filtering.Filter(scores, Int8(emulated=True, turned=turned)).near(0, 256)
+    for rotated in (False, True):
+        near = filtering.Filter(scores, Int8(emulated=True, rotated=rotated)).near(0, 256)
         query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
-        undecided[turned] = float((query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1]).mean())
+        undecided[rotated] = float((query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1]).mean())
     assert undecided[True] < undecided[False] / 2
     monkeypatch.setenv(filtering.SETTING, "never")
     plain = scores.top(10)
     monkeypatch.setenv(filtering.SETTING, "always")
     monkeypatch.setattr(filtering, "FORMATS", ())
     monkeypatch.setattr(filtering, "EMULATED", INT8)
-    assert filtering.filter_of(scores).form.turned
+    assert filtering.filter_of(scores).form.rotated
     found = scores.top(10)
     assert np.array_equal(plain.indices, found.indices) and np.array_equal(plain.scores, found.scores)
