@@ -1,5 +1,7 @@
 """Products of one direction serve the other: the numbers are those of float32, with half of the products."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -55,14 +57,31 @@ def test_products_that_are_not_complete_are_not_read(monkeypatch):
     """A block of the first direction that was left to float32: the second computes its own products."""
     scores, *_ = world()
     with both_directions.both_directions():
-        own, other = both_directions.kept_for(scores.query_vectors, scores.candidate_vectors)
+        own, other = both_directions.kept_for(scores.query_vectors, scores.candidate_vectors, filtering.EMULATED)
         assert other is None
         own.done.add(0)
-        turned = scores.candidate_vectors, scores.query_vectors
+        turned = scores.candidate_vectors, scores.query_vectors, filtering.EMULATED
         assert both_directions.kept_for(*turned) == (None, None)
         own.done |= {256, 512}
         assert both_directions.kept_for(*turned) == (None, own)
-    assert both_directions.kept_for(scores.query_vectors, scores.candidate_vectors) == (None, None)
+    assert both_directions.kept_for(scores.query_vectors, scores.candidate_vectors, filtering.EMULATED) == (None, None)
+
+
+def test_the_second_direction_uses_the_format_of_the_products_that_it_reads(monkeypatch):
+    """The bound of another format, or of vectors that were not rotated, does not hold for them."""
+    scores, *_ = world()
+    monkeypatch.setenv(filtering.SETTING, "always")
+    monkeypatch.setattr(filtering, "FORMATS", ())
+    count = SimpleNamespace(in_order=True, verified=lambda width: 0.0, from_near=None)
+    with both_directions.both_directions():
+        monkeypatch.setattr(filtering, "EMULATED", Int8(emulated=True, rotated=True))
+        first = scores.filter(None, count)
+        first.kept[0].done |= {0, 256, 512}
+        for other in (Int8(emulated=True, rotated=False), Bfloat16(emulated_products)):
+            monkeypatch.setattr(filtering, "EMULATED", other)
+            second = scores.T.filter(None, count)
+            assert second.kept == (None, first.kept[0])
+            assert second.form is first.form
 
 
 @pytest.mark.parametrize(("rows", "columns", "start", "count"), [(5, 7, 0, 7), (70, 100, 87, 13), (129, 300, 44, 256)])

@@ -455,7 +455,9 @@ class TestChoice:
         ("shares", "verified", "chosen"),
         [
             ({"bfloat16": 0.4, "int8": 0.15}, 0.1, "int8"),
-            ({"bfloat16": 0.3, "int8": 0.25}, 0.1, "bfloat16"),  # nearly as fast, and with tighter bounds
+            ({"bfloat16": 0.3, "int8": 0.25}, 0.0, "bfloat16"),  # nearly as fast, and with tighter bounds
+            ({"bfloat16": 0.35, "int8": 0.25}, 0.0, "int8"),
+            ({"bfloat16": 0.35, "int8": 0.25}, 0.1, "bfloat16"),  # looser bounds leave more to verify
             ({"bfloat16": 0.2, "int8": 0.3}, 0.1, "bfloat16"),
             ({"bfloat16": 0.2, "int8": 0.3}, 0.5, None),
             ({"bfloat16": np.inf, "int8": 0.7}, 0.0, None),

@@ -114,8 +114,8 @@ class Embeddings:
         """The L2-normalised vectors."""
         unit = np.empty(self.matrix.shape, np.float32)
         for low in range(0, len(unit), _ROWS_IN_CACHE):
-            rows = self.matrix[low : low + _ROWS_IN_CACHE]
-            unit[low : low + _ROWS_IN_CACHE] = rows / np.sqrt(_squares(rows))[:, None]
+            rows = self.matrix[low : low + _ROWS_IN_CACHE].astype(np.float64)
+            unit[low : low + _ROWS_IN_CACHE] = rows / np.sqrt(np.vecdot(rows, rows))[:, None]
         return Embeddings(self.ids, unit)
 
     @classmethod
@@ -250,8 +250,12 @@ def _listed(column: Any) -> list[object]:
 
 
 def _squares(rows: Float32) -> npt.NDArray[np.float64]:
-    """The squared length of every row."""
-    return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    """The squared length of every row, in double precision."""
+    found = np.empty(len(rows))
+    for low in range(0, len(rows), _ROWS_IN_CACHE):
+        part = rows[low : low + _ROWS_IN_CACHE].astype(np.float64)
+        found[low : low + _ROWS_IN_CACHE] = np.vecdot(part, part)
+    return found
 
 
 def _kind(row: Array) -> str:

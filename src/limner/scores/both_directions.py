@@ -17,6 +17,7 @@ import numpy.typing as npt
 from limner.core.embeddings import Embeddings
 from limner.core.lowprecision import Bits
 from limner.scores.base import TILE_ROWS
+from limner.scores.formats import Format
 
 MOST = 1 << 28
 """The products take at most this many bytes."""
@@ -31,12 +32,14 @@ class KeptProducts:
     Args:
         queries: Vectors of the queries.
         candidates: Vectors of the candidates.
+        form: The format of the products, whose bound holds for them in both directions.
         bits: Memory of the products, queries by candidates.
         done: The first query of every block that was computed and put in order.
     """
 
     queries: Embeddings
     candidates: Embeddings
+    form: Format
     bits: Bits
     done: set[int] = field(default_factory=set)
 
@@ -72,8 +75,16 @@ def both_directions() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def kept_for(queries: Embeddings, candidates: Embeddings) -> tuple[KeptProducts | None, KeptProducts | None]:
-    """Where the products of these vectors are kept, and those of the other direction; None for those that are not."""
+def kept_for(
+    queries: Embeddings, candidates: Embeddings, form: Format
+) -> tuple[KeptProducts | None, KeptProducts | None]:
+    """Where the products of these vectors are kept, and those of the other direction; None for those that are not.
+
+    Args:
+        queries: Vectors of the queries.
+        candidates: Vectors of the candidates.
+        form: The format of the products, if they are kept.
+    """
     held = _KEPT.get()
     if held is None or 2 * len(queries) * len(candidates) > MOST:
         return None, None
@@ -82,5 +93,5 @@ def kept_for(queries: Embeddings, candidates: Embeddings) -> tuple[KeptProducts 
             return None, each
     if held:
         return None, None
-    held.append(KeptProducts(queries, candidates, np.empty((len(queries), len(candidates)), np.uint16)))
+    held.append(KeptProducts(queries, candidates, form, np.empty((len(queries), len(candidates)), np.uint16)))
     return held[0], None

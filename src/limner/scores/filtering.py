@@ -116,7 +116,7 @@ def _fastest(scores: Products, verified: float) -> Format | None:
             return None
         if "torch" in missing and seconds < IMPORT:
             usable = [form for form in usable if not form.needs_torch]
-    form = preferred({form: gain(form, d) for form in usable})
+    form = preferred({form: gain(form, d) for form in usable}, verified)
     return form if form is not None and gain(form, d) + verified <= GAIN else None
 
 

@@ -19,7 +19,8 @@ from limner.scores.running import threads
 STEP = 6144
 """Candidates are rounded this many at a time; a multiple of every layout's width."""
 LOOSER = 0.8
-"""A format with looser bounds leaves more to verify: its product may take at most this share of the other's time."""
+"""A format with looser bounds leaves about twice as much to verify: its product, with what has to be verified, may take
+at most this share of the time of the other's product."""
 
 
 class Columns(Protocol):
@@ -56,15 +57,16 @@ class Format(Hashable, Protocol):
         """Memory for so many candidates."""
 
 
-def preferred(gains: Mapping[Format, float]) -> Format | None:
+def preferred(gains: Mapping[Format, float], verified: float = 0.0) -> Format | None:
     """The format with the fastest product, unless one with tighter bounds is nearly as fast; None if there is none.
 
     Args:
         gains: The time of each format's product relative to float32, formats with tighter bounds first.
+        verified: The time of what has to be verified, relative to the float32 product; see `Selective`.
     """
     best: Format | None = None
     for form, share in gains.items():
-        if best is None or share < LOOSER * gains[best]:
+        if best is None or share + verified < LOOSER * gains[best]:
             best = form
     return best
 

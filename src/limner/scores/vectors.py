@@ -117,7 +117,8 @@ class VectorScores(Scores):
         in_order = getattr(consume, "in_order", False) and len(self.sum_ends)
         if near is None or not in_order or not near.is_kept:
             return near
-        return replace(near, kept=kept_for(self.query_vectors, self.candidate_vectors))
+        own, other = kept_for(self.query_vectors, self.candidate_vectors, near.form)
+        return replace(near, form=near.form if other is None else other.form, kept=(own, other))
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
