@@ -97,10 +97,10 @@ def grown(best: Mapping[str, Reports], base: Mapping[str, Reports]) -> Iterator[
     for measure, task in MEASURED:
         one, other = (ahead(best[source], base[source], measure, task) for source in (largest, half))
         moved = interval(one - other)
-        what = f"gain of {NAME} over {BASE} in {measure}, {TASKS[task]}: more with {SIDES[largest]} pixels than with "
+        what = f"gain of {NAME} over {BASE} in {measure}, {TASKS[task]}: more with {SIDES[largest]} pixels"
+        what += f" than with {SIDES[half]}"
         note = f"{shown(moved)}; {one.mean():+.1f} and {other.mean():+.1f} points"
-        what += f"{SIDES[half]}, lower end of the 95% interval, points"
-        yield Claim(what, moved[1], goal="> 0", note=note)
+        yield Claim(f"{what}, lower end of the 95% interval, points", moved[1], goal="> 0", note=note)
 
 
 def claimed(rows: Mapping[str, Reports]) -> Iterator[Claim]:
