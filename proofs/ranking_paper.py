@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import ranking_bench
 from pooling import Bias
-from ranking_bench import FOUND, JUDGED, TASKS, Bench, Clock, Data, Reports, Values, on_gpu, timed, values
+from ranking_bench import FOUND, JUDGED, TASKS, Bench, Clock, Data, Reports, Values, definitions, on_gpu, timed, values
 
 from claims import Claim, log, main, result_file
 from limner.evaluation.comparison import compare
@@ -271,11 +271,10 @@ def settings(options: argparse.Namespace) -> str:
     tried = {"kappa": options.kappas, "d": options.diagonals, "p": options.powers}
     shown = "; ".join(f"{name} {', '.join(f'{each:g}' for each in values)}" for name, values in tried.items())
     kernel = "exact" if options.rank is None else f"cut to their {options.rank:,} leading eigenvectors"
-    corpus = options.corpus and ("WordNet's definitions" if options.corpus.is_dir() else options.corpus.stem)
-    return (
-        f"Settings that dev chose from: {shown}. The text kernels are {kernel}. The outside corpus is "
-        f"{corpus or 'captions of COCO'}."
-    )
+    corpus = options.corpus.stem if options.corpus else "captions of COCO"
+    if options.corpus and options.corpus.is_dir():  # the number tells one edition of WordNet from another
+        corpus = f"WordNet's definitions ({len(definitions(options.corpus)):,} sentences)"
+    return f"Settings that dev chose from: {shown}. The text kernels are {kernel}. The outside corpus is {corpus}."
 
 
 def sources(name: str, options: argparse.Namespace) -> list[str]:
