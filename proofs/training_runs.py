@@ -237,7 +237,8 @@ def all_trained(
 
 def _name(job: Job) -> str:
     """The same for the same model."""
-    about = (job.label, job.seed, job.system, job.noise, job.images, job.warm, sorted(job.options.items()))
+    chosen = sorted(job.options.items())
+    about: tuple[object, ...] = (job.label, job.seed, job.system, job.noise, job.images, job.warm, chosen)
     about += () if job.components is None else (job.components,)
     return hashlib.sha256(repr(about).encode()).hexdigest()[:16] + ".pickle"
 
