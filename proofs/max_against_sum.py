@@ -82,8 +82,8 @@ CONDITIONS: Mapping[str, Condition] = {
     "32 principal components of the features": Condition(components=32),
     "0.001 /10 every 10 for both, dropout 0.5": Condition(dropout=0.5, schedule="sum"),
     "0.0002 /10 after 15 for both, dropout 0.5": Condition(dropout=0.5, schedule="max"),
-    "three times the epochs": Condition(longer=3),
-    "three times the epochs, dropout 0.5": Condition(longer=3, dropout=0.5),
+    "twice the epochs": Condition(longer=2),
+    "five times the epochs, as many steps as Flickr30k": Condition(longer=5),
 }
 
 Runs = Mapping[str, list[tuple[Trained, Trained]]]
@@ -117,17 +117,28 @@ def ratio(pairs: list[tuple[Trained, Trained]]) -> float:
     return float(np.mean([b.rsum() for _, b in pairs]) / np.mean([a.rsum() for a, _ in pairs]))
 
 
+def rise_at_first_rate(run: Trained) -> float:
+    """By how many percent the best dev rsum rose in the last third of the epochs before the rate is first cut."""
+    cut = int(run.job.options["lr_decay_every"])
+    first = run.history[:cut]
+    return 100 * (1 - max(first[: -max(cut // 3, 1)], default=0.0) / max(first))
+
+
 def table(runs: Runs) -> str:
-    """A row per condition, with every seed."""
+    """A row per condition, with every seed; rises are the largest of the seeds."""
     head = "| condition | rsum, sum | rsum, max | max / sum | max ahead | best epochs, sum | best epochs, max |"
-    lines = [f"{head} dev rise in the last fifth, sum and max |", "|---|" + "---:|" * 7]
+    rise = "dev rise before the first cut of the rate, sum and max | dev rise in the last fifth, sum and max |"
+    lines = [f"{head} {rise}", "|---|" + "---:|" * 8]
     for name, pairs in runs.items():
         sides = list(zip(*pairs, strict=True))
         rsums = [", ".join(f"{run.rsum():.1f}" for run in side) for side in sides]
         epochs = [", ".join(f"{run.epoch} of {len(run.history)}" for run in side) for side in sides]
-        rises = [f"{max(run.still_rising for run in side):.1f}%" for side in sides]
+        first, last = (
+            ", ".join(f"{max(map(rise, side)):.1f}%" for side in sides)
+            for rise in (rise_at_first_rate, lambda run: run.still_rising)
+        )
         ahead = f"{sum(b.rsum() > a.rsum() for a, b in pairs)} of {len(pairs)}"
-        cells = [name, *rsums, f"{ratio(pairs):.3f}", ahead, *epochs, ", ".join(rises)]
+        cells = [name, *rsums, f"{ratio(pairs):.3f}", ahead, *epochs, first, last]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -140,12 +151,14 @@ def claims(runs: Runs) -> Iterator[Claim]:
         note = f"max is behind sum in {behind} of {len(pairs)} seeds; published ratio, Flickr30k: 0.983"
         yield Claim(f"{name}: test rsum of max vs sum, the published order", means[1], means[0], "< 1", note,
                     source="limner")  # fmt: skip
-    rising = {
-        f"{run.job.label}, {name}": run.still_rising for name, pairs in runs.items() for pair in pairs for run in pair
-    }
-    worst = max(rising, key=lambda case: rising[case])
+    rising, worst = max(
+        (run.still_rising, f"{run.job.label}, {name}, seed {run.job.seed}")
+        for name, pairs in runs.items()
+        for pair in pairs
+        for run in pair
+    )
     claim = "most that the best dev rsum rose in the last fifth of the epochs, percent, all conditions and seeds"
-    yield Claim(claim, rising[worst], goal="<= 1", note=worst)
+    yield Claim(claim, rising, goal="<= 1", note=worst)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -155,7 +168,10 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         options.size, options.seeds, options.conditions = 64, 1, [1, 7]
     options.part = f"{options.size}-d"
     runs = trained_runs(options, folder, [list(CONDITIONS)[number - 1] for number in options.conditions])
-    text = table(runs) + f"\n\nGRU and joint space {options.size}; every seed's rsum on the test pool.\n"
+    text = table(runs) + (
+        f"\n\nGRU and joint space {options.size}; rsum on the test pool, every seed. A rise is that of the best dev "
+        "rsum, in the last third of the epochs with the first rate, and in the last fifth of all epochs.\n"
+    )
     log(text)
     if options.save and not options.quick:
         keep_tables(text, options)
