@@ -1,4 +1,4 @@
-"""Towers trained on Flickr8k many at a time: what `tower_losses.py` and `noisy_pairs.py` share.
+"""Towers trained on Flickr8k many at a time: what `tower_losses.py`, `noisy_pairs.py` and `max_against_sum.py` share.
 
 One job is one model; jobs run in processes of their own, several at once on one GPU or on the cores of the CPU. With a
 `kept` folder the result of every job is written there, and what is there is not trained again. After the deadline no
@@ -46,7 +46,10 @@ SUM_RATE = 0.001
 
 @dataclass(frozen=True)
 class Job:
-    """One model to train; with `warm`, so many epochs of the sum loss come first."""
+    """One model to train; with `warm`, so many epochs of the sum loss come first.
+
+    With `components`, image features are reduced to so many principal components of those of the training images.
+    """
 
     label: str
     seed: int
@@ -55,6 +58,7 @@ class Job:
     noise: float = 0.0
     images: int | None = None
     warm: int = 0
+    components: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,16 @@ def world(folder: Path) -> tuple[Collection, Embeddings]:
     names = (folder / "features" / "image_names.txt").read_text().split()
     stored = np.load(folder / "features" / "efficientnet_lite0_pool1280_fp16.npy").astype(np.float32)
     return pairs, Embeddings(names, stored)
+
+
+@cache
+def weaker(folder: Path, components: int) -> Embeddings:
+    """The features projected onto the first principal components of those of the training images."""
+    pairs, features = world(folder)
+    learned = np.asarray(features.subset(pairs.train.images.ids))
+    _, axes = np.linalg.eigh(np.cov(learned, rowvar=False))
+    centred = np.asarray(features) - learned.mean(axis=0)
+    return Embeddings(features.ids, centred @ axes[:, -components:].astype(np.float32))
 
 
 def found(scores: Scores, part: Collection) -> dict[tuple[str, str], np.ndarray]:
@@ -182,6 +196,7 @@ def _model(task: Task) -> Any:
     pairs, features = world(task.folder)
     learned = pairs.train if job.images is None else pairs.train.restrict(pairs.train.images.ids[: job.images])
     learned = learned if task.changed is None else task.changed(learned, job)
+    features = features if job.components is None else weaker(task.folder, job.components)
     how: dict[str, Any] = {"dev": pairs.dev, "features": features, "seed": job.seed, **job.options}
     if job.warm:
         first = {**how, "loss": "sum", "epochs": job.warm, "learning_rate": SUM_RATE, "lr_decay_every": job.warm}
@@ -222,7 +237,9 @@ def all_trained(
 
 def _name(job: Job) -> str:
     """The same for the same model."""
-    about = (job.label, job.seed, job.system, job.noise, job.images, job.warm, sorted(job.options.items()))
+    chosen = sorted(job.options.items())
+    about: tuple[object, ...] = (job.label, job.seed, job.system, job.noise, job.images, job.warm, chosen)
+    about += () if job.components is None else (job.components,)
     return hashlib.sha256(repr(about).encode()).hexdigest()[:16] + ".pickle"
 
 
@@ -258,10 +275,11 @@ def data_folder(options: argparse.Namespace) -> Path:
     return options.data / "flickr8k"
 
 
-def configure(parser: argparse.ArgumentParser, losses: Sequence[str]) -> None:
-    """Options of every proof that trains towers."""
+def configure(parser: argparse.ArgumentParser, losses: Sequence[str] = ()) -> None:
+    """Options of every proof that trains towers; `--losses` where they can be chosen."""
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--losses", nargs="+", choices=list(losses), default=list(losses), help="which are trained")
+    if losses:
+        parser.add_argument("--losses", nargs="+", choices=list(losses), default=list(losses), help="which are trained")
     parser.add_argument("--seeds", type=int, default=3, help="how often each loss is trained")
     parser.add_argument("--workers", type=int, default=1, help="how many are trained at once")
     parser.add_argument("--kept", type=Path, help="folder in which the results of every model are kept and found")
