@@ -6,14 +6,15 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="no Ray here: pip install 'limner[cluster]'")
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc to see who listens")
 def test_a_local_cluster_listens_to_this_machine_alone():
-    pytest.importorskip("ray")
     code = """
 import os, re
 from pathlib import Path
