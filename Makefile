@@ -36,7 +36,7 @@ demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the
 test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
 	@$(MAKE) --no-print-directory -j3 lint cluster others
 
-# In a process of their own: beside a second cluster, Ray has waited for its own head for ever. Mostly they wait.
+# In a process of their own, which has not imported Ray before they set it up; mostly they wait, so they run beside the others.
 cluster: $(VENV)/dev.stamp
 	@$(BIN)/python -m pytest -q tests/cluster >$(VENV)/cluster.log 2>&1; \
 	  status=$$?; echo "limner: the tests of the cluster:"; cat $(VENV)/cluster.log; exit $$status
