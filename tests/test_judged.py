@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -268,10 +269,16 @@ def test_a_view_of_ratings_takes_its_threshold():
 needs_flickr8k = pytest.mark.skipif(not FLICKR8K.is_dir(), reason=f"needs Flickr8k in {FLICKR8K} (LIMNER_DATA)")
 
 
+@cache
+def flickr8k(*captions):
+    """The test part with all captions or some: read once for all tests here, which only look at it."""
+    return limner.load(f"flickr8k:{FLICKR8K}", **({"captions": list(captions)} if captions else {})).test
+
+
 @needs_flickr8k
-@pytest.mark.parametrize("captions", [[2], None])
+@pytest.mark.parametrize("captions", [[2], []])
 def test_a_system_that_returns_the_original_first_has_success_1(captions):
-    test = limner.load(f"flickr8k:{FLICKR8K}", **({} if captions is None else {"captions": captions})).test
+    test = flickr8k(*captions)
     originals = np.zeros((len(test.images), len(test.texts)), dtype=np.float32)
     originals[test.judgements.rows, test.judgements.columns] = 1
     report = evaluate(Scores.from_matrix(originals, test.images.ids, test.texts.ids), test, protocol="flickr8k-judged")
@@ -288,7 +295,7 @@ def test_the_crowd_adds_pairs_to_the_thousand_originals():
     from limner.evaluation.judging import judged_for
     from limner.evaluation.protocols import PROTOCOLS
 
-    test = limner.load(f"flickr8k:{FLICKR8K}", captions=[2]).test
+    test = flickr8k(2)
     crowd = next(v for v in PROTOCOLS["flickr8k-judged"].views if v.name == "crowd")
     for direction in ("i2t", "t2i"):
         assert len(judged_for(crowd, test, direction)) == 1000 + 2031  # as printed, section 4.3.2
@@ -296,8 +303,8 @@ def test_the_crowd_adds_pairs_to_the_thousand_originals():
 
 @needs_flickr8k
 def test_only_the_judged_caption_of_five_is_searched():
-    five = limner.load(f"flickr8k:{FLICKR8K}").test
-    one = limner.load(f"flickr8k:{FLICKR8K}", captions=[2]).test
+    five = flickr8k()
+    one = flickr8k(2)
     rng = np.random.default_rng(0)
     matrix = rng.random((1000, 5000), dtype=np.float32)
     matrix[five.judgements.rows, five.judgements.columns] += 0.9

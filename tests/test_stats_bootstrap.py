@@ -10,6 +10,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from limner import stats
+from limner.stats import resampling
 from limner.stats.order import median
 from limner.stats.resampling import drawn_counts
 
@@ -174,6 +175,19 @@ def test_paired_difference_is_narrower_than_two_apart() -> None:
     plain = stats.bootstrap_difference(a, b, statistic=np.mean, samples=8000)
     fast = stats.bootstrap_difference(a, b, samples=8000)
     np.testing.assert_allclose([plain.low, plain.high], [fast.low, fast.high], atol=0.001)
+
+
+@pytest.mark.parametrize("times", [[1], [2, 1, 1], [1] * 50, [3, 1] * 600])
+def test_draws_do_not_depend_on_how_many_are_counted_at_a_time(monkeypatch, times) -> None:
+    """Row by row is the definition: what a seed has given so far, it gives for ever."""
+    units, rng = np.repeat(np.arange(len(times)), times), np.random.default_rng(3)
+    row_by_row = [np.bincount(units[rng.integers(0, len(units), len(units))], minlength=len(times)) for _ in range(99)]
+    after = rng.random()
+    for cached in (1, 4_000, resampling._CACHED):
+        monkeypatch.setattr(resampling, "_CACHED", cached)
+        again = np.random.default_rng(3)
+        assert np.array_equal(np.concatenate(list(drawn_counts(np.array(times), 99, again))), row_by_row)
+        assert again.random() == after
 
 
 def test_the_seed_decides() -> None:

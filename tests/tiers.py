@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
@@ -31,8 +32,12 @@ TIERS = {
 FIXTURES = {"browser": "browser", "postgres": "subprocess"}
 
 
-def tiers(path: Path, fixtures: Collection[str]) -> set[str]:
+def tiers(path: Path, fixtures: Collection[str]) -> frozenset[str]:
     """The markers of a test, by its file and by the fixtures it uses."""
+    return _by_file(path) | {marker for fixture, marker in FIXTURES.items() if fixture in fixtures}
+
+
+@cache
+def _by_file(path: Path) -> frozenset[str]:
     below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
-    by_file = {name for name, patterns in TIERS.items() if any(fnmatch(below, pattern) for pattern in patterns)}
-    return by_file | {marker for fixture, marker in FIXTURES.items() if fixture in fixtures}
+    return frozenset(name for name, patterns in TIERS.items() if any(fnmatch(below, each) for each in patterns))

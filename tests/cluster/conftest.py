@@ -33,8 +33,10 @@ def nodes() -> Iterator[Any]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "GRPC_ENABLE_FORK_SUPPORT": "0",  # the proxy forks only to start another program; gRPC's handlers can end that
+        "RAY_worker_niceness": "0",  # Ray's is 15: beside other tests, its workers would wait for minutes
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: use the loopback, whatever other address there is
     }
+    # Ray reads these settings when it is imported: no test may import it before, or joining waits for ever.
     pytest.importorskip("ray", reason="no Ray here: pip install 'limner[cluster]'")
     from ray.cluster_utils import Cluster
 

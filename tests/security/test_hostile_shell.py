@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -241,51 +240,3 @@ def test_one_folder_is_made_but_not_its_parents(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(LimnerError, match="is a file"):
         paths.folder_for(tmp_path / "file")
-
-
-# --- the cluster on one machine -----------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc to see who listens")
-def test_a_local_cluster_listens_to_this_machine_alone(tmp_path):
-    pytest.importorskip("ray")
-    code = """
-import os, re
-from pathlib import Path
-import limner.cluster
-
-def children(of):
-    found = {of}
-    while True:
-        more = {int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and parent(p) in found} - found
-        if not more:
-            return found
-        found |= more
-
-def parent(process):
-    try:
-        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return -1
-
-def sockets(process):
-    try:
-        links = [os.readlink(f) for f in Path(f"/proc/{process}/fd").iterdir()]
-    except OSError:
-        links = []
-    return {m[1] for link in links if (m := re.fullmatch(r"socket:\\[(\\d+)\\]", link))}
-
-with limner.cluster.connect("local"):
-    ours = set().union(*(sockets(p) for p in children(os.getpid())))
-    for kind in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
-            cells = line.split()
-            if cells[3] == "0A" and cells[9] in ours:
-                print(cells[1].partition(":")[0])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    listening = set(done.stdout.split())
-    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
-    assert listening and listening <= loopback, listening
-    assert socket.gethostname()  # the machine has a name of its own that Ray could have chosen

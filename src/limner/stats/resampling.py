@@ -19,6 +19,7 @@ from limner.core.errors import LimnerError
 from limner.stats.inputs import Codes, Vector
 
 _CELLS = 4_000_000  # counts held at once: 32 MB
+_CACHED = 32_768  # draws counted at once: they stay in the cache, and few calls are made for samples of few units
 
 
 class Stratum(Protocol):
@@ -184,8 +185,13 @@ def _draw(times: npt.NDArray[np.int64], samples: int, rng: np.random.Generator) 
         return rng.multinomial(n, times / n, size=samples).astype(np.float64)
     kind = np.repeat(np.arange(len(times)), times)
     drawn = np.empty((samples, len(times)))
-    for row in drawn:  # row by row stays in the cache: twice as fast as one large bincount
-        row[:] = np.bincount(kind[rng.integers(0, n, size=n)], minlength=len(times))
+    some = max(1, _CACHED // n)
+    for start in range(0, samples, some):  # the draws do not depend on how many rows are drawn at a time
+        rows = drawn[start : start + some]
+        found = kind[rng.integers(0, n, size=(len(rows), n))]
+        if len(rows) > 1:
+            found += len(times) * np.arange(len(rows))[:, None]
+        rows[:] = np.bincount(found.ravel(), minlength=rows.size).reshape(rows.shape)
     return drawn
 
 
