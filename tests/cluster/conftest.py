@@ -36,7 +36,7 @@ def nodes() -> Iterator[Any]:
         "RAY_worker_niceness": "0",  # Ray's is 15: beside other tests, its workers would wait for minutes
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: use the loopback, whatever other address there is
     }
-    # Ray reads these settings when it is imported: no test may import it before, or joining waits for ever.
+    # Ray reads settings when it is imported: a test that imports it before has made joining wait for ever.
     pytest.importorskip("ray", reason="no Ray here: pip install 'limner[cluster]'")
     from ray.cluster_utils import Cluster
 

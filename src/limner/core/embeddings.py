@@ -114,8 +114,8 @@ class Embeddings:
         """The L2-normalised vectors."""
         unit = np.empty(self.matrix.shape, np.float32)
         for low in range(0, len(unit), _ROWS_IN_CACHE):
-            rows = self.matrix[low : low + _ROWS_IN_CACHE].astype(np.float64)
-            unit[low : low + _ROWS_IN_CACHE] = rows / np.sqrt(np.vecdot(rows, rows))[:, None]
+            rows = self.matrix[low : low + _ROWS_IN_CACHE]
+            unit[low : low + _ROWS_IN_CACHE] = rows / np.sqrt(_squares(rows))[:, None]
         return Embeddings(self.ids, unit)
 
     @classmethod
