@@ -1,17 +1,17 @@
 """Max against sum: under which conditions of training the max loss is behind the sum loss, as Liu & Ye (2019) found.
 
 The paper (Table 1, Flickr30k, VGG19) has rsum 289.1 with max and 294.2 with sum; `tower_losses.py` has the other order
-on Flickr8k. The two differ in more than data: the paper trains max as Faghri et al. 2018 do (0.0002, divided by 10
-after 15 of 30 epochs) and sum with 0.001, divided by 10 every 10 of 30 epochs, both without dropout; `tower_losses.py`
-chose rate, schedule and dropout on dev for each. Here both losses are trained with the paper's own settings, and then
-with one thing changed at a time: dropout, one schedule for both, fewer images, more epochs, weaker features. Training
-stops after 8 epochs without a better dev rsum; the best epoch on the 1,000 dev images is tested on the 1,000 test
-images with all 5,000 captions as one pool.
+on Flickr8k, and the order depends on how both are trained. The two differ in more than data: the paper trains max as
+Faghri et al. 2018 do (0.0002, divided by 10 after 15 of 30 epochs) and sum with 0.001, divided by 10 every 10 of 30
+epochs, both without dropout; `tower_losses.py` chose rate, schedule and dropout on dev for each. Here both losses are
+trained with the paper's own settings, and then with one or two things changed: dropout, one schedule for both, fewer
+images, more epochs, weaker features. Training stops after 8 epochs without a better dev rsum; the best epoch on the
+1,000 dev images is tested on the 1,000 test images with all 5,000 captions as one pool.
 
 Needs `--data`. `--size N` is the dimension of the GRU and of the joint space (the paper has 1024), and of the word
-vectors up to 300: 256 takes 50 s for an epoch on one slow core. `--conditions` chooses some, by number in their order;
-`--workers N` trains N at once, `--kept FOLDER` keeps the result of every model and goes on from what is there,
-`--minutes N` starts no further model after so many minutes.
+vectors up to 300: 256 takes 50 s for an epoch on one slow core, 1024 is for a GPU. `--conditions` chooses some, by
+number in their order; `--workers N` trains N at once, `--kept FOLDER` keeps the result of every model and goes on from
+what is there, `--minutes N` starts no further model after so many minutes.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def losses(text: str) -> Iterator[Claim]:
         printed = PRINTED_RSUM[better] / PRINTED_RSUM[than]
         note = f"rsum in print, Flickr30k: {PRINTED_RSUM[better]} and {PRINTED_RSUM[than]}, ratio {printed:.3f}"
         if rsum[better] < rsum[than]:
-            note += "; the order is the other way round here; the cause is not known"
+            note += "; the other way round here; the order depends on rate, schedule and dropout: max_against_sum.py"
         yield Claim(f"{better} ahead of {than}: test rsum", rsum[better], rsum[than], ">= 1", note, source="limner")
 
 
