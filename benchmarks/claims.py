@@ -12,8 +12,9 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 `main` gives it `--quick`, `--data DIR` and `--save`, and prints the claims at the end. `--save` needs committed code
 and keeps the claims with date, machine and commit in `results/` beside the script, from which `pages.py` makes the
 pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`), and so
-has work of another size: a script that sets `options.part` is saved in `NAME.PART.KIND.json`. With
-`--add` the claims join those of an earlier run of the same commit, so that the parts of a script can run one by one.
+has work of another size or a part of it: with `--part PART`, or where a script sets `options.part`, it is
+`NAME.PART.KIND.json`. With `--add` the claims join those of an earlier run of the same commit, so that the parts of a
+script can run one by one.
 """
 
 from __future__ import annotations
@@ -318,6 +319,7 @@ def _options(about: str, configure: Callable[[argparse.ArgumentParser], object])
     parser.add_argument(
         "--add", action="store_true", help="with --save: keep what an earlier run of this commit has saved beside it"
     )
+    parser.add_argument("--part", help="with --save: a name for this run, kept in a file of its own beside the others")
     configure(parser)
     options = parser.parse_args()
     if options.data is not None and not options.data.is_dir():

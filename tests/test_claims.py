@@ -219,7 +219,11 @@ def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys
         claims.main(partial(run, size=size), "Losses.")
     names = sorted(p.name for p in (project / "proofs" / "results").iterdir())
     assert names == ["losses.1000-images.aarch64.json", "losses.aarch64.json"]
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--part", "few"])
+    claims.main(lambda options: [Claim("loss, few", 1, goal="== 1")], "Losses.")
+    assert (project / "proofs" / "results" / "losses.few.aarch64.json").exists()
     page = (project / "docs" / "proofs.md").read_text()
+    assert "| loss, few |" in page
     assert "| loss, None |" in page and "| loss, 1000-images |" in page and page.count("## ") == 1
 
 
