@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from claims import Claim, log, main, result_file
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
+from limner.scores.device_products import low_products
 from limner.scores.filtering import LEAST_ROOM, SHARE
 from limner.scores.int8 import Int8
 
@@ -255,7 +256,7 @@ def share_of_bound(products: Tensor, rows: Near, columns: Near) -> float:
 
 
 def card(dimensions: int, quick: bool) -> Iterator[Claim]:
-    """The time of the products, whether FP8 sums keep the bound, and how many candidates the saved time pays for."""
+    """The time of the products, whether their sums keep the bound, and how many candidates the saved time pays for."""
     import torch
 
     n = PADDED // 4 if quick else PADDED
@@ -269,6 +270,10 @@ def card(dimensions: int, quick: bool) -> Iterator[Claim]:
             yield Claim(
                 f"card: {form} product vs {other}, seconds ({size})", seconds[form], seconds[other], goal="<= 1"
             )
+    few, many = Near.of(queries[:256], "bfloat16"), Near.of(candidates[:4096], "bfloat16")
+    worst = share_of_bound(low_products(few.codes.bfloat16(), many.codes.bfloat16()), few, many)
+    what = f"card: largest error of sums of bfloat16, in what the bound allows (d {dimensions})"
+    yield Claim(what, worst, goal="<= 1", note="limner tests it before it uses them")
     few, many = Near.of(queries[:256], "e4m3"), Near.of(candidates[:4096], "e4m3")
     for fast, name in ((False, "sums"), (True, "fast sums")):
         worst = share_of_bound(fp8_products(few, many, fast=fast), few, many)

@@ -24,7 +24,17 @@ from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.core.pair_kernels import scores_of
 from limner.evaluation.placements import NEVER, Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import VectorScores, device_filtering, filtering, running, set_filtering, tiles, verifying
+from limner.scores import (
+    VectorScores,
+    device_filtering,
+    device_products,
+    filtering,
+    formats,
+    running,
+    set_filtering,
+    tiles,
+    verifying,
+)
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.filtering import Filter, Ranked
@@ -566,6 +576,36 @@ class TestCard:
         pairs = Judgements.from_pairs([(str(n // 3), str(n)) for n in range(300)])
         found, plain = (place(Scores.from_embeddings(*sides, device=d), [Asked(pairs)])[0][0] for d in (DEVICE, None))
         assert np.array_equal(found.above, plain.above)
+
+    @pytest.mark.parametrize("dimensions", [1, 24, 768])
+    def test_sums_of_a_device_are_tested_before_they_are_used(self, dimensions, monkeypatch):
+        rng = np.random.default_rng(7)
+        sides = rng.standard_normal((64, dimensions)), rng.standard_normal((300, dimensions))
+        scores = Scores.from_embeddings(*sides, similarity="dot", device=DEVICE)
+        assert scores.filter(None, Best(10)) is not None
+        device_products._tested.cache_clear()
+        products = device_products.low_products
+        monkeypatch.setattr(device_products, "low_products", lambda *given: products(*given) * (1 + 2**-6))
+        try:
+            assert scores.filter(None, Best(10)) is None
+        finally:
+            device_products._tested.cache_clear()
+
+    def test_sums_of_few_bits_do_not_keep_the_bound(self, monkeypatch):
+        """As a card that keeps 14 bits of a sum, which is what FP8 products of some have."""
+
+        def summed(rows, columns):
+            total = (rows[:, None, :1].float() * columns[None, :, :1].float())[..., 0]
+            for at in range(1, rows.shape[1]):
+                total = total + rows[:, at, None].float() * columns[None, :, at].float()
+                total = (total.view(torch.int32) & ~0x3FF).view(torch.float32)
+            return total.bfloat16()
+
+        torch = pytest.importorskip("torch")
+        rows, columns = (torch.as_tensor(each).bfloat16() for each in formats.trial(256))
+        exact = [each.float().numpy() for each in (rows, columns)]
+        assert formats.within_bound(device_products.low_products(rows, columns).float().numpy(), *exact)
+        assert not formats.within_bound(summed(rows, columns).float().numpy(), *exact)
 
     def test_the_filter_decides(self):
         rng = np.random.default_rng(7)

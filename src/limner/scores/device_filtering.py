@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -23,6 +22,7 @@ from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
+from limner.scores.device_products import keeps_bound, low_products, whole_sums
 from limner.scores.filtering import SHARE, Attempts, Selective, setting
 from limner.scores.running import Block, Result, counted
 from limner.scores.shifted import BestShifted, Shifted
@@ -108,7 +108,9 @@ class GridScores(TorchScores):
         fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
         shifted = consume.shifted.more == 0 if isinstance(consume, BestShifted) else isinstance(consume, Best)
         asked = setting() == "always" and not elsewhere(workers) and shifted
-        return GPUFilter(self) if asked and fits and min(self.shape) > 0 else None
+        if not (asked and fits and min(self.shape) > 0):
+            return None
+        return GPUFilter(self) if keeps_bound(self.query_vectors.device, self.query_vectors.shape[1]) else None
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
@@ -296,7 +298,7 @@ class GPUFilter:
         """The results of every block, in order. On a GPU, one block computes while another waits for the host."""
         torch, device, own = _cuda.torch_module(), self.scores.query_vectors.device, local()
         _ = self.plain, self.close, shifted and self.shifted(shifted)
-        with _whole_sums(), full_precision():
+        with whole_sums(), full_precision():
             if device.type == "cpu":
                 yield from map(ask, map(self.near, self.starts))
                 return
@@ -392,29 +394,6 @@ class GPUNear:
         held = _side_by_side(rows, self.stop - self.start, (near - reach, -np.inf))[0]
         kept = (near + reach >= held.topk(k, dim=1).values[:, -1][rows]).nonzero()[:, 0]
         return rows[kept], columns[kept]
-
-
-def low_products(rows: Tensor, columns: Tensor) -> Tensor:
-    """bfloat16 products of bfloat16 vectors; on the CPU, in float32 and then rounded, for tests."""
-    if rows.device.type == "cpu":
-        return (rows.float() @ columns.float().T).bfloat16()
-    with _whole_sums():
-        return rows @ columns.T
-
-
-@contextmanager
-def _whole_sums() -> Iterator[None]:
-    """Sums bfloat16 products entirely in float32, whatever the global setting of torch."""
-    settings = _cuda.torch_module().backends.cuda.matmul
-    if not settings.allow_bf16_reduced_precision_reduction:
-        yield
-        return
-    before = settings.allow_bf16_reduced_precision_reduction
-    settings.allow_bf16_reduced_precision_reduction = False
-    try:
-        yield
-    finally:
-        settings.allow_bf16_reduced_precision_reduction = before
 
 
 def _kind() -> type[TorchScores]:

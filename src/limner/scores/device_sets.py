@@ -25,7 +25,8 @@ from limner.core.lowprecision import READ, SLACK, Bounds, accumulation
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, Best, Scores, elsewhere
 from limner.scores.device import full_precision, sent_vectors
-from limner.scores.device_filtering import RoundedTensor, low_products
+from limner.scores.device_filtering import RoundedTensor
+from limner.scores.device_products import keeps_bound, low_products
 from limner.scores.filtering import Attempts, setting
 from limner.scores.running import Block, Result, counted
 from limner.scores.set_filtering import MOST_VERIFIED, SUMMED, item_factors, query_factors
@@ -251,7 +252,8 @@ class TorchSetScores(Scores):
     def _may_filter(self, workers: int | None) -> bool:
         fits = self.bound < LARGEST / 2**20 and accumulation(self.rows.vectors.shape[1]) < 0.125
         asked = setting() == "always" and self.pooling != "smooth" and not elsewhere(workers)
-        return asked and fits and min(self.shape) > 0
+        vectors = self.rows.vectors
+        return asked and fits and min(self.shape) > 0 and keeps_bound(vectors.device, vectors.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

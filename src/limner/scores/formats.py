@@ -127,19 +127,30 @@ def _float32_products(rows: Float32, columns: Float32) -> None:
 
 
 def keeps_bound(form: Format, dimensions: int) -> bool:
-    """Tests whether sums on this CPU respect the error bound, with random, cancelling, growing and shrinking terms."""
+    """Tests whether sums on this CPU respect the error bound, with the vectors of `trial`."""
+    rows, columns = trial(dimensions)
+    out = np.empty((len(rows), len(columns)), dtype=np.uint16)
+    stored(form, columns).multiply(form.round(rows), out)
+    read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return within_bound(read, form.round(rows).values, form.round(columns).values)
+
+
+def trial(dimensions: int) -> tuple[Float32, Float32]:
+    """Vectors whose products have random, cancelling, growing and shrinking terms."""
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((96, dimensions)).astype(np.float32)
     rows[32:64] *= np.exp2(rng.integers(-20, 20, (32, dimensions)))
     rows[64:, 1::2] = -rows[64:, : dimensions - 1 : 2]
     columns = np.concatenate([rows, rng.standard_normal((96, dimensions)).astype(np.float32) + 1])
     columns[64:96, 1::2] = columns[64:96, : dimensions - 1 : 2] * np.float32(1 + 2**-7)
-    out = np.empty((len(rows), len(columns)), dtype=np.uint16)
-    stored(form, columns).multiply(form.round(rows), out)
-    read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    a, b = (form.round(each).values.astype(np.float64) for each in (rows, columns))
-    allowed = accumulation(dimensions) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(read) + 2.0**-120
-    return bool((np.abs(read - a @ b.T) <= allowed).all())
+    return rows, columns
+
+
+def within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
+    """Whether products of rounded vectors, as read, are as near to the exact ones as the bound says."""
+    found, a, b = (each.astype(np.float64) for each in (read, rows, columns))
+    allowed = accumulation(a.shape[1]) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(found) + 2.0**-120
+    return bool((np.abs(found - a @ b.T) <= allowed).all())
 
 
 @contextmanager

@@ -1,0 +1,55 @@
+"""bfloat16 products on a GPU, and a test whether their sums keep the bound of `limner.core.lowprecision`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from limner.core import torch_kernels as _cuda
+from limner.scores.formats import trial, within_bound
+
+TILED = 8
+"""A test repeats its vectors so many times: large products are computed by other loops than small ones."""
+Tensor = Any
+
+
+def low_products(rows: Tensor, columns: Tensor) -> Tensor:
+    """bfloat16 products of bfloat16 vectors; on the CPU, in float32 and then rounded, for tests."""
+    if rows.device.type == "cpu":
+        return (rows.float() @ columns.float().T).bfloat16()
+    with whole_sums():
+        return rows @ columns.T
+
+
+@contextmanager
+def whole_sums() -> Iterator[None]:
+    """Sums bfloat16 products entirely in float32, whatever the global setting of torch."""
+    settings = _cuda.torch_module().backends.cuda.matmul
+    if not settings.allow_bf16_reduced_precision_reduction:
+        yield
+        return
+    before = settings.allow_bf16_reduced_precision_reduction
+    settings.allow_bf16_reduced_precision_reduction = False
+    try:
+        yield
+    finally:
+        settings.allow_bf16_reduced_precision_reduction = before
+
+
+def keeps_bound(device: Any, dimensions: int) -> bool:
+    """Whether sums on this device respect the error bound; tested once per device and number of dimensions."""
+    return _tested(str(device), dimensions)
+
+
+@cache
+def _tested(device: str, dimensions: int) -> bool:
+    torch = _cuda.torch_module()
+    rows, columns = (torch.as_tensor(each, device=device).bfloat16() for each in trial(dimensions))
+    read = _cuda.on_host(low_products(rows.repeat(TILED, 1), columns.repeat(TILED, 1)).float())
+    exact = [_cuda.on_host(each.float()) for each in (rows, columns)]
+    parts = (part for band in np.split(read, TILED) for part in np.split(band, TILED, axis=1))
+    return all(within_bound(part, *exact) for part in parts)
