@@ -107,7 +107,7 @@ class Case:
         self.scores = Scores.from_embeddings(
             Embeddings(range(n), rows), Embeddings(range(m), columns), similarity=similarity
         )
-        self.k = data.draw(st.sampled_from([1, 2, 10, 60]))
+        self.k = data.draw(st.sampled_from([1, 2, 10, 60, 200]))
         self.pair_by_pair = data.draw(st.booleans())
         self.form = data.draw(st.sampled_from(FORMATS))
 
@@ -475,15 +475,29 @@ class TestChoice:
     )
     def test_the_fastest_is_chosen(self, scores, shares, verified, chosen, monkeypatch):
         monkeypatch.setattr(filtering, "gain", lambda form, d: shares[form.name])
-        found = filtering.filter_of(scores, verified)
+        found = filtering.filter_of(scores, lambda *given: verified)
         assert (found and found.form.name) == chosen
 
     def test_without_a_setting_the_fastest_is_chosen_too(self, scores, monkeypatch):
         monkeypatch.delenv(filtering.SETTING)
         monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.4, "int8": 0.15}[form.name])
-        assert filtering.filter_of(scores, 0.1).form.name == "int8"
+        assert filtering.filter_of(scores, lambda *given: 0.1).form.name == "int8"
         monkeypatch.setattr(filtering, "gain", lambda form, d: 0.9)
-        assert filtering.filter_of(scores, 0.1) is None
+        assert filtering.filter_of(scores, lambda *given: 0.1) is None
+
+    @pytest.mark.parametrize(("ends", "known"), [([0, 8], 8), ([], None)])
+    def test_the_work_beside_is_asked_for_pairs_or_tiles(self, scores, ends, known, monkeypatch):
+        asked = []
+        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.3)
+        monkeypatch.setattr(VectorScores, "sum_ends", property(lambda self: np.array(ends)))
+        filtering.filter_of(scores, lambda *given: asked.append(given) or 0.1)
+        assert asked == [(2000, known)]
+
+    def test_long_lists_are_filtered_where_candidates_are_many(self):
+        """As measured: 100 of 10,000 pay with short vectors, 100 of 5,000 with 512 dimensions do not."""
+        shares = [Best(100).verified(width, d) for width, d in ((10_000, 64), (10_000, 256), (5_000, 512))]
+        assert shares == pytest.approx([0.05, 0.2, 0.8])
+        assert Best(100).verified(10_000) == pytest.approx(0.64)  # in tiles
 
     def test_items_with_several_vectors_are_filtered_only_if_asked_for(self, scores, monkeypatch):
         monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
@@ -499,7 +513,7 @@ class TestChoice:
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)
         monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={filtering.LOOPS: None}))
         monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.1, "int8": 0.3}[form.name])
-        assert filtering.filter_of(scores).form.name == "int8"
+        assert filtering.filter_of(scores, lambda *given: 0.0).form.name == "int8"
 
     @pytest.mark.parametrize(
         ("seconds", "loaded", "used"), [(0.1, False, False), (3.0, False, True), (0.1, True, True)]
@@ -509,7 +523,7 @@ class TestChoice:
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: seconds / work)
         monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={filtering.LOOPS: None} if loaded else {}))
         monkeypatch.setattr(filtering, "gain", lambda form, d: 0.2)
-        assert (filtering.filter_of(scores) is not None) == used
+        assert (filtering.filter_of(scores, lambda *given: 0.0) is not None) == used
 
     def test_the_name_of_the_loops_is_that_of_a_module(self):
         assert importlib.import_module(filtering.LOOPS).__name__ == filtering.LOOPS
@@ -686,6 +700,18 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     near = Filter(scores, INT8).near(0, 30)
     assert near.above(ranked(near, np.arange(31), np.arange(30))) is None
     assert near.above(ranked(near, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
+
+
+@pytest.mark.parametrize("only", ["pairs", "tiles"])
+def test_lists_of_a_hundred_are_decided(only, monkeypatch):
+    rng = np.random.default_rng(0)
+    scores = Scores.from_embeddings(rng.standard_normal((32, 128)), rng.standard_normal((10_000, 128)))
+    if only == "tiles":
+        only_tiles(monkeypatch)
+    indices, values = Filter(scores, INT8).near(0, 32).best(Best(100))
+    expected = Best(100)(0, scores.block(0, 32))
+    assert np.array_equal(indices, expected[0])
+    assert np.array_equal(values, expected[1])
 
 
 def test_products_that_were_put_in_order_have_no_bits():

@@ -8,6 +8,7 @@ from limner import Embeddings, Scores
 from limner.core.lowprecision import Rounded
 from limner.core.rotation import Rotation
 from limner.scores import filtering
+from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.int8 import Int8
 
@@ -100,6 +101,6 @@ def test_outlying_numbers_leave_little_to_verify(d, monkeypatch):
     monkeypatch.setenv(filtering.SETTING, "always")
     monkeypatch.setattr(filtering, "FORMATS", ())
     monkeypatch.setattr(filtering, "EMULATED", INT8)
-    assert filtering.filter_of(scores).form.rotated
+    assert filtering.filter_of(scores, Best(10).verified).form.rotated
     found = scores.top(10)
     assert np.array_equal(plain.indices, found.indices) and np.array_equal(plain.scores, found.scores)

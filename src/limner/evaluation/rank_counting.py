@@ -163,9 +163,9 @@ class _Count:
             found.append(counted)
         return found, kept
 
-    def verified(self, width: int) -> float:
+    def verified(self, width: int, dimensions: int | None = None) -> float:
         """Counts above the positives of every pool, and the best."""
-        return COUNTED * len(self.counters) + (self.best.verified(width) if self.best else 0.0)
+        return COUNTED * len(self.counters) + (self.best.verified(width, dimensions) if self.best else 0.0)
 
     def divided(self, score: PairScores) -> _CountPieces | None:
         """A counter for pieces of rows, whose counts can be summed if positive scores are known; None with folds."""

@@ -211,7 +211,7 @@ class _Rows:
             _paths.collect_rows(block, w.prices, w.floors[rows], f.items, f.worths, f.profits)
         return found
 
-    def verified(self, width: int) -> float:
+    def verified(self, width: int, dimensions: int | None = None) -> float:
         """A tile reads the candidates that any of its rows needs, for every list."""
         return len(self.wanted) * Best(self.k).verified(width)
 

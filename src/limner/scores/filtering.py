@@ -39,6 +39,8 @@ from limner.scores.verifying import Int64, Pairs, Products, chosen, listed_score
 
 Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
+Verified = Callable[[int, int | None], float]
+"""See `Selective.verified`."""
 NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
 
 FORMATS: tuple[Format, ...] = (Bfloat16(), Int8())
@@ -46,7 +48,7 @@ EMULATED: Format = Bfloat16(emulated_products)
 """What "always" uses on a CPU without units for any of the formats."""
 WORDS = ("auto", "always", "never")
 SETTING = "LIMNER_LOW_PRECISION"
-LEAST = 1 << 33
+LEAST = 1 << 32
 """A pass with fewer multiplications is too short to benefit."""
 LOADING, IMPORT = 2.0, 5.0
 """A pass must take so many seconds before the loops of the filter are loaded for it, and before torch is imported.
@@ -59,8 +61,9 @@ PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 SHARE = 64
 """At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
-LEAST_ROOM, LEAST_COUNTED = 256, 64
-"""But so many candidates of a row may be, for lists, and for counts."""
+LEAST_ROOM, LEAST_COUNTED, ROOM = 256, 64, 8
+"""But so many candidates of a row may be, for lists, and for counts; and for lists so many for each of their places, up
+to an eighth of all."""
 ROW_SHARE, MANY = 3, 1 / 3
 """For counts, at most one candidate in the first many is computed again; a row with more is counted in float32. A block
 goes the float32 way if more than the second share of its rows are."""
@@ -79,12 +82,12 @@ def setting() -> str:
     return word
 
 
-def filter_of(scores: Products, verified: float = 0.0) -> Filter | None:
+def filter_of(scores: Products, verified: Verified) -> Filter | None:
     """A filter for these scores if one applies and saves time; None to use float32.
 
     Args:
         scores: The scores.
-        verified: The work beside the low-precision products, as a share of the float32 product; see `Selective`.
+        verified: The work beside the low-precision products; see `Selective.verified`.
     """
     word = setting()
     if word == "never" or not _fits(scores):
@@ -104,10 +107,10 @@ def _fits(scores: Products) -> bool:
     return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
 
 
-def _fastest(scores: Products, verified: float) -> Format | None:
+def _fastest(scores: Products, verified: Verified) -> Format | None:
     """The format that takes least time, if less than float32 with what has to be verified; else None."""
     (n, m), d = scores.shape, _rounded_up(scores.query_vectors.dim)
-    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or verified > GAIN:
+    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS:
         return None
     usable = [form for form in FORMATS if form.has_units()]
     if usable and (missing := [each for each in (LOOPS, "torch") if each not in sys.modules]):
@@ -116,8 +119,13 @@ def _fastest(scores: Products, verified: float) -> Format | None:
             return None
         if "torch" in missing and seconds < IMPORT:
             usable = [form for form in usable if not form.needs_torch]
-    form = preferred({form: gain(form, d) for form in usable}, verified)
-    return form if form is not None and gain(form, d) + verified <= GAIN else None
+    if not usable:
+        return None
+    beside = verified(m, scores.query_vectors.dim if len(scores.sum_ends) else None)
+    if beside > GAIN:  # nothing has to be measured
+        return None
+    form = preferred({form: gain(form, d) for form in usable}, beside)
+    return form if form is not None and gain(form, d) + beside <= GAIN else None
 
 
 def _rounded_up(dimensions: int) -> int:
@@ -131,8 +139,13 @@ class Selective(Protocol):
     def from_near(self, near: Near) -> Any:
         """The result for the block of these rows; None if the bounds leave too many pairs undecided."""
 
-    def verified(self, width: int) -> float:
-        """The work beside the low-precision products of rows of this width, as a share of the float32 product."""
+    def verified(self, width: int, dimensions: int | None = None) -> float:
+        """The work beside the low-precision products, as a share of the float32 product.
+
+        Args:
+            width: Number of candidates.
+            dimensions: Of the vectors, if pairs can be verified one by one; None if only tiles can be computed.
+        """
 
 
 @dataclass
@@ -178,10 +191,10 @@ class Near:
         vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix, self.scores.sum_ends
         return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
 
-    def _room(self) -> int:
+    def _room(self, k: int) -> int:
         """The maximum number of products in float32: a small part of the work."""
         rows, width = self.bits.shape
-        return int(rows * max(width // SHARE, LEAST_ROOM))
+        return int(rows * max(width // SHARE, LEAST_ROOM, min(ROOM * k, width // 8)))
 
     def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
         """Columns that may be among the k best of each row; None if there are too many."""
@@ -190,7 +203,7 @@ class Near:
         from limner.core.filter_kernels import select
         from limner.core.group_kernels import GROUP
 
-        (rows, width), room = self.bits.shape, self._room()
+        (rows, width), room = self.bits.shape, self._room(k)
         keys = keys or Keys.plain(rows, width)
         indptr, columns = np.zeros(rows + 1, np.int64), np.empty(room, np.int64)
         plain, spare = not keys.shift.any(), np.empty(GROUP, np.uint16)
@@ -224,7 +237,7 @@ class Near:
 
         indices, scores = np.zeros((len(self.bits), k), np.int32), np.zeros((len(self.bits), k), np.float32)
         _, *factors = self._factors
-        return (indices, scores) if best_near(*self.ordered, *factors, self._room(), indices, scores) else None
+        return (indices, scores) if best_near(*self.ordered, *factors, self._room(k), indices, scores) else None
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
@@ -424,7 +437,7 @@ def best_of_columns(
         k: Number of scores per candidate; at most the number of queries.
         progress: Called with (candidates done, candidates in total).
     """
-    near = filter_of(transposed, Best(k).verified(transposed.shape[1]))
+    near = filter_of(transposed, Best(k).verified)
     if near is None:
         return None
 

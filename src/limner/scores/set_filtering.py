@@ -94,7 +94,7 @@ def set_filter_of(scores: Sets) -> SetFilter | None:
     Unlike for single vectors it has to be asked for: it saves CPU time, but on 16 cores not time by the clock.
     """
     asked = os.environ.get(SETTING) and len(scores.candidate_sets)
-    near = filter_of(scores.singles, EXPECTED) if asked else None
+    near = filter_of(scores.singles, lambda width, dimensions: EXPECTED) if asked else None
     return None if near is None else SetFilter(scores, near.form)
 
 

@@ -60,7 +60,7 @@ class BestShifted:
         """The k best of every row."""
         return near.best_shifted(self.best, self.shifted)  # type: ignore[no-any-return]
 
-    def verified(self, width: int) -> float:
+    def verified(self, width: int, dimensions: int | None = None) -> float:
         """A tile reads the best of all its rows, and those that determine the values of the rows."""
         return self.best.verified(width) + Best(self.shifted.own).verified(width)
 

@@ -113,7 +113,9 @@ class VectorScores(Scores):
 
     def filter(self, workers: int | None, consume: Selective) -> Filter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
-        near = None if elsewhere(workers) else filter_of(self, consume.verified(self.shape[1]))
+        if elsewhere(workers):
+            return None
+        near = filter_of(self, consume.verified)
         in_order = getattr(consume, "in_order", False) and len(self.sum_ends)
         if near is None or not in_order or not near.is_kept:
             return near
