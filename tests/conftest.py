@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = TESTS.parent
+# The list of the address bar is a page of its own to Chromium, in a process that takes a second of a CPU for each
+# window; nothing here types an address. The option replaces Playwright's own, so those come first.
+FEATURES_OFF = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "PaintHolding", "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect", "TcpPortRandomizationWin", "OptimizationHints",
+    "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch",
+    "WebUIOmniboxPopup", "WebUIOmniboxAimPopup",
+)  # fmt: skip
 collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
 
 # No deadlines: a shared machine has slow spells, and a first call compiles. In CI the same examples every time.
@@ -86,6 +95,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
     quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    quiet.append(f"--disable-features={','.join(FEATURES_OFF)}")
     with sync_api.sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", *quiet])
         yield opened
