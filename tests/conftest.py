@@ -6,14 +6,14 @@ import gc
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tiers import TESTS, tiers
+from tiers import TESTS, longest_first, tiers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -60,15 +60,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("quick") and tiers(collection_path, ()) else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives every test its markers, before pytest selects by them."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Gives every test its markers, before pytest selects by them; each of several processes starts with long ones."""
     found = [(item, tiers(item.path, getattr(item, "fixturenames", ()))) for item in items]
     for item, names in found:
         for name in names:
             item.add_marker(name)
     if config.getoption("quick"):
         items[:] = [item for item, names in found if not names]
+    yield
+    if (processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
+        items[:] = longest_first(items, [item.path for item in items], processes)
 
 
 def pytest_collection_finish() -> None:
