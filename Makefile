@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# One process more than cores: tests wait for browsers, servers and databases.
-JOBS   ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
+# Two processes more than cores: tests wait for browsers, servers and databases.
+JOBS   ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2 )))
 # -qq: a package's warnings are not news. Byte code is compiled afterwards, on all cores.
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq --progress-bar off --no-compile -c constraints.txt
 # What is installed has to have a hash that is written down in locks/; they are complete, so that nothing else comes along.
@@ -25,7 +25,7 @@ BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/hardware.py benchmark
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test cluster others check quick lint format docs bench proofs lock clean
+.PHONY: help demo test installed cluster others check quick lint format docs bench proofs lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -33,8 +33,11 @@ help:  ## show this list
 demo: $(VENV)/core.stamp  ## install the light core, evaluate two systems on the built-in world, write the report
 	@$(BIN)/limner demo
 
-test: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp  ## install everything, then lint, types and import contract, beside all tests and docs
+test:  ## install everything, then lint, types and import contract, beside all tests and docs
+	@$(MAKE) --no-print-directory -j3 installed
 	@$(MAKE) --no-print-directory -j3 lint cluster others
+
+installed: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp $(VENV)/collected.stamp
 
 # In a process of their own, which has not imported Ray before they set it up; mostly they wait, so they run beside the others.
 cluster: $(VENV)/dev.stamp
@@ -118,9 +121,12 @@ $(VENV)/core.stamp: pyproject.toml locks/core.txt $(VENV)/made.stamp
 
 # A fresh environment gets everything in one go; the core's stamp comes with it, so a demo afterwards installs nothing.
 # torch comes last and without a hash, since every index has a build of its own; by then all it needs is there.
-$(VENV)/dev.stamp: pyproject.toml constraints.txt locks/dev.txt $(VENV)/made.stamp
+$(VENV)/packages.stamp: pyproject.toml constraints.txt locks/dev.txt $(VENV)/made.stamp
 	@echo "limner: installing the core and everything the tests use (about a minute; torch is among it)"
 	@$(LOCKED) locks/dev.txt
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/packages.stamp
 	@$(PIP) torch
 	@$(ITSELF)
 	@$(BIN)/python -m pip --disable-pip-version-check check
@@ -132,8 +138,14 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt locks/dev.txt $(VENV)/made.sta
 compile = $(BIN)/python -m compileall -q -j 0 -x '/(tests?|testing|models|_inductor|rllib|serve|tune|pip|mypy)/' $(VENV)/lib >/dev/null 2>&1 || true
 
 # The server of the tests of object storage, mlcroissant and mteb: each in a folder of its own, which the tests add to their path.
-$(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp: $(VENV)/%.stamp: locks/%.txt $(VENV)/dev.stamp
+$(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp: $(VENV)/%.stamp: locks/%.txt $(VENV)/packages.stamp
 	@$(LOCKED) locks/$*.txt --target $(VENV)/$* --upgrade --no-build-isolation
+	@touch $@
+
+# Byte code of the tests, and the constants that Hypothesis draws from, are made once, beside torch: otherwise each process
+# of the tests makes them for itself. What cannot be imported yet does not matter.
+$(VENV)/collected.stamp: $(VENV)/packages.stamp
+	@$(BIN)/python -m pytest --collect-only -qq -p no:cacheprovider --ignore=tests/cluster >/dev/null 2>&1 || true
 	@touch $@
 
 # open_clip and timm import torchvision, whose build must fit that of torch.

@@ -2,8 +2,8 @@
 
 limner, the bare blocked product of the same size, faiss and plain numpy, in turn, on the same cores. Every task runs
 in a fresh process; memory is what the work adds to what the inputs take. `--only` picks parts: top, csls, wikipedia,
-and low: the same answers from bfloat16 or int8 products, beside the float32 way. `--cores 2 16` measures each part on
-two cores and then on sixteen. `--quick` takes a fraction of the sizes.
+low: the same answers from bfloat16 or int8 products, beside the float32 way, and long: the same for lists of 100.
+`--cores 2 16` measures each part on two cores and then on sixteen. `--quick` takes a fraction of the sizes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from claims import Claim, Cost, Task, interleaved, log, main
 
-PARTS = ("top", "csls", "low", "wikipedia")
+PARTS = ("top", "csls", "low", "long", "wikipedia")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BLOCK = 2048
 WARM = 8192
@@ -305,6 +305,22 @@ def low(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     yield Claim(f"{size}: places that differ from the float32 way", apart, goal="== 0")
 
 
+def long(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
+    """Lists of 100, as re-ranking and assignment read them, from fewer candidates: more of them has to be verified."""
+    n = 5_000 if quick else 10_000
+    for d in (64, 256):
+        tasks = {way: Task(by_setting, n, n, d, 100, None, way, 0.0) for way in ("auto", "never")}
+        tasks |= {"faiss": Task(faiss_top, n, n, d, 100)} if find_spec("faiss") else {}
+        found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+        size, mine, plain = on(f"top-100 of {n:,} x {n:,}, d = {d}", cores), found["auto"], found["never"]
+        same = all(np.array_equal(x, y) for x, y in zip(mine.value[0], plain.value[0], strict=True))
+        case = f"{size}, low precision"
+        yield Claim(f"{case}: CPU seconds vs the float32 way", mine.cpu, plain.cpu, goal="<= 0.8", note=note)
+        yield Claim(f"{case}: lists and scores that differ in any bit", float(not same), goal="== 0")
+        if "faiss" in found:
+            yield Claim(f"{case}: seconds vs faiss", mine.wall, found["faiss"].wall, goal="< 1", note=note)
+
+
 def _beside_float32(
     size: str, case: tuple[Any, ...], rounds: int, cores: int, goal: str, outlying: float = 0.0
 ) -> Iterator[Claim]:
@@ -352,7 +368,7 @@ def wikipedia(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     started = time.perf_counter()
     rounds = options.rounds or (1 if options.quick else 3)
-    parts = {"top": top, "csls": csls, "low": low, "wikipedia": wikipedia}
+    parts = {"top": top, "csls": csls, "low": low, "long": long, "wikipedia": wikipedia}
     for cores in options.cores:
         for name in options.only:
             yield from parts[name](options.quick, rounds, cores)

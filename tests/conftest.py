@@ -6,19 +6,28 @@ import gc
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tiers import TESTS, tiers
+from tiers import TESTS, longest_first, tiers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = TESTS.parent
+# The list of the address bar is a page of its own to Chromium, in a process that takes a second of a CPU for each
+# window; nothing here types an address. The option replaces Playwright's own, so those come first.
+FEATURES_OFF = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "PaintHolding", "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect", "TcpPortRandomizationWin", "OptimizationHints",
+    "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch",
+    "WebUIOmniboxPopup", "WebUIOmniboxAimPopup",
+)  # fmt: skip
 collect_ignore = ["conftest.py"]  # no doctests here; and two files of this name would be taken for one
 
 # No deadlines: a shared machine has slow spells, and a first call compiles. In CI the same examples every time.
@@ -51,15 +60,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("quick") and tiers(collection_path, ()) else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives every test its markers, before pytest selects by them."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Gives every test its markers, before pytest selects by them; each of several processes starts with long ones."""
     found = [(item, tiers(item.path, getattr(item, "fixturenames", ()))) for item in items]
     for item, names in found:
         for name in names:
             item.add_marker(name)
     if config.getoption("quick"):
         items[:] = [item for item, names in found if not names]
+    yield
+    if (processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
+        items[:] = longest_first(items, [item.path for item in items], processes)
 
 
 def pytest_collection_finish() -> None:
@@ -86,6 +98,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
     quiet = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    quiet.append(f"--disable-features={','.join(FEATURES_OFF)}")
     with sync_api.sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu", *quiet])
         yield opened

@@ -211,6 +211,24 @@ def test_every_tier_names_files_that_are_there():
     assert set(markers) == {"long", *TIERS}
 
 
+def test_each_process_starts_with_long_tests_and_none_is_lost():
+    from tiers import LONGEST, TESTS, longest_first
+
+    names = ["test_board.py", "test_docs.py", "test_gap.py", "browser/test_a.py", "test_kills.py", "test_kill_loops.py"]
+    files = [TESTS / name for name in names for _ in range(4)] + [ROOT / "src" / "limner" / "run.py"] * 24
+    tests = list(range(len(files)))
+    for processes in (2, 3, 4):
+        made = longest_first(tests, files, processes)
+        assert sorted(made) == tests
+        starts = [made[len(tests) * n // processes] for n in range(processes)]
+        assert starts[:3] == [20, 4, 12][:processes]
+    assert sorted(longest_first(tests, files, 40)) == tests
+    assert longest_first(tests, files, 3)[:8] == [20, 21, 22, 23, 16, 17, 18, 19], (
+        "what shares a server is in one process"
+    )
+    assert [each for row in LONGEST for each in row if not any(TESTS.glob(each))] == []
+
+
 def test_tiers_go_by_file_and_by_fixture():
     from tiers import TESTS, tiers
 

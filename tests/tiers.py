@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatch
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 TESTS = Path(__file__).resolve().parent
 
@@ -29,12 +31,49 @@ TIERS = {
         "test_scores_sources.py", "test_stats_intervals.py", "test_terminal_width.py",
     ),
 }  # fmt: skip
+# Files whose tests take longest, so that no process is left alone with one of them at the end. Each row stays in one
+# process: its tests share a server of forks, a site or a browser.
+LONGEST = (
+    ("test_kill_loops.py", "test_kills.py", "test_files.py", "test_full_disk.py"),
+    ("test_docs.py",),
+    ("browser/test_labelling_study.py", "browser/*"),
+    ("test_whole_way.py", "security/test_without_a_home.py", "test_same_everywhere.py", "match/test_compiled_once.py"),
+)
 FIXTURES = {"browser": "browser", "postgres": "subprocess"}
 
 
 def tiers(path: Path, fixtures: Collection[str]) -> frozenset[str]:
     """The markers of a test, by its file and by the fixtures it uses."""
     return _by_file(path) | {marker for fixture, marker in FIXTURES.items() if fixture in fixtures}
+
+
+T = TypeVar("T")
+
+
+def longest_first(tests: Sequence[T], files: Sequence[Path], processes: int) -> list[T]:
+    """The tests in the order for so many processes, of which each gets a stretch of equal length and starts with its
+    first test: the files of `LONGEST` are at the starts, everything else stays in order."""
+    first: list[list[T]] = [[] for _ in range(processes)]
+    found: dict[tuple[int, int], list[T]] = {}
+    rest: list[T] = []
+    for file, test in zip(files, tests, strict=True):
+        turn = _turn(file)
+        (rest if turn is None else found.setdefault(turn, [])).append(test)
+    for row, place in sorted(found):
+        first[row % processes] += found[row, place]
+    made, left = [], iter(rest)
+    for number, start in enumerate(first):
+        length = (len(tests) - len(made)) // (processes - number)
+        made += [*start, *islice(left, max(0, length - len(start)))]
+    return [*made, *left]
+
+
+@cache
+def _turn(path: Path) -> tuple[int, int] | None:
+    """The row of `LONGEST` that names a file, and the place in it."""
+    below = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+    places = ((r, p) for r, row in enumerate(LONGEST) for p, each in enumerate(row) if fnmatch(below, each))
+    return next(places, None)
 
 
 @cache

@@ -17,12 +17,17 @@ from limner.match import cascade, scorer
 from limner.scores import Scores
 
 torch = pytest.importorskip("torch")
-library = pytest.importorskip("sentence_transformers")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import tiny  # noqa: E402
 
 TEXTS = [*tiny.SENTENCES[:3], "football"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    """Imported by the process that runs these tests, and not by each that collects them."""
+    return pytest.importorskip("sentence_transformers")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +63,7 @@ def _multimodal(folder):
     return folder
 
 
-def test_a_sentence_transformer_that_reads_images(models, world, opened):
+def test_a_sentence_transformer_that_reads_images(library, models, world, opened):
     ours = encoder("sentence-transformers-multimodal", model=models("clip"), batch_size=3, device="cpu")
     theirs = library.SentenceTransformer(str(models("clip")), device="cpu")
     told = []
@@ -72,7 +77,7 @@ def test_a_sentence_transformer_that_reads_images(models, world, opened):
 
 
 @pytest.mark.parametrize("similarity", ["maxsim", "meanmaxsim"])
-def test_late_interaction_scores_as_the_library_does(models, world, opened, similarity):
+def test_late_interaction_scores_as_the_library_does(library, models, world, opened, similarity):
     ours = encoder("multi-vector", model=models("colpali"), batch_size=3, device="cpu")
     theirs = library.MultiVectorEncoder(str(models("colpali")), device="cpu")
     ours.model.similarity_fn_name = theirs.similarity_fn_name = similarity
@@ -105,7 +110,7 @@ def test_image_text_matching_heads_equal_their_library(models, world, opened, ki
     assert found.std() > 1e-3
 
 
-def test_a_cross_encoder_that_reads_images(models, world, opened):
+def test_a_cross_encoder_that_reads_images(library, models, world, opened):
     ours = scorer("image-cross-encoder", model=models("cross"), batch_size=3, device="cpu")
     theirs = library.CrossEncoder(str(models("cross")), device="cpu")
     texts = [TEXTS[n % 4] for n in range(5)]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("sentence_transformers")
 sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
 
 import tiny  # noqa: E402
@@ -17,6 +16,12 @@ import tiny  # noqa: E402
 from limner.core.errors import LimnerError  # noqa: E402
 from limner.scores import Scores  # noqa: E402
 from limner.systems.towers.pairs import CrossEncoderScorer, PairReader, Template, cut_lengths  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library():
+    """Imported by the process that runs these tests, and not by each that collects them."""
+    return pytest.importorskip("sentence_transformers")
 
 
 @pytest.fixture(scope="module")

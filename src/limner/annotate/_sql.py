@@ -17,7 +17,7 @@ __all__ = ["inserted", "sa"]
 def inserted(connection: sa.Connection, table: sa.Table, clash: str = "", /, **values: object) -> int:
     """Adds one row and returns its id; on a conflict, raises an error with the message `clash`."""
     try:
-        key: Any = connection.execute(sa.insert(table).values(**values)).inserted_primary_key
+        key: Any = connection.execute(sa.insert(table), values).inserted_primary_key
     except sa.exc.IntegrityError as error:
         if not clash:
             raise

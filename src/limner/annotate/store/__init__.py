@@ -69,6 +69,7 @@ POOL = 32
 _DAMAGE = ("malformed", "not a database", "no such table", "no such column", "Could not decode", "corrupt")
 _PATIENCE = 10  # milliseconds between two attempts to take SQLite's lock
 _ADVISORY = 0x6C696D  # key of limner's advisory lock in PostgreSQL
+_SETTING = sa.select(setting.c.value).where(setting.c.name == sa.bindparam("wanted", type_=sa.Text))
 _NO_ROOM = (
     "disk is full",
     "disk i/o error",
@@ -211,7 +212,7 @@ class Store:
     def setting(self, name: str, default: object = None) -> Any:
         """A setting of the store, such as its collection or a page's secret."""
         with self.reading() as connection:
-            value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == name))
+            value = connection.scalar(_SETTING, {"wanted": name})
         return default if value is None else parse_json(value, where=f"setting {name!r} of the store {self.where}")
 
     def set(self, name: str, value: object, *, replace: bool = True) -> Any:

@@ -155,7 +155,7 @@ def _append(
     """Adds a revision; a withdrawal needs no scale."""
     with store.writing() as connection:
         now = store.now()
-        number = connection.scalar(sa.select(task_item.c.task_id).where(task_item.c.id == item_id))
+        number = connection.scalar(_TASK_OF, {"this": item_id})
         if number is None:
             raise UnknownId(f"no pair {item_id} in any task")
         state = state_of(connection, number, lock=True)
@@ -179,8 +179,22 @@ def _append(
 
 
 def _stored(connection: sa.Connection, key: str) -> object:
-    query = sa.select(judgement, assignment.c.finished).join_from(judgement, assignment)
-    return connection.execute(query.where(judgement.c.client_key == key)).mappings().first()
+    return connection.execute(_WITH_KEY, {"key": key}).mappings().first()
+
+
+# Built once, since building a query takes as long as running it.
+_THIS: sa.BindParameter[int] = sa.bindparam("this", type_=sa.Integer)
+_TASK_OF = sa.select(task_item.c.task_id).where(task_item.c.id == _THIS)
+_WITH_KEY = (
+    sa.select(judgement, assignment.c.finished)
+    .join_from(judgement, assignment)
+    .where(judgement.c.client_key == sa.bindparam("key", type_=sa.String))
+)
+_RENEWED = (
+    sa.update(assignment)
+    .where(assignment.c.id == _THIS)
+    .values(expires=sa.bindparam("until"), finished=sa.bindparam("done_at"))
+)
 
 
 def _repeated(before: Any, mine: Any, item_id: int, values: dict[str, object]) -> Saved:
@@ -230,8 +244,7 @@ def _settle(
     state.latest[mine["id"], item_id] = values
     finished = state.finished_by(mine["id"])
     done_at = (mine["finished"] or now) if finished else None
-    own = sa.update(assignment).where(assignment.c.id == mine["id"])
-    connection.execute(own.values(expires=until, finished=done_at))
+    connection.execute(_RENEWED, {"this": mine["id"], "until": until, "done_at": done_at})
     if state.complete != bool(state.task["done"]):
         connection.execute(sa.update(task).where(task.c.id == state.task["id"]).values(done=state.complete))
     return finished

@@ -13,6 +13,9 @@ from limner.annotate.store.schema import judgement, setting
 from limner.core.errors import LimnerError
 
 _NAME = "scale"
+# Built once, since building a query takes as long as running it.
+_ANY_ANSWER = sa.select(judgement.c.id).limit(1)
+_KEPT = sa.select(setting.c.value).where(setting.c.name == _NAME)
 
 
 def scale_of(store: Store) -> Scale:
@@ -33,9 +36,9 @@ def refuse_changed(store: Store, connection: sa.Connection, scale: Scale) -> Non
 
     Only a store without answers can get another scale, so only the first answer has to exclude that.
     """
-    if connection.scalar(sa.select(judgement.c.id).limit(1)) is None:
+    if connection.scalar(_ANY_ANSWER) is None:
         alone(store, connection)
-    value = connection.scalar(sa.select(setting.c.value).where(setting.c.name == _NAME))
+    value = connection.scalar(_KEPT)
     if _scale(None if value is None else json.loads(value)) != scale:
         raise LimnerError("the grades were changed meanwhile: load the page again, and answer with the new ones")
 
