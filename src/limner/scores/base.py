@@ -44,7 +44,8 @@ VERIFIED = TILE_ROWS // 4
 """Columns of a block that take as long as verifying one candidate for each of its rows in tiles, about."""
 VERIFIED_ALONE, LONG = 40, 512
 """The same for pairs that are verified one by one, with vectors of so many dimensions or more. With shorter vectors it
-is less, also because finding the best of float32 scores takes part of the time then (`benchmarks/match.py --only long`)."""
+is less, also since finding the best of float32 scores takes part of the time then (`benchmarks/match.py --only long`).
+"""
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
 """The largest number in single precision."""
