@@ -65,7 +65,7 @@ def test_a_draw_has_the_correlation_of_its_queries(proof):
 def test_the_share_of_draws_as_published_counts_those_where_r1_is_below_all_others(proof):
     drawn = {pair: np.array([0.9, 0.9, 0.9, 0.9]) for pair in proof.ALL}
     drawn["R@1", "RP"], drawn["R@5", "RP"] = np.array([0.5, 0.8, 0.9, 0.95]), np.array([0.7, 0.7, 0.95, 0.99])
-    found = proof.Found("annotation", {}, {}, drawn, None)
+    found = proof.Found("annotation", "", {}, {}, drawn, None)
     assert found.as_published("R-precision") == 25 and found.as_published("S@k") == 0
 
 
