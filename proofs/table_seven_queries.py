@@ -199,10 +199,13 @@ def claimed(found: Found) -> Iterator[Claim]:
 
 
 def begun(options: argparse.Namespace) -> Bench:
-    """The bench with so many training images."""
+    """The bench with so many training images; kernels of so few that nothing is left to cut stay exact."""
     if options.gpu:
         on_gpu()
-    return Bench(read(options), options)
+    data = read(options)
+    if options.rank is not None and options.rank >= len(data.train.images):
+        options.rank = None
+    return Bench(data, options)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
