@@ -21,7 +21,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -44,6 +44,7 @@ POOL, FILTERED = 113_006, 30_781
 WELL = {"R@5": ("RP", "S@5"), "R@10": ("RP", "S@10"), "MedR": ("RP",)}
 """The measures that agree well with people's, section 4.3.5; R@1 does not."""
 DRAWS = 2_000
+KINDS = ("pyramid", "histogram")
 ASSUMED = tuple(name for name in SYSTEMS if name.endswith("/histogram"))
 """Our reading: the text does not name these five."""
 OTHERS = {f"{name}/histogram": System(f"{name}/histogram", "nearest", each.text, "histogram")
@@ -180,28 +181,34 @@ def correlations(found: Mapping[str, Reports], names: Sequence[str] = (*FOUND, *
     return "\n".join(parts)
 
 
-def solve(asked: tuple[argparse.Namespace, Sequence[str]]) -> None:
+Begin = Callable[[argparse.Namespace], Bench]
+"""How a bench is opened; a function of a module, so that every process can."""
+
+
+def solve(asked: tuple[Begin, argparse.Namespace, Sequence[str]]) -> None:
     """Solves systems that share a text kernel, in a process of its own; kernels and scores are kept."""
-    options, names = asked
-    bench = opened(options)
+    begin, options, names = asked
+    bench = begin(options)
     for name in names:
         bench.scores(system(name), "words")
 
 
-def solve_at_once(options: argparse.Namespace, order: Sequence[str]) -> None:
+def solve_at_once(
+    options: argparse.Namespace, order: Sequence[str], begin: Begin = opened, kinds: Sequence[str] = KINDS
+) -> None:
     """Solves all systems in several processes; text kernels with similarities take longest and are begun first."""
     options.keep = options.keep or Path(tempfile.mkdtemp())
     share = str(max(1, len(os.sched_getaffinity(0)) // options.workers))
     os.environ.update(dict.fromkeys(THREADS, share))
-    bench = opened(options)
-    for kind in ("pyramid", "histogram"):
+    bench = begin(options)
+    for kind in kinds:
         bench.images("words", kind)  # kept: no worker computes it again
     groups: dict[str, list[str]] = {}
     for name in order:
         groups.setdefault(repr(system(name).text), []).append(name)
     begun = sorted(groups.values(), key=lambda names: -len(system(names[0]).text.similarities))
     with multiprocessing.get_context("spawn").Pool(options.workers, maxtasksperchild=1) as pool:
-        pool.map(solve, [(options, names) for names in begun], chunksize=1)
+        pool.map(solve, [(begin, options, names) for names in begun], chunksize=1)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
