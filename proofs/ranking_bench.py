@@ -187,6 +187,11 @@ class Bench:
     answers: dict[tuple[str, str], Mask] = field(default_factory=dict)
     """Of each system the pairs of image and caption among the first ten answers of either task."""
 
+    def __post_init__(self) -> None:
+        """A kernel with no more eigenvectors than are asked for stays exact: the last ones of a centred one are 0."""
+        if self.options.rank is not None and self.options.rank >= len(self.data.train.images):
+            self.options.rank = None
+
     def images(self, source: str, kind: str) -> Side:
         """Rows of the image kernel, before any power; one source of features is kept at a time, with all its kinds."""
         kind = self.options.kernel if source == "cnn" else kind

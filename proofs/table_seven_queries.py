@@ -199,13 +199,10 @@ def claimed(found: Found) -> Iterator[Claim]:
 
 
 def begun(options: argparse.Namespace) -> Bench:
-    """The bench with so many training images; kernels of so few that nothing is left to cut stay exact."""
+    """The bench with so many training images."""
     if options.gpu:
         on_gpu()
-    data = read(options)
-    if options.rank is not None and options.rank >= len(data.train.images):
-        options.rank = None
-    return Bench(data, options)
+    return Bench(read(options), options)
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:

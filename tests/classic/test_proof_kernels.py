@@ -2,7 +2,9 @@
 
 import importlib
 import sys
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,3 +46,9 @@ def test_spectra_and_solutions_are_those_of_the_cpu_and_none_is_left_to_it(bench
     assert found.x.values == pytest.approx(plain.x.values)
     assert theirs.correlations == pytest.approx(own.correlations, abs=1e-6)
     assert np.abs(theirs.x[:, 0]) == pytest.approx(np.abs(own.x[:, 0]), abs=1e-6)
+
+
+@pytest.mark.parametrize(("rank", "used"), [(None, None), (9, 9), (10, None), (1000, None)])
+def test_a_kernel_is_cut_only_where_something_is_left_to_cut(rank, used, bench):
+    data = SimpleNamespace(train=SimpleNamespace(images=range(10)))
+    assert bench.Bench(data, Namespace(rank=rank)).options.rank == used

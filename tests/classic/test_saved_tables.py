@@ -47,3 +47,18 @@ def test_the_exchanged_reading_moves_figures_between_the_two_tasks_only(saved):
         printed = [saved.PUBLISHED[name, task, "RP"] for task in ("i2t", "t2i")]
         exchanged = [saved.EXCHANGED[name, task, "RP"] for task in ("t2i", "i2t")]
         assert printed == exchanged
+
+
+def test_the_order_of_two_losses_is_that_of_their_paired_differences(saved):
+    from scipy.stats import ttest_rel
+
+    sums, maxima = [240.0, 243.0, 241.0, 246.0], [236.0, 244.0, 238.0, 240.0]
+    cells = [", ".join(map(str, side)) for side in (sums, maxima)]
+    names = "the paper's own", "0.001 /10 every 10 for both"
+    rows = "\n".join(f"| {name} | {' | '.join(cells)} |" for name in names)
+    first, ratio, second = saved.seeds(f"| condition | rsum, sum | rsum, max |\n|---|---|---|\n{rows}\n")
+    ends = ttest_rel(sums, maxima).confidence_interval()
+    assert first.ours == pytest.approx(ends.low)
+    assert second.ours == pytest.approx(-ends.high)
+    assert ratio.ours == pytest.approx(sum(maxima) / sum(sums))
+    assert "3 of them" in first.note
