@@ -161,7 +161,8 @@ $(VENV)/vision.stamp: $(VENV)/dev.stamp
 $(VENV)/browser.stamp: $(VENV)/made.stamp
 	@$(call debian,Chromium,chromium chromium-browser google-chrome,chromium,the browser tests)
 
-$(VENV)/latex.stamp: $(VENV)/made.stamp
+# After the browser: apt-get refuses to run twice at a time.
+$(VENV)/latex.stamp: $(VENV)/made.stamp | $(VENV)/browser.stamp
 	@$(call debian,LaTeX,pdflatex,texlive-latex-base texlive-latex-recommended,the test that compiles tables)
 
 # Installs Debian packages: $(call debian,name,programs of which one is enough,packages,what is skipped without them)

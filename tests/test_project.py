@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -173,6 +174,39 @@ def test_make_installs_by_hash():
     text = (ROOT / "Makefile").read_text()
     assert "--require-hashes --no-deps" in text
     assert "$(LOCKED) locks/core.txt" in text and "$(LOCKED) locks/dev.txt" in text
+
+
+PROGRAMS_OF_MAKE = ("make", "sh", "touch", "id", "mkdir", "rmdir", "sleep", "getconf", "cat", "awk")
+
+APT_GET = """#!/bin/sh
+mkdir lists || { echo "E: Could not get lock" >&2; exit 100; }
+sleep 0.3
+rmdir lists
+"""
+
+
+def test_make_never_runs_apt_get_twice_at_a_time(tmp_path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in PROGRAMS_OF_MAKE:
+        (programs / name).symlink_to(shutil.which(name))
+    for name, text in {"apt-get": APT_GET, "sudo": "#!/bin/sh\nshift\nexec \"$@\"\n", "true": "#!/bin/sh\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / "made.stamp").touch()
+    stamps = ["venv/browser.stamp", "venv/latex.stamp"]
+    made = subprocess.run(
+        ["make", "-j3", "VENV=venv", *stamps],
+        cwd=tmp_path,
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert made.returncode == 0, made.stderr
+    assert [stamp for stamp in stamps if not (tmp_path / stamp).is_file()] == [], made.stdout
 
 
 def test_torch_reads_weights_safely():
