@@ -67,6 +67,9 @@ def test_late_interaction_is_ranked_corrected_and_evaluated():
     plain = Scores.from_matrix(scores.matrix(), scores.queries, scores.candidates)
     assert np.array_equal(scores.top(5).indices, plain.top(5).indices)
     assert np.allclose(scores.correct("csls").matrix(), plain.correct("csls").matrix(), atol=1e-5)
+    for name in ("csls", "nnn", "inverted_softmax"):
+        found, expected = (each.correct(name).top(5) for each in (scores, plain))
+        assert np.array_equal(found.indices, expected.indices) and np.allclose(found.scores, expected.scores, atol=1e-5)
     assert np.allclose(scores.T.correct("nnn").matrix(), plain.T.correct("nnn").matrix(), atol=1e-5)
     judged = Judgements.from_pairs([(f"1-{k}", f"2-{k}") for k in range(30)])
     reports = [evaluate(s, judged, measures="R@1") for s in (scores, plain)]

@@ -505,9 +505,9 @@ class TestChoice:
         rng = np.random.default_rng(0)
         sides = ({str(n): rng.standard_normal((10, 8)) for n in range(many)} for many in (30, 200))
         found = Scores.from_sets(*sides, pooling="maxsim")
-        assert found.filter(None) is not None
+        assert found.filter(None, Best(1)) is not None
         monkeypatch.delenv(filtering.SETTING)
-        assert found.filter(None) is None
+        assert found.filter(None, Best(1)) is None
 
     def test_a_short_pass_does_not_import_torch(self, scores, monkeypatch):
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)

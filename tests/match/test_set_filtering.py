@@ -10,7 +10,7 @@ from standing import DEVICE, standing
 from test_low_precision import BFLOAT16, FORMATS, INT8, KINDS, force, vectors
 
 from limner import LimnerError, Scores
-from limner.scores import filtering, set_filtering
+from limner.scores import Best, filtering, set_filtering
 from limner.scores.set_filtering import SetFilter
 from limner.scores.tiles import _equal_tiles, tile_for
 
@@ -108,8 +108,8 @@ def test_too_many_undecided_pairs_are_read_in_float32(monkeypatch):
 def test_a_smooth_maximum_has_no_filter(monkeypatch):
     force(monkeypatch, BFLOAT16)
     one = {"a": np.eye(3)}
-    assert Scores.from_sets(one, one, pooling="smooth").filter(None) is None
-    assert Scores.from_sets(one, one, pooling="maxsim").filter(None) is not None
+    assert Scores.from_sets(one, one, pooling="smooth").filter(None, Best(1)) is None
+    assert Scores.from_sets(one, one, pooling="maxsim").filter(None, Best(1)) is not None
 
 
 def test_the_tile_for_some_rows_has_room_for_them():

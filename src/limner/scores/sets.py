@@ -122,15 +122,17 @@ class SetScores(Scores):
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; uses low-precision products, or pieces of rows, if that is faster."""
-        if isinstance(consume, Best) and (near := self.filter(workers)):
+        if isinstance(consume, Best) and (near := self.filter(workers, consume)):
             return near.stream(consume, workers=workers, progress=progress)  # type: ignore[return-value]  # of `Best`
         whole = self.pooling == "smooth" or not len(self.candidates)
         pieces = None if whole else in_pieces(self, consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress) if pieces is None else pieces
 
-    def filter(self, workers: int | None) -> SetFilter | None:
-        """Low-precision filtering for lists of the best, if it gives the same result faster; not for "smooth"."""
-        return None if self.pooling == "smooth" or elsewhere(workers) else set_filter_of(self)
+    def filter(self, workers: int | None, consume: object) -> SetFilter | None:
+        """Low-precision filtering for plain lists of the best, if it gives the same result faster; not for "smooth"."""
+        if self.pooling == "smooth" or not isinstance(consume, Best) or elsewhere(workers):
+            return None
+        return set_filter_of(self)
 
     @property
     def piece_columns(self) -> int:
