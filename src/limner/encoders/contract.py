@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,9 +13,9 @@ import numpy as np
 from limner.core.arrays import Array, array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, shown
 from limner.core.progress import progress_for
-from limner.scores import Progress
+from limner.scores import Progress, VectorSets
 
 _IMAGES = 64  # images passed to a plain function at once
 
@@ -45,6 +45,24 @@ class TwoSided(Protocol):
         ...
 
 
+@runtime_checkable
+class SetEncoder(Protocol):
+    """An object that turns items into several vectors each, such as one per token or patch (late interaction).
+
+    Its method may take `queries`, whether the items are queries, and `progress`. If the vectors are to be compared by
+    their products as they are, it says so by `similarity = "dot"`; otherwise an index compares them by cosine.
+    """
+
+    def encode_sets(self, items: Items, /) -> object:
+        """All vectors of images or texts: `VectorSets`, {id: vectors}, or one array of vectors per item."""
+        ...
+
+
+def gives_sets(system: object) -> bool:
+    """Whether a system has several vectors for every item, and no single one."""
+    return isinstance(system, SetEncoder) and not isinstance(system, (Encoder, TwoSided))
+
+
 def identity(system: object, name: str | None = None) -> str | None:
     """The identity of a model, from its weights and options: the same for a copy on any device, in any precision.
 
@@ -55,7 +73,7 @@ def identity(system: object, name: str | None = None) -> str | None:
     Returns:
         The identity, or None if it is unknown.
     """
-    if not isinstance(system, (Encoder, TwoSided)):
+    if not isinstance(system, (Encoder, TwoSided, SetEncoder)):
         return None
     try:
         found = getattr(system, "identity", None) or getattr(system, "fingerprint", None)
@@ -97,6 +115,52 @@ def encoded(
     with nullcontext() if _is_built_in(system) else _failure_told(system, given):
         made = encode(given, **progress_for(encode, progress))
     return _rows(made, given)
+
+
+def encoded_sets(system: object, items: object, *, queries: bool, progress: Progress | None = None) -> VectorSets:
+    """Encodes items with several vectors each.
+
+    Args:
+        system: A `SetEncoder`.
+        items: Images or texts: items, or anything `limner.Items.of` accepts.
+        queries: Whether they are queries; passed on if the system accepts it.
+        progress: Likewise.
+
+    >>> class Letters:
+    ...     def encode_sets(self, items):
+    ...         return [[[ord(letter), 1.0] for letter in text] for text in items.values]
+    >>> encoded_sets(Letters(), ["ab", "c"], queries=True).starts.tolist()
+    [0, 2, 3]
+    """
+    if not isinstance(system, SetEncoder) or inspect.isclass(system):
+        name = system.__name__ if inspect.isclass(system) else type(system).__name__
+        raise LimnerError(
+            f"{name} has no encode_sets(items), but several vectors per item are needed: expected an encoder such as "
+            "'multi-vector(model=DIR)', or an object with that method"
+        )
+    given, encode = Items.of(items), system.encode_sets
+    takes = "queries" in inspect.signature(encode).parameters
+    with nullcontext() if _is_built_in(system) else _failure_told(system, given):
+        made = encode(given, **progress_for(encode, progress), **({"queries": queries} if takes else {}))
+        found = made if isinstance(made, VectorSets) else VectorSets.of(_by_id(made, given))
+    if list(found.ids) != list(given.ids):
+        raise LimnerError(
+            f"{type(system).__name__} gave vectors of {len(found):,} items ({shown(found.ids)}) for {len(given):,} "
+            f"({shown(given.ids)}): expected the same ids, in the same order"
+        )
+    return found
+
+
+def _by_id(made: object, items: Items) -> Mapping[str, object]:
+    """One array of vectors for every item."""
+    if isinstance(made, Mapping):
+        return {str(key): vectors for key, vectors in made.items()}
+    listed: list[object] = list(made)  # type: ignore[call-overload]  # what cannot be listed is told by the caller
+    if len(listed) != len(items):
+        raise LimnerError(
+            f"the encoder gave {len(listed):,} sets of vectors for {len(items):,} items: expected one each"
+        )
+    return dict(zip(items.ids, listed, strict=True))
 
 
 def _is_built_in(system: object) -> bool:
@@ -169,8 +233,8 @@ def _encode(system: object, kind: str) -> Callable[..., object]:
     name = system.__name__ if inspect.isclass(system) else type(system).__name__
     if hasattr(system, "encode_sets"):
         raise LimnerError(
-            f"{name} returns several vectors per item, but one is needed: use its encode_sets(items), or "
-            "'limner evaluate --encoder' at the shell"
+            f"{name} returns several vectors per item, but one is needed: use its encode_sets(items), or 'limner "
+            "evaluate --encoder' and 'limner index --system' at the shell"
         )
     raise LimnerError(
         f"{name} cannot encode: expected a function of a list, an object with encode(items), or with encode_images "

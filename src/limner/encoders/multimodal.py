@@ -88,6 +88,8 @@ class LateInteraction:
         batch_size: Items in a batch.
     """
 
+    similarity = "dot"
+
     def __init__(
         self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 16
     ) -> None:
@@ -112,7 +114,7 @@ class LateInteraction:
     def encode_sets(
         self, items: Items | Sequence[str], *, queries: bool | None = None, progress: Progress | None = None
     ) -> VectorSets:
-        """All vectors of each item.
+        """All vectors of each item; those of a query of a "meanmaxsim" model are divided by their number.
 
         Args:
             items: Images or texts: items, or anything `limner.Items.of` accepts.
@@ -131,14 +133,13 @@ class LateInteraction:
             found += [vectors.float().cpu().numpy() for vectors in made]
             if progress is not None:
                 progress(len(found), len(given))
-        return VectorSets.of(dict(zip(given.ids, found, strict=True)))
+        sets = VectorSets.of(dict(zip(given.ids, found, strict=True)))
+        return _divided(sets) if asked and self.model.similarity_fn_name == "meanmaxsim" else sets
 
     def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
         """Late interaction scores of every image and every text of a collection, computed lazily."""
         images = self.encode_sets(collection.images, queries=False, progress=progress)
         texts = self.encode_sets(collection.texts, queries=True)
-        if self.model.similarity_fn_name == "meanmaxsim":
-            texts = _divided(texts)
         return Scores.from_sets(texts, images, similarity="dot", pooling="maxsim").T
 
     def _parts(self, items: Items) -> Iterator[list[object]]:
