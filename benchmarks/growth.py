@@ -87,7 +87,8 @@ def asked(count: int) -> np.ndarray:
 def made(folder: Path, rows: int) -> None:
     """The index, in one commit, from rows that are drawn as they are written."""
     from limner.search.rows import NOTHING
-    from limner.search.store import About, VectorStore, batch
+    from limner.search.store import VectorStore
+    from limner.search.table import About, batch
 
     about = About(DIM)
 

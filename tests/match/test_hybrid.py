@@ -209,9 +209,9 @@ def test_a_collection_gives_captions_and_splits(tmp_path):
 def test_an_index_of_an_older_format_is_searched_and_extended_without_captions(tmp_path, monkeypatch):
     import pyarrow as pa
 
-    from limner.search import store
+    from limner.search import store, table
 
-    now = store.schema
+    now = table.schema
 
     def then(about, names=()):
         chosen = [each for each in now(about, names) if each.name not in ("captions", "fields")]
@@ -220,7 +220,8 @@ def test_an_index_of_an_older_format_is_searched_and_extended_without_captions(t
     items = Items(["a", "b"], [None, None], {"captions": [["a dog"], ["a cat"]]})
     with monkeypatch.context() as older:
         older.setattr(store, "schema", then)
-        older.setattr(store, "COLUMNS", ("value", "picture"))
+        older.setattr(table, "schema", then)
+        older.setattr(table, "COLUMNS", ("value", "picture"))
         index(tmp_path / "i", Embeddings(["a"], np.eye(1, 26)), items)
     made = open_index(tmp_path / "i", system=Letters())
     assert made.add(Embeddings(["b"], np.eye(26)[:1]), items) == 1 and len(made) == 2

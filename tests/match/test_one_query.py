@@ -13,7 +13,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import VectorScores, tiles
 from limner.search import index, open_index, proposals
-from limner.search.store import About
+from limner.search.table import About
 
 pytest.importorskip("lancedb", reason="lancedb is not installed")
 

@@ -33,7 +33,7 @@ from limner.scores.base import TILE_ROWS, Best
 from limner.scores.filtering import SETTING, Attempts, filter_of
 from limner.scores.formats import STEP, Columns, Format, torch_threads_kept
 from limner.scores.running import Block, threads
-from limner.scores.set_pieces import Pieces, owners_of
+from limner.scores.set_pieces import Pieces, item_ranges, owners_of
 from limner.scores.vector_sets import VectorSets
 from limner.scores.verifying import Products
 
@@ -235,7 +235,7 @@ class SetFilter:
             here = starts[first : last + 1] - starts[first]
             return _Chunk(columns, int(here[-1]), here[1:], item_factors(self.scores, lengths, here)), lengths
 
-        chunks, parts = zip(*work_on(work, _ranges(starts)), strict=True)
+        chunks, parts = zip(*work_on(work, item_ranges(starts, WIDTH)), strict=True)
         return list(chunks), _joined(parts)
 
     def _rows(self, start: int, stop: int) -> _Rows:
@@ -313,16 +313,6 @@ class _Gathered:
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors and the candidate vectors low:high of these."""
         return self.singles.tiles(self.singles.query_vectors.matrix[start:stop], self.places[low:high])
-
-
-def _ranges(starts: IntArray) -> list[tuple[int, int]]:
-    """Ranges of items with about `WIDTH` vectors; at least one item."""
-    found, first = [], 0
-    while first < len(starts) - 1:
-        last = max(int(np.searchsorted(starts, starts[first] + WIDTH, side="right")) - 1, first + 1)
-        found.append((first, last))
-        first = last
-    return found
 
 
 def _laid_out(form: Format, vectors: Float32) -> tuple[Columns, Rounded]:

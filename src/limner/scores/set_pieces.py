@@ -94,6 +94,20 @@ class Pieces:
         return ((c, min(c + CHUNK, high)) for c in range(low, high, CHUNK))
 
 
+def item_ranges(starts: IntArray, width: int) -> list[tuple[int, int]]:
+    """Ranges of items with at most `width` vectors together; at least one item each.
+
+    >>> item_ranges(np.array([0, 2, 3, 9, 10]), 3)
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    found, first = [], 0
+    while first < len(starts) - 1:
+        last = max(int(np.searchsorted(starts, starts[first] + width, side="right")) - 1, first + 1)
+        found.append((first, last))
+        first = last
+    return found
+
+
 def owners_of(starts: IntArray, low: int, high: int) -> IntArray:
     """The item that each vector of a range belongs to."""
     return np.searchsorted(starts, np.arange(low, high), side="right") - 1

@@ -10,7 +10,8 @@ from limner.search.index import Index, index, open_index
 from limner.search.item_texts import ItemTexts, with_captions
 from limner.search.items import read
 from limner.search.kept_correction import keep_correction, kept_correction
-from limner.search.store import About, Version
+from limner.search.store import Version
+from limner.search.table import About
 from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
 
 __all__ = [

@@ -22,6 +22,7 @@ from limner.core.ids import Ids
 from limner.core.progress import Progress, counting, next_step
 from limner.scores import TILE_ROWS, VectorScores
 from limner.search.store import VectorStore
+from limner.search.table import About
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -94,6 +95,15 @@ class Ann:
     def keep(self, store: VectorStore) -> None:
         """Saves the settings in the store."""
         store.note(ann=asdict(self))
+
+
+def refuse_sets(about: About) -> None:
+    """Refuses an index with several vectors per item."""
+    if about.has_sets:
+        raise LimnerError(
+            "an approximate index compares single vectors, but this index has several per item: leave it out (--ann, "
+            "--approximate, exact=False); late interaction is searched exactly"
+        )
 
 
 def build(store: VectorStore, kind: str) -> None:

@@ -8,19 +8,32 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import NothingKnown, ZeroVectors
 from limner.core.progress import Progress
-from limner.encoders.contract import Encoder, TwoSided, encoded, identity
+from limner.encoders.contract import Encoder, SetEncoder, TwoSided, encoded, encoded_sets, gives_sets, identity
+from limner.scores import VectorSets
 
-__all__ = ["Encoder", "TwoSided", "encoded", "encoded_known", "encoded_queries", "identity"]
+__all__ = [
+    "Encoder", "SetEncoder", "TwoSided", "encoded", "encoded_known", "encoded_queries", "encoded_sets", "gives_sets",
+    "identity",
+]  # fmt: skip
 
 
 def encoded_known(
-    system: Any, items: Items, *, progress: Progress | None = None
-) -> tuple[Embeddings | None, Items, Items]:
+    system: Any, items: Items, *, sets: bool = False, queries: bool = False, progress: Progress | None = None
+) -> tuple[Embeddings | VectorSets | None, Items, Items]:
     """Encodes the items that a system knows something of; texts without a known word have a vector of zeros.
+
+    Args:
+        system: The system.
+        items: The items.
+        sets: Whether the index has several vectors per item.
+        queries: Whether the items are queries; it matters only for several vectors per item.
+        progress: Called with (items done, items in total).
 
     Returns:
         The vectors, None if there are none; the items they belong to; and the items that are left out.
     """
+    if sets:
+        return encoded_sets(system, items, queries=queries, progress=progress), items, items[[]]
     try:
         return encoded(system, items, progress=progress), items, items[[]]
     except ZeroVectors as error:
@@ -30,8 +43,13 @@ def encoded_known(
     return (encoded(system, items[kept], progress=progress) if kept else None), items[kept], left
 
 
-def encoded_queries(system: Any, queries: Items) -> Embeddings:
-    """Encodes queries; those that a system cannot tell from any other are refused."""
+def encoded_queries(system: Any, queries: Items, *, sets: bool = False) -> Embeddings | VectorSets:
+    """Encodes queries; those that a system cannot tell from any other are refused.
+
+    With several vectors per item, texts are encoded as queries; an image is encoded as it is in the index.
+    """
+    if sets:
+        return encoded_sets(system, queries, queries=queries.kind == "text")
     try:
         return encoded(system, queries)
     except ZeroVectors as error:

@@ -128,23 +128,30 @@ class _Held:
 
 
 def _many(queries: Embeddings, blocks: Iterable[tuple[int, Float32]], k: int) -> Best:
-    from limner.core.kernels import best
-
     held: Best | None = None
     for start, block in blocks:
         indices, scores = graded(queries, block, k)
-        if held is None:
-            held = start + indices, scores
-            continue
-        places, both = np.hstack([held[0], start + indices]), np.hstack([held[1], scores])
-        width = min(k, both.shape[1])
-        chosen = np.zeros((len(queries), width), dtype=np.int32)
-        merged = np.zeros(chosen.shape, dtype=np.float32)
-        best(both, chosen, merged)  # earlier blocks come first, so equal scores keep the order of the store
-        held = np.take_along_axis(places, chosen.astype(np.int64), axis=1), merged
+        found = start + indices, scores
+        held = found if held is None else merged(held, found, k)
     return (
         held if held is not None else (np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32))
     )
+
+
+def merged(earlier: Best, later: Best, k: int) -> Best:
+    """The k best of two lists; equal scores keep the order of the store, of which the second list is a later part.
+
+    >>> one, two = np.array([[2.0, 1.0]], np.float32), np.array([[2.0]], np.float32)
+    >>> merged((np.array([[7, 3]]), one), (np.array([[9]]), two), 2)
+    (array([[7, 9]]), array([[2., 2.]], dtype=float32))
+    """
+    from limner.core.kernels import best
+
+    places, both = np.hstack([earlier[0], later[0]]), np.hstack([earlier[1], later[1]])
+    chosen = np.zeros((len(both), min(k, both.shape[1])), dtype=np.int32)
+    scores = np.zeros(chosen.shape, dtype=np.float32)
+    best(both, chosen, scores)
+    return np.take_along_axis(places, chosen.astype(np.int64), axis=1), scores
 
 
 def _products(queries: Embeddings, start: int, block: Float32, max_norm: float | None) -> Float32:

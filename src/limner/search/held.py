@@ -10,6 +10,7 @@ import numpy as np
 
 from limner.core.arrays import Float32
 from limner.core.free_memory import give_back
+from limner.search.sets import Piece, pieces_of
 from limner.search.store import VectorStore
 
 FEW = 64
@@ -22,21 +23,25 @@ class HeldVersion:
 
     Args:
         version: Version of the store.
-        vectors: Vectors in the order of the store.
+        vectors: Vectors in the order of the store; none where items have several.
         labels: "id", "value" and "picture" (all empty) as Arrow columns; None to read them from the store.
+        pieces: The items in the order of the store, where they have several vectors.
     """
 
     version: int
     vectors: Float32
     labels: Any | None
+    pieces: tuple[Piece, ...] = ()
 
     @classmethod
     def of(cls, store: VectorStore) -> HeldVersion:
         """Reads the current version of the store."""
         import pyarrow as pa
 
-        whole, low = np.empty((len(store), store.about.dim), dtype=np.float32), 0
-        for block in store.vectors():
+        several = store.about.has_sets
+        pieces = tuple(pieces_of(store)) if several else ()
+        whole, low = np.empty((0 if several else len(store), store.about.dim), dtype=np.float32), 0
+        for block in () if several else store.vectors():
             whole[low : low + len(block)] = block
             low += len(block)
         batches = [] if store.has_thumbnails() else list(store.scan(["id", "value", "picture"]))
@@ -44,7 +49,7 @@ class HeldVersion:
         del batches
         pa.default_memory_pool().release_unused()
         give_back()  # what the scan needed on its threads
-        return cls(store.version, whole, labels)
+        return cls(store.version, whole, labels, pieces)
 
     def take(self, store: VectorStore, places: Iterable[int]) -> list[dict[str, Any]]:
         """Id, value and thumbnail of the rows at these positions, in this order."""

@@ -22,7 +22,7 @@ from limner.core.ranking import Ranking
 from limner.scores import Progress
 from limner.search.hits import Hits, Match
 from limner.search.item_texts import ItemTexts
-from limner.search.queries import Queries, as_vectors
+from limner.search.queries import Queries, Vectors, as_vectors
 from limner.search.terms import FieldFilter, Terms, read_filters, read_terms
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def search_words(
     asked, read, vectors = _read(index, queries, known, by, literal)
     found, notes = [], []
     for number, terms in enumerate(each.with_filters(filters) for each in read):
-        vector = None if vectors is None else Embeddings(vectors.ids[[number]], vectors.matrix[[number]])
+        vector = None if vectors is None else vectors.subset([vectors.ids[number]])
         found.append((terms, _ordered(index, terms, known, by, max(k, DEPTH), vector)))
         notes.append(about(terms, known))
         if progress is not None:
@@ -100,9 +100,9 @@ def search_words(
 
 def _read(
     index: Index, queries: Queries, known: ItemTexts, by: str, literal: bool
-) -> tuple[Items, list[Terms], Embeddings | None]:
+) -> tuple[Items, list[Terms], Vectors | None]:
     """The queries, the terms of each, and the vectors of those that are not texts."""
-    asked = None if as_vectors(queries) is not None else Items.of(queries)
+    asked = None if as_vectors(queries, sets=index.about.has_sets) is not None else Items.of(queries)
     if asked is not None and asked.kind == "text":
         return asked, [Terms(text) if literal else read_terms(text, known.names) for text in asked.values], None
     if by != "vectors":
@@ -112,7 +112,7 @@ def _read(
 
 
 def _ordered(
-    index: Index, terms: Terms, texts: ItemTexts, by: str, depth: int, vector: Embeddings | None = None
+    index: Index, terms: Terms, texts: ItemTexts, by: str, depth: int, vector: Vectors | None = None
 ) -> Ordered:
     """The best items of one query."""
     if vector is None and not terms.words.strip():
@@ -126,12 +126,18 @@ def _ordered(
     return fused(terms, texts, near, allowed, by, depth)
 
 
-def query_vector(index: Index, terms: Terms, texts: ItemTexts) -> Embeddings:
-    """The vector of the words; if the index has no texts, without the directions of the minus terms."""
+def query_vector(index: Index, terms: Terms, texts: ItemTexts) -> Vectors:
+    """The vector of the words, or their vectors; if the index has no texts, without the directions of minus terms."""
     asked = index.asked(Items(Ids(["query"]), [terms.words], kind="text"))[1]
     if not terms.without or not texts.is_empty:
         return asked
     minus = index.asked(Items(Ids(range(len(terms.without))), list(terms.without), kind="text"))[1]
+    if not isinstance(asked, Embeddings) or not isinstance(minus, Embeddings):
+        raise LimnerError(
+            f"the minus term {terms.without[0]!r}: an index without captions removes its direction from the query "
+            "vector, but a query has several vectors here; leave it out, or create the index from a collection "
+            "with captions"
+        )
     basis = np.linalg.qr(minus.matrix.T.astype(np.float64))[0]
     left = asked.matrix - (asked.matrix @ basis) @ basis.T
     return index.asked(Embeddings(asked.ids, left.astype(np.float32)))[1]

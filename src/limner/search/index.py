@@ -10,27 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.arrays import Array, Float32
+from limner.core.arrays import Array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.progress import next_step
 from limner.core.ranking import Ranking
-from limner.scores import Progress, Scores, Statistics, VectorScores
+from limner.scores import Progress, Scores, Statistics, VectorScores, VectorSets
 from limner.scores.corrected import correct
 from limner.scores.correction import Correction
-from limner.search import approximate, exact, proposals
+from limner.search import approximate, exact, proposals, sets
 from limner.search.approximate import Ann, Recall, Row
-from limner.search.encode import Encoder, TwoSided, encoded_queries, identity
+from limner.search.encode import Encoder, SetEncoder, TwoSided, encoded_queries, identity
 from limner.search.held import HeldVersion
 from limner.search.hits import Hits
-from limner.search.queries import Queries, as_vectors, numbered
+from limner.search.queries import Queries, Vectors, as_vectors, numbered, refuse_other_model, refuse_unlike
 from limner.search.rows import batches
-from limner.search.store import About, VectorStore, Version
+from limner.search.store import VectorStore, Version
 from limner.search.stored import StoredScores
+from limner.search.table import About
 
-System = Encoder | TwoSided | Callable[..., object]
+System = Encoder | TwoSided | SetEncoder | Callable[..., object]
 Named = str | type[Correction] | Correction
 How = str | Path | type[Correction] | Correction | Statistics
 
@@ -92,7 +93,7 @@ class Index:
 
     def add(
         self,
-        embeddings: Embeddings,
+        embeddings: Vectors,
         items: Items | None = None,
         *,
         existing: str = "refuse",
@@ -103,7 +104,7 @@ class Index:
         """Adds vectors in one commit, and returns their number.
 
         Args:
-            embeddings: Vectors with ids, with the dimension of the index.
+            embeddings: Vectors with ids, with the dimension of the index: one per item, or `VectorSets`.
             items: The items; must contain every id of the embeddings.
             existing: What to do with existing ids: "refuse" all, "replace" their rows, or "skip" them.
             system: Their encoder; refused if the index was made with another model.
@@ -113,7 +114,7 @@ class Index:
         """
         if existing not in EXISTING:
             raise UnknownName("policy for existing ids", existing, EXISTING)
-        self._refuse_unlike(embeddings, items)
+        refuse_unlike(self.about, embeddings, items)
         self.refuse_other(system)
         with self.store.writing():
             there = self.store.present(embeddings.ids)
@@ -130,15 +131,6 @@ class Index:
                 self._measure_again(measure)
         return len(embeddings)
 
-    def _refuse_unlike(self, embeddings: Embeddings, items: Items | None) -> None:
-        if embeddings.dim != self.about.dim:
-            raise LimnerError(
-                f"vectors have {embeddings.dim} dimensions, the index {self.about.dim}: encode them with the system "
-                "that the index was made with"
-            )
-        if items is not None and items.kind != self.about.kind:
-            raise LimnerError(f"{items.kind} items for an index of {self.about.kind}s: make a separate index")
-
     def refuse_other(self, system: System | None, name: str | None = None) -> None:
         """Refuses a system that differs from the model of the index; unknown models are accepted.
 
@@ -146,13 +138,7 @@ class Index:
             system: The encoder.
             name: The name the user gave.
         """
-        made, got = self.about.model, identity(system, name)
-        if made is not None and got is not None and made != got:
-            called = name or getattr(system, "name", None) or type(system).__name__
-            raise LimnerError(
-                f"the index was made with {str(self.about.made_by)!r} ({made}), and {str(called)!r} is another model "
-                f"({got}): vectors of two models cannot be compared; use the first, or make a separate index"
-            )
+        refuse_other_model(self.about, system, name)
 
     def holds(self, ids: Iterable[object]) -> list[bool]:
         """Which of these ids are in the index."""
@@ -206,7 +192,7 @@ class Index:
         """The k best items of every query.
 
         Args:
-            queries: Vectors; or texts or items, if the index has a system.
+            queries: Vectors, of the kind of the index; or texts or items, if the index has a system.
             k: Number of hits per query.
             correct: A correction for hubs, by name, or saved statistics; it needs exact search.
             bank: The query bank of the correction: other queries (vectors, texts, items), or saved statistics; by
@@ -226,7 +212,7 @@ class Index:
                 f"{'a bank' if bank is not None else shown(options)} without a correction: name one, such as "
                 "correct='csls'"
             )
-        if ann is not None:
+        if ann is not None and isinstance(vectors, Embeddings):
             near = approximate.joined(list(approximate.near(self.store, vectors, k, ann.probes)))
             return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
         if (few := self._proposed(vectors, k, progress)) is not None:
@@ -238,8 +224,11 @@ class Index:
         """Scores of queries against all items in the index."""
         vectors = self.asked(queries)[1]
         held = self._in_memory()
+        if isinstance(vectors, VectorSets):
+            source = self.store if held is None else held.pieces
+            return sets.StoredSetScores(vectors, source, self.ids, str(self.about.pooling))
         if held is not None:
-            return VectorScores(vectors, Embeddings(self.ids, held))
+            return VectorScores(vectors, Embeddings(self.ids, held.vectors))
         return StoredScores(vectors, self.store, self.ids)
 
     def statistics(self, how: Named, bank: Queries, *, progress: Progress | None = None, **options: Any) -> Statistics:
@@ -265,6 +254,7 @@ class Index:
             k: Number of neighbours.
             progress: A display, which shows the steps and counts the queries that recall is measured with.
         """
+        approximate.refuse_sets(self.about)
         with self.store.writing():
             return self._build(kind, recall, *self._sample(queries, SAMPLE), k, progress)
 
@@ -306,9 +296,9 @@ class Index:
         ann.keep(self.store)
         self._held = held and replace(held, version=self.version)
 
-    def asked(self, queries: Queries) -> tuple[Items, Embeddings]:
+    def asked(self, queries: Queries) -> tuple[Items, Vectors]:
         """The queries as items and as vectors, normalised for cosine similarity."""
-        vectors = as_vectors(queries)
+        vectors = as_vectors(queries, sets=self.about.has_sets)
         if vectors is not None:
             return Items(vectors.ids, [None] * len(vectors)), self._checked(vectors)
         queries = Items.of(queries)
@@ -318,10 +308,10 @@ class Index:
                 "(open_index(path, system=...), --system)"
             )
         self.refuse_other(self.system)
-        return queries, self._checked(encoded_queries(self.system, queries))
+        return queries, self._checked(encoded_queries(self.system, queries, sets=self.about.has_sets))
 
-    def _checked(self, vectors: Embeddings) -> Embeddings:
-        self._refuse_unlike(vectors, None)
+    def _checked(self, vectors: Vectors) -> Vectors:
+        refuse_unlike(self.about, vectors)
         return vectors.normalised() if self.about.similarity == "cosine" else vectors
 
     def _ann(self, exactly: bool | None, corrected: bool) -> Ann | None:
@@ -332,31 +322,31 @@ class Index:
         return self._needed_ann() if exactly is False else Ann.noted(self.store)
 
     def _needed_ann(self) -> Ann:
+        approximate.refuse_sets(self.about)
         ann = Ann.noted(self.store)
         if ann is None:
             raise LimnerError("there is no approximate index: build one with index.approximate() (limner index --ann)")
         return ann
 
-    def _in_memory(self) -> Float32 | None:
+    def _in_memory(self) -> HeldVersion | None:
         """All vectors, or None if they are too large."""
-        if len(self) * self.about.dim * 4 > self.memory:
+        if self.store.size > self.memory:
             return None
-        held = self._now_held() or HeldVersion.of(self.store)
-        self._held = held
-        return held.vectors
+        self._held = self._now_held() or HeldVersion.of(self.store)
+        return self._held
 
     def _now_held(self) -> HeldVersion | None:
         """The version in memory, if it is the one that is searched."""
         return self._held if self._held is not None and self._held.version == self.version else None
 
-    def _proposed(self, vectors: Embeddings, k: int, progress: Progress | None) -> list[list[Row]] | None:
+    def _proposed(self, vectors: Vectors, k: int, progress: Progress | None) -> list[list[Row]] | None:
         """The hits of one or two queries from LanceDB's scan; None if the vectors are in memory or should be loaded."""
         version = self.version
-        if len(vectors) > PROPOSED or self.about.similarity != "cosine" or self._now_held() is not None:
+        if isinstance(vectors, VectorSets) or len(vectors) > PROPOSED or self.about.similarity != "cosine":
+            return None
+        if self._now_held() is not None or (self._searched == version and self.store.size <= self.memory):
             return None
         rows = len(self)
-        if self._searched == version and rows * self.about.dim * 4 <= self.memory:
-            return None
         self._searched = version
         report = progress or (lambda done, total: None)
         report(0, rows)
@@ -365,22 +355,26 @@ class Index:
         return found
 
     def nearest(
-        self, vectors: Embeddings, k: int, *, among: Array | None = None, progress: Progress | None = None
+        self, vectors: Vectors, k: int, *, among: Array | None = None, progress: Progress | None = None
     ) -> exact.Best:
         """The exact k best rows: positions in the store and scores; only among the rows of a mask, if one is given."""
         held = self._in_memory()
-        blocks = self.store.vectors() if held is None else iter([held] if len(held) else [])
+        if isinstance(vectors, VectorSets):
+            pieces = sets.pieces_of(self.store if held is None else held.pieces, among)
+            pooling = str(self.about.pooling)
+            return sets.top(vectors, pieces, k, rows=len(self), pooling=pooling, progress=progress)
+        blocks = self.store.vectors() if held is None else iter([held.vectors] if len(held.vectors) else [])
         longest = 1.0 if self.about.similarity == "cosine" else None
         return exact.top(vectors, blocks, k, rows=len(self), max_norm=longest, among=among, progress=progress)
 
-    def _correction(self, vectors: Embeddings, how: How, bank: object, options: Mapping[str, Any]) -> Scores:
+    def _correction(self, vectors: Vectors, how: How, bank: object, options: Mapping[str, Any]) -> Scores:
         if isinstance(bank, (str, Path)):
             bank = Statistics.load(bank, trust=bool(options.get("trust")))
         if bank is not None and not isinstance(bank, Statistics):
             bank = self.scores(bank)
         return correct(self.scores(vectors), how, bank=bank, **options)
 
-    def _corrected(self, asked: Items, vectors: Embeddings, k: int, scores: Any, progress: Progress | None) -> Hits:
+    def _corrected(self, asked: Items, vectors: Vectors, k: int, scores: Any, progress: Progress | None) -> Hits:
         ranking = scores.top(k, progress=progress)
         found = self.hits_at(asked, ranking.indices, ranking.scores)
         return replace(found, correction=scores.correction.name)
@@ -396,8 +390,9 @@ class Index:
         return Hits(asked, ranking, {row["id"]: row for row in rows}, self.about.kind)
 
     def _sample(self, queries: Queries | None, sample: int) -> tuple[Embeddings, str]:
-        if queries is not None:
-            return self.asked(queries)[1], "given"
+        asked = None if queries is None else self.asked(queries)[1]
+        if isinstance(asked, Embeddings):
+            return asked, "given"
         return numbered(approximate.sample(self.store, sample)), "stored"
 
 
@@ -406,7 +401,7 @@ def index(
     embeddings: object,
     items: Items | None = None,
     *,
-    similarity: str = "cosine",
+    similarity: str | None = None,
     system: System | None = None,
     system_name: str | None = None,
     made_by: str | None = None,
@@ -416,22 +411,26 @@ def index(
 
     Args:
         path: A folder without an index, or an address that LanceDB opens (s3://, gs://, az://).
-        embeddings: Vectors with ids; plain rows of numbers get the ids of the items, or row numbers.
+        embeddings: Vectors with ids; plain rows of numbers get the ids of the items, or row numbers. `VectorSets`, with
+            several vectors per item, are searched by late interaction (see `limner.search.sets`).
         items: The images or texts of the vectors; must contain every id. Texts and paths are stored, and thumbnails of
             images without a path.
-        similarity: "cosine" (vectors are stored with length 1) or "dot".
+        similarity: "cosine" (vectors are stored with length 1) or "dot"; by default cosine, or what a system with
+            several vectors per item says.
         system: The model that made the vectors, which also encodes queries; other models are refused afterwards.
         system_name: The system that `limner search` loads to encode queries: a file, or "module:thing".
         made_by: Name of the system in messages; its name by default.
         progress: Called with (rows written, rows in total).
     """
-    embeddings = Embeddings.of(embeddings, ids=None if items is None else items.ids)
+    several = isinstance(embeddings, VectorSets)
+    vectors: Any = embeddings if several else Embeddings.of(embeddings, ids=None if items is None else items.ids)
+    how = similarity or (str(getattr(system, "similarity", "cosine")) if several else "cosine")
     called = made_by or getattr(system, "name", None) or system_name
     kind, model = "item" if items is None else items.kind, identity(system, system_name)
-    about = About(embeddings.dim, kind, similarity, system_name, model, called)
-    if not len(embeddings):
+    about = About(vectors.dim, kind, how, system_name, model, called, "maxsim" if several else None)
+    if not len(vectors):
         raise LimnerError("no vectors to index: expected at least one")
-    return Index(VectorStore.create(path, about, batches(about, embeddings, items, progress)), system)
+    return Index(VectorStore.create(path, about, batches(about, vectors, items, progress)), system)
 
 
 def open_index(

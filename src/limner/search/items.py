@@ -16,7 +16,9 @@ from limner.core.ids import Ids
 from limner.core.images import open_image
 from limner.datasets import _read
 from limner.datasets.tables import IMAGE_ENDINGS
-from limner.search.store import Kept
+from limner.scores import VectorSets
+from limner.scores.vector_sets import holds_sets
+from limner.search.table import Kept
 
 SIDE = 144
 """The longer side of a thumbnail in pixels."""
@@ -83,12 +85,13 @@ def small(value: Any, *, name: str) -> bytes:
     return out.getvalue()
 
 
-def read(path: str | Path) -> Items | Embeddings:
-    """Reads a list of texts or images, or embeddings.
+def read(path: str | Path) -> Items | Embeddings | VectorSets:
+    """Reads a list of texts or images, or embeddings: one vector per item, or several.
 
     Args:
         path: A text file, one text per line; csv, tsv or jsonl with a column of texts or images and optionally "id";
-            one image; a folder of images; or npy, npz, safetensors or parquet with vectors.
+            one image; a folder of images; or npy, npz, safetensors or parquet with vectors; npz or safetensors with
+            the arrays `vectors` and `counts` if items have several (see `limner.scores.VectorSets.load`).
     """
     source = Path(path)
     ending = source.suffix.lower()
@@ -96,6 +99,8 @@ def read(path: str | Path) -> Items | Embeddings:
         return _folder(source)
     if not source.exists():
         raise LimnerError(f"no file {source}: expected texts, images or embeddings")
+    if holds_sets(source):
+        return VectorSets.load(source)
     if ending in VECTOR_ENDINGS:
         return Embeddings.load(source)
     if ending in IMAGE_ENDINGS:

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from limner.core.arrays import Array, array, is_matrix
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
+from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.encoders.contract import identity
+from limner.scores import VectorSets
+from limner.search.table import About
 
 Queries = object
-"""Queries: vectors (embeddings, an array or tensor, a list of rows), or anything `limner.Items.of` accepts."""
+"""Queries: vectors (embeddings, an array or tensor, a list of rows), several vectors per query (`VectorSets`, or {id:
+vectors}) for an index of such items, or anything `limner.Items.of` accepts."""
+Vectors = Embeddings | VectorSets
+"""One vector per item, or several."""
 
 
-def as_vectors(given: object) -> Embeddings | None:
-    """The queries as vectors; None if they are items."""
-    if isinstance(given, Embeddings):
+def as_vectors(given: object, *, sets: bool = False) -> Vectors | None:
+    """The queries as vectors; None if they are items.
+
+    Args:
+        given: The queries.
+        sets: Whether the index has several vectors per item; vectors of the other kind are returned as they are, and
+            refused by `refuse_unlike`.
+    """
+    if isinstance(given, (Embeddings, VectorSets)):
         return given
+    if isinstance(given, Mapping) and sets:
+        return VectorSets.of({str(key): vectors for key, vectors in given.items()})
     if isinstance(given, (str, bytes, Items)) or not hasattr(given, "__len__") or not len(given):
         return None
     if is_matrix(given):
@@ -31,3 +48,41 @@ def numbered(given: Array) -> Embeddings:
     """One vector, or rows of vectors, with row numbers as ids."""
     matrix = np.atleast_2d(given)
     return Embeddings(Ids(range(len(matrix)), what="query"), matrix)
+
+
+def refuse_other_model(about: About, system: object, name: str | None = None) -> None:
+    """Refuses a system that differs from the model of the index; unknown models are accepted.
+
+    Args:
+        about: The description of the index.
+        system: The encoder.
+        name: The name the user gave.
+    """
+    made, got = about.model, identity(system, name)
+    if made is not None and got is not None and made != got:
+        called = name or getattr(system, "name", None) or type(system).__name__
+        raise LimnerError(
+            f"the index was made with {str(about.made_by)!r} ({made}), and {str(called)!r} is another model ({got}): "
+            "vectors of two models cannot be compared; use the first, or make a separate index"
+        )
+
+
+def refuse_unlike(about: About, vectors: Vectors, items: Items | None = None) -> None:
+    """Refuses vectors and items that do not fit an index."""
+    if about.has_sets and not isinstance(vectors, VectorSets):
+        raise LimnerError(
+            f"one vector for each of {len(vectors):,} items, but the index has several vectors per item: give "
+            "limner.scores.VectorSets, a file with the arrays 'vectors' and 'counts', or texts for its system"
+        )
+    if isinstance(vectors, VectorSets) and not about.has_sets:
+        raise LimnerError(
+            f"several vectors for each of {len(vectors):,} items, but the index has one vector per item: give "
+            "Embeddings, or make a separate index"
+        )
+    if vectors.dim != about.dim:
+        raise LimnerError(
+            f"vectors have {vectors.dim} dimensions, the index {about.dim}: encode them with the system "
+            "that the index was made with"
+        )
+    if items is not None and items.kind != about.kind:
+        raise LimnerError(f"{items.kind} items for an index of {about.kind}s: make a separate index")

@@ -9,64 +9,30 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.arrays import Float32
+from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
-from limner.core.paths import folder_for, parse_json
-from limner.core.registry import checked
+from limner.core.paths import folder_for
 from limner.search.lance import lancedb
+from limner.search.table import COUNT, About, about_of, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLE = "items"
-FORMAT = 3
-"""Format of new stores; formats 1 (without the model) and 2 (without captions and fields) can be read too."""
 ROWS = 65_536
 """Rows per batch when reading."""
 LOCK = ".limner.lock"
-COLUMNS = ("value", "picture", "captions", "fields")
-"""What is kept of an item beside its id and vector."""
-Kept = Mapping[str, object]
-"""The columns of one item by name; None where nothing is known."""
 RETRYING = {"client_max_retries": "8", "client_retry_timeout": "60", "connect_timeout": "10s"}
 """Requests to object storage that fail are sent again with growing pauses, for a minute at most."""
-
-
-@dataclass(frozen=True)
-class About:
-    """The description of an index, written when it is created.
-
-    Args:
-        dim: Dimension of the vectors.
-        kind: "image", "text", or "item" if only ids are known.
-        similarity: "cosine" (vectors are stored with length 1) or "dot".
-        system: The query encoder: a file, a name inside the index, or "module:thing"; None if unknown.
-        model: The identity of the model that made the vectors (`limner.encoders.contract.identity`); None if unknown.
-        made_by: The name the user gave for that model.
-    """
-
-    dim: int
-    kind: str = "item"
-    similarity: str = "cosine"
-    system: str | None = None
-    model: str | None = None
-    made_by: str | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        if self.similarity not in ("cosine", "dot"):
-            raise UnknownName("similarity", self.similarity, ("cosine", "dot"))
-        if self.kind not in ("image", "text", "item"):
-            raise UnknownName("kind of items", self.kind, ("image", "text", "item"))
 
 
 @dataclass(frozen=True)
@@ -95,6 +61,7 @@ class VectorStore:
     pinned: int | None = None
     _writes: bool = field(default=False, init=False, repr=False)
     _state: tuple[int, int] | None = field(default=None, init=False, repr=False)  # cached version and number of rows
+    _counts: tuple[int, IntArray] | None = field(default=None, init=False, repr=False)  # cached version and counts
 
     @classmethod
     def create(cls, path: str | Path, about: About, batches: Iterable[pa.RecordBatch]) -> VectorStore:
@@ -119,7 +86,7 @@ class VectorStore:
                 raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
             if version is not None:
                 _checked_out(table, version, where)
-            return cls(where, table, _about(table, where), version)
+            return cls(where, table, about_of(table, where), version)
 
     def __len__(self) -> int:
         return self._now()[1]
@@ -155,7 +122,7 @@ class VectorStore:
             yield from self.table.search().select(columns).to_batches(ROWS)
 
     def vectors(self) -> Iterator[Float32]:
-        """All vectors in order, some thousands at a time, with small fragments merged."""
+        """All vectors of a store with one per item, in order, some thousands at a time, with small fragments merged."""
         pending: list[Float32] = []
         for batch in self.scan(["vector"]):
             pending.append(batch["vector"].flatten().to_numpy(zero_copy_only=False).reshape(-1, self.about.dim))
@@ -164,6 +131,29 @@ class VectorStore:
                 pending = []
         if pending:
             yield np.concatenate(pending)
+
+    def counts(self) -> IntArray:
+        """The number of vectors of every item, in order, of a store with several."""
+        version = self.version
+        if self._counts is None or self._counts[0] != version:
+            parts = [batch[COUNT].to_numpy() for batch in self.scan([COUNT])]
+            self._counts = version, np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
+        return self._counts[1]
+
+    def sets(self, places: IntArray) -> tuple[list[str], Float32, IntArray]:
+        """Ids, vectors and numbers of vectors of the items at these positions, which ascend; reads no others."""
+        with _explained(self.path):
+            found = self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow()
+            vectors = found["vector"].combine_chunks()
+            counts = vectors.value_lengths().to_numpy(zero_copy_only=False)
+            flat = vectors.flatten().flatten().to_numpy(zero_copy_only=False)
+        return found["id"].to_pylist(), flat.reshape(-1, self.about.dim), counts.astype(np.int64)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all vectors."""
+        rows = int(self.counts().sum()) if self.about.has_sets else len(self)
+        return 4 * rows * self.about.dim
 
     def ids(self) -> list[str]:
         """All ids, in order."""
@@ -278,40 +268,6 @@ def among(ids: Iterable[str]) -> str:
     return f"id IN ({listed})"
 
 
-def schema(about: About, names: Sequence[str] = ()) -> pa.Schema:
-    """Columns of the table, or some of them.
-
-    They are id, vector, value (a text or the path of an image), picture (a thumbnail), captions (texts about an image)
-    and fields (JSON).
-    """
-    import pyarrow as pa
-
-    columns = [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("vector", pa.list_(pa.float32(), about.dim), nullable=False),
-        pa.field("value", pa.string()),
-        pa.field("picture", pa.binary()),
-        pa.field("captions", pa.list_(pa.string())),
-        pa.field("fields", pa.string()),
-    ]
-    chosen = [column for column in columns if not names or column.name in names]
-    return pa.schema(chosen, metadata={"limner": json.dumps({"format": FORMAT, **asdict(about)})})
-
-
-def batch(about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept]) -> pa.RecordBatch:
-    """Rows in the format of the table."""
-    import pyarrow as pa
-
-    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
-    kinds = [schema(about).field(name).type for name in COLUMNS]
-    columns = [
-        pa.array(ids, pa.string()),
-        pa.FixedSizeListArray.from_arrays(flat, about.dim),
-        *(pa.array([row[name] for row in kept], kind) for name, kind in zip(COLUMNS, kinds, strict=True)),
-    ]
-    return pa.record_batch(columns, schema=schema(about))
-
-
 def connect(where: str) -> Any:
     """The LanceDB database at an address; keys for object storage come from the environment."""
     return lancedb().connect(where, storage_options=None if _is_local(where) else dict(RETRYING))
@@ -331,19 +287,6 @@ def _opened(database: Any) -> Any | None:
         if "not found" in str(error) or isinstance(error, FileNotFoundError):
             return None
         raise
-
-
-def _about(table: Any, where: str) -> About:
-    try:
-        held = parse_json((table.schema.metadata or {})[b"limner"].decode(), where=where)
-        made = held.pop("format")
-    except (KeyError, ValueError, AttributeError):
-        raise LimnerError(
-            f"{where} contains a table {TABLE!r} that limner did not create: choose another path for the index"
-        ) from None
-    if made not in range(1, FORMAT + 1):
-        raise LimnerError(f"{where} is an index of format {made}; this limner reads format 1 to {FORMAT}: index again")
-    return About(**checked(About, held, what=f"the index {where}"))
 
 
 def _checked_out(table: Any, version: int, where: str) -> None:

@@ -1,17 +1,30 @@
-"""Scores of queries against a store larger than memory."""
+"""Scores of queries against a store larger than memory, and single vectors of a store."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownId, shown
 from limner.core.ids import Ids
-from limner.scores import Block, Scores, VectorScores
+from limner.scores import Block, Scores, VectorScores, VectorSets
+from limner.search.queries import Vectors
 from limner.search.store import VectorStore
+
+
+def stored_vectors(store: VectorStore, ids: Sequence[str]) -> Vectors:
+    """The vectors of a few items, in this order, as they are stored."""
+    rows = store.rows(ids, columns=("id", "vector"))
+    missing = [key for key in ids if key not in rows]
+    if missing:
+        raise UnknownId(f"{len(missing)} of {len(ids)} ids are not in the index ({shown(missing)}): check the ids")
+    if store.about.has_sets:
+        return VectorSets.of({key: np.asarray(rows[key]["vector"], dtype=np.float32) for key in ids})
+    return Embeddings(Ids(ids), np.asarray([rows[key]["vector"] for key in ids], dtype=np.float32))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,8 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import read_array
 from limner.core.progress import progress_for
 from limner.core.registry import checked
-from limner.encoders import ENCODERS, Encoder, TwoSided, encoded, encoder_named
+from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded, encoded_sets, encoder_named
+from limner.encoders.contract import gives_sets
 from limner.scores import Progress, Scores
 from limner.systems.held_out import HoldOut, dev_of, hold_out
 from limner.systems.trained_on import TrainedOn
@@ -206,6 +207,10 @@ class FoundSystem:
         if self.kind == EMBEDDINGS:
             return _from_embeddings(self.given, parts)
         index = open_index_with_system(self.given, trust=self.trust)
+        if index.about.has_sets:
+            from limner.search.sets import scores_with_images
+
+            return scores_with_images(index, parts.held)
         texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above if there is none
         images = Embeddings(index.ids, np.concatenate(list(index.store.vectors()))).subset(parts.held.images.ids)
         return Scores.from_embeddings(images, texts, similarity=index.about.similarity)
@@ -402,7 +407,7 @@ def _of_object(given: object, trust: bool) -> FoundSystem:
         return FoundSystem("embeddings", EMBEDDINGS, tuple(given), trust)
     if hasattr(given, "scores"):
         return FoundSystem(name, MODEL, given, trust)
-    if isinstance(given, (Encoder, TwoSided)):
+    if isinstance(given, (Encoder, TwoSided, SetEncoder)):
         return FoundSystem(name, ENCODER, given, trust)
     raise LimnerError(
         f"a system that is {type(given).__name__}: expected a name, a path, a model with scores(collection), an "
@@ -415,6 +420,11 @@ def _scored(model: Any, held: Collection, features: object, progress: Progress |
         options = {} if features is None else {"features": features}
         scores: Scores = model.scores(held, **progress_for(model.scores, progress), **options)
         return scores
+    if gives_sets(model):
+        texts = encoded_sets(model, held.texts, queries=True)
+        images = encoded_sets(model, held.images, queries=False, progress=progress)
+        how = str(getattr(model, "similarity", "cosine"))
+        return Scores.from_sets(texts, images, similarity=how, pooling="maxsim").T
     sides = (encoded(model, items, progress=progress) for items in (held.images, held.texts))
     return Scores.from_embeddings(*sides)
 

@@ -14,9 +14,9 @@ from limner.web.search_request import SearchRequest, no_new_image
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from limner.core.embeddings import Embeddings
     from limner.scores import Statistics
     from limner.search import Calibration, Hit, Hits, Index, ItemTexts
+    from limner.search.queries import Vectors
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ServedIndex:
                 index.search(["a red dog"], 1)
         return made
 
-    def sample(self) -> Embeddings:
+    def sample(self) -> Vectors:
         """The vector of one row."""
         first = self.index.store.take([0])[0]["id"]
         return self.vector(first)
@@ -88,17 +88,14 @@ class ServedIndex:
         find = getattr(self.index.system, "unknown_words", None)
         return [] if find is None else list(find(text))
 
-    def vector(self, key: str) -> Embeddings:
-        """The stored vector of an item."""
-        import numpy as np
+    def vector(self, key: str) -> Vectors:
+        """The stored vector of an item, or its vectors."""
+        from limner.search.stored import stored_vectors
 
-        from limner.core.embeddings import Embeddings
-        from limner.core.ids import Ids
-
-        found = self.index.store.rows([key], columns=("id", "vector"))
-        if key not in found:
-            raise UnknownId(f"no {self.kind} {key[:80]!r} in {self.name!r}")
-        return Embeddings(Ids([key]), np.asarray([found[key]["vector"]], dtype=np.float32))
+        try:
+            return stored_vectors(self.index.store, [key])
+        except UnknownId:
+            raise UnknownId(f"no {self.kind} {key[:80]!r} in {self.name!r}") from None
 
     def row(self, key: str) -> dict[str, Any]:
         """Id, text or path, and thumbnail of an item."""

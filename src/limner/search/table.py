@@ -1,0 +1,140 @@
+"""The table of an index: the description in its head, and its columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.arrays import Float32, IntArray
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.paths import parse_json
+from limner.core.registry import checked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT, SETS_FORMAT = 3, 4
+"""Formats of new stores with one vector per item, and with several; formats 1 (without the model) and 2 (without
+captions and fields) can be read too."""
+POOLINGS = ("maxsim",)
+"""How the products of several vectors per item become one score."""
+COUNT = "count"
+"""The column with the number of vectors of an item, if there are several."""
+COLUMNS = ("value", "picture", "captions", "fields")
+"""What is kept of an item beside its id and vector."""
+Kept = Mapping[str, object]
+"""The columns of one item by name; None where nothing is known."""
+
+
+@dataclass(frozen=True)
+class About:
+    """The description of an index, written when it is created.
+
+    Args:
+        dim: Dimension of the vectors.
+        kind: "image", "text", or "item" if only ids are known.
+        similarity: "cosine" (vectors are stored with length 1) or "dot".
+        system: The query encoder: a file, a name inside the index, or "module:thing"; None if unknown.
+        model: The identity of the model that made the vectors (`limner.encoders.contract.identity`); None if unknown.
+        made_by: The name the user gave for that model.
+        pooling: One of `POOLINGS` if every item has several vectors; None if it has one.
+    """
+
+    dim: int
+    kind: str = "item"
+    similarity: str = "cosine"
+    system: str | None = None
+    model: str | None = None
+    made_by: str | None = None
+    pooling: str | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        if self.similarity not in ("cosine", "dot"):
+            raise UnknownName("similarity", self.similarity, ("cosine", "dot"))
+        if self.kind not in ("image", "text", "item"):
+            raise UnknownName("kind of items", self.kind, ("image", "text", "item"))
+        if self.pooling is not None and self.pooling not in POOLINGS:
+            raise UnknownName("pooling", self.pooling, POOLINGS)
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether every item has several vectors."""
+        return self.pooling is not None
+
+    @property
+    def head(self) -> dict[str, object]:
+        """What is written into the store; an older limner reads format 3, and refuses format 4."""
+        written = asdict(self) if self.has_sets else {k: v for k, v in asdict(self).items() if k != "pooling"}
+        return {"format": SETS_FORMAT if self.has_sets else FORMAT, **written}
+
+
+def schema(about: About, names: Sequence[str] = ()) -> pa.Schema:
+    """Columns of the table, or some of them.
+
+    They are id, vector, value (a text or the path of an image), picture (a thumbnail), captions (texts about an image)
+    and fields (JSON). With several vectors per item, "vector" is a list of them, and "count" their number.
+    """
+    import pyarrow as pa
+
+    one = pa.list_(pa.float32(), about.dim)
+    columns = [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("vector", pa.list_(one) if about.has_sets else one, nullable=False),
+        *([pa.field(COUNT, pa.int32(), nullable=False)] if about.has_sets else []),
+        pa.field("value", pa.string()),
+        pa.field("picture", pa.binary()),
+        pa.field("captions", pa.list_(pa.string())),
+        pa.field("fields", pa.string()),
+    ]
+    chosen = [column for column in columns if not names or column.name in names]
+    return pa.schema(chosen, metadata={"limner": json.dumps(about.head)})
+
+
+def batch(
+    about: About, ids: list[str], vectors: Float32, kept: Sequence[Kept], starts: IntArray | None = None
+) -> pa.RecordBatch:
+    """Rows in the format of the table.
+
+    Args:
+        about: The description of the store.
+        ids: One per item.
+        vectors: All vectors of the items.
+        kept: What is kept of every item.
+        starts: Where the vectors of each item begin, and where the last ones end; None for one vector per item.
+    """
+    import pyarrow as pa
+
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    rows = pa.FixedSizeListArray.from_arrays(flat, about.dim)
+    if starts is None:
+        vector = [rows]
+    else:
+        vector = [pa.ListArray.from_arrays(starts.astype(np.int32), rows), pa.array(np.diff(starts), pa.int32())]
+    kinds = [schema(about).field(name).type for name in COLUMNS]
+    columns = [
+        pa.array(ids, pa.string()),
+        *vector,
+        *(pa.array([row[name] for row in kept], kind) for name, kind in zip(COLUMNS, kinds, strict=True)),
+    ]
+    return pa.record_batch(columns, schema=schema(about))
+
+
+def about_of(table: Any, where: str) -> About:
+    """The description of a table; refuses a table that limner did not create."""
+    try:
+        held = parse_json((table.schema.metadata or {})[b"limner"].decode(), where=where)
+        made = held.pop("format")
+    except (KeyError, ValueError, AttributeError):
+        raise LimnerError(
+            f"{where} contains a table {table.name!r} that limner did not create: choose another path for the index"
+        ) from None
+    if made not in range(1, SETS_FORMAT + 1):
+        raise LimnerError(
+            f"{where} is an index of format {made}; this limner reads format 1 to {SETS_FORMAT}: index again"
+        )
+    return About(**checked(About, held, what=f"the index {where}"))
