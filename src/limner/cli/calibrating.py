@@ -38,7 +38,8 @@ def calibrated(
     index.refuse_other(index.system)
     judgements, images = judged_queries(asked, direction)
     with progress(f"encoding {len(queries):,} judged queries", f"{queries.kind}s") as told:
-        vectors, kept, left = encoded_known(index.system, queries, progress=told)
+        several = index.about.has_sets
+        vectors, kept, left = encoded_known(index.system, queries, sets=several, queries=True, progress=told)
         left_out(left, len(queries))
         if vectors is None:
             raise LimnerError(f"no query of {asked.name!r} is known to the system: calibrate with other queries")
@@ -55,12 +56,11 @@ def with_correction(
     path: str, how: str, bank: Path, system: str | None, *, features: str | None, trust: bool
 ) -> dict[str, object]:
     """Keeps a correction in an index; returns what to say about it."""
-    from limner.core.embeddings import Embeddings
+    from limner.core.collection import Items
     from limner.search import keep_correction, read
 
     queries = read(bank)
-    needed = not isinstance(queries, Embeddings)
-    index = opened(path, system, needed=needed, features=features, trust=trust)
+    index = opened(path, system, needed=isinstance(queries, Items), features=features, trust=trust)
     with progress(f"gathering the statistics of {how} with {len(queries):,} queries", "queries") as told:
         keep_correction(index, how, queries, progress=told)
     return {"corrected": f"{how}, with {len(queries):,} queries of {bank}"}

@@ -97,7 +97,7 @@ def _columns(words: list[str] | None) -> dict[str, str]:
 
 def _items(source: str, side: str | None, options: dict[str, object], columns: dict[str, str]) -> Items:
     """The images or texts of a collection, with the ids that 'limner evaluate' uses; or a plain list of items."""
-    from limner.core.embeddings import Embeddings
+    from limner.core.collection import Items
 
     if side not in (None, "images", "texts"):
         raise typer.BadParameter(f"--side {side}: expected images or texts")
@@ -113,7 +113,7 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
     if not Path(source).exists():
         raise LimnerError(f"no file or folder {source}: for a collection, add --side images or --side texts")
     given = read(source)
-    if isinstance(given, Embeddings):
+    if not isinstance(given, Items):
         raise LimnerError(f"{source} already contains vectors: expected images or texts")
     return given
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from limner.core.collection import Collection, Items
-    from limner.core.embeddings import Embeddings
     from limner.search import Index
+    from limner.search.queries import Vectors
 
 AT_ONCE = 4_096
 """Number of items encoded and written at once; fewer if that would take more than a few seconds."""
@@ -59,7 +59,9 @@ def index(
     items: Annotated[
         str | None, word("Or a list of texts or images: txt, csv, jsonl, a folder.", metavar="FILE")
     ] = None,
-    embeddings: Annotated[Path | None, word("Their vectors: npy, npz, safetensors, parquet.", metavar="FILE")] = None,
+    embeddings: Annotated[
+        Path | None, word("Their vectors: npy, npz, safetensors, parquet; or sets of vectors.", metavar="FILE")
+    ] = None,
     ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
     system: Annotated[
         str | None, word("Or their encoder: a saved model, a name of 'limner systems', module:thing.")
@@ -68,7 +70,9 @@ def index(
     side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection, and of the one to calibrate with.")] = "all",
     option: Loading = None,
-    similarity: Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine")] = None,
+    similarity: Annotated[
+        str | None, word("cosine or dot.", metavar="HOW", show_default="cosine, or that of the encoder")
+    ] = None,
     replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
     resume: Annotated[bool, flag("--resume", "Skip items whose ids are in the index.")] = False,
     delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
@@ -87,11 +91,17 @@ def index(
     With INDEX alone, describe it. Every change is one commit: an interrupted run loses no earlier data, and
     --resume continues where it stopped.
 
+    Items may have several vectors each, such as one per token or patch, and are then searched by late interaction: with
+    an encoder such as 'multi-vector(model=DIR)', or from an npz or safetensors file with the arrays 'vectors' (one row
+    per vector), 'counts' (vectors of every item) and 'ids'.
+
     Examples:
       $ limner index pictures.index scenes --system histograms
       $ limner index photos.index --items photos/ --system my_encoders:clip
       $ limner index photos.index photos/ --system trained-on-features/ --features photos.npz
       $ limner index captions.index captions.csv --side texts --embeddings texts.npy
+      $ limner index pages.index pages/ --system 'multi-vector(model=DIR)'
+      $ limner index pages.index --embeddings pages.npz
       $ limner index photos.index --delete old.jpg --compact
       $ limner index pictures.index --calibrate scenes
       $ limner index pictures.index --correct csls --bank captions.txt
@@ -157,20 +167,27 @@ class _Source:
             chosen: Collection = part(self.whole, split)
             self.items = with_captions(chosen, side)
 
-    def vectors(self) -> Embeddings:
+    def vectors(self) -> Vectors:
         """The given vectors; if their file has no ids, they get the ids of the items."""
         from limner.core.embeddings import Embeddings
+        from limner.scores import VectorSets
+        from limner.scores.vector_sets import holds_sets
 
-        read = Embeddings.load(str(self.embeddings), ids=self.ids)
+        file = str(self.embeddings)
+        sets = holds_sets(file)
+        read = VectorSets.load(file, ids=self.ids) if sets else Embeddings.load(file, ids=self.ids)
         numbered = self.ids is None and all(key == str(row) for row, key in enumerate(read.ids))
         if self.items is None or not numbered or self.items.ids == read.ids:
             return read
         if len(read) != len(self.items):
             raise LimnerError(
-                f"{self.embeddings} has {len(read):,} rows and no ids for {len(self.items):,} {self.items.kind}s: "
-                "expected one row each, in their order; or name the rows with --ids FILE"
+                f"{self.embeddings} has {len(read):,} {'sets' if sets else 'rows'} and no ids for {len(self.items):,} "
+                f"{self.items.kind}s: expected one each, in their order; or name them with --ids FILE"
             )
-        tell(f"warning: {self.embeddings} has no ids: its rows are used in the order of the {self.items.kind}s")
+        named = "sets" if sets else "rows"
+        tell(f"warning: {self.embeddings} has no ids: its {named} are used in the order of the {self.items.kind}s")
+        if isinstance(read, VectorSets):
+            return VectorSets.in_order(self.items.ids, read.vectors.matrix, read.counts)
         return Embeddings(self.items.ids, read.matrix)
 
 
@@ -206,7 +223,7 @@ def _added(
         # Encoding shows its own progress, and writing is a small part of it.
         with progress(f"writing {len(vectors):,} vectors") if source.embeddings else nullcontext() as told:
             if made is None:
-                how = {"similarity": similarity or "cosine", "system": model, "system_name": name, "made_by": system}
+                how = {"similarity": similarity, "system": model, "system_name": name, "made_by": system}
                 made = search.index(path, vectors, items, progress=told, **how)
                 count += len(vectors)
             else:
@@ -244,12 +261,15 @@ def _system(
 
 def _pieces(
     source: _Source, model: object, made: Index | None, existing: str
-) -> Iterator[tuple[Embeddings, Items | None]]:
+) -> Iterator[tuple[Vectors, Items | None]]:
     """The given vectors, or the items encoded in chunks."""
+    from limner.search.encode import gives_sets
+
     if source.embeddings is not None or source.items is None:
         yield source.vectors(), source.items
     else:
-        yield from _encoded(model, _left(source.items, made, existing))
+        several = gives_sets(model) if made is None else made.about.has_sets
+        yield from _encoded(model, _left(source.items, made, existing), several)
 
 
 def _left(items: Items, made: Index | None, existing: str) -> Items:
@@ -265,12 +285,15 @@ def _left(items: Items, made: Index | None, existing: str) -> Items:
     return items[[row for row, held in enumerate(there) if not held]]
 
 
-def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | None]]:
+def _encoded(model: Any, items: Items, several: bool) -> Iterator[tuple[Vectors, Items | None]]:
+    """The items encoded in chunks, with one vector each or several."""
     from limner.encoders.batching import PART_SECONDS, paced
     from limner.scores import RUNNER
     from limner.search.encode import encoded_known
 
     cluster: Any = RUNNER.get()
+    if several and cluster is not None:
+        raise LimnerError("--cluster encodes one vector per item, and this system has several: leave out --cluster")
     lost: list[str] = []
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
     with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
@@ -280,7 +303,7 @@ def _encoded(model: Any, items: Items) -> Iterator[tuple[Embeddings, Items | Non
             if cluster is not None:
                 yield cluster.encode(model, piece, batch=AT_ONCE), piece
             else:
-                vectors, kept, left = encoded_known(model, piece)
+                vectors, kept, left = encoded_known(model, piece, sets=several)
                 lost += list(left.ids)
                 if vectors is not None:
                     yield vectors, kept
@@ -313,6 +336,7 @@ def described(made: Index) -> dict[str, object]:
         "items": len(made),
         "kind": made.about.kind,
         "dimensions": made.about.dim,
+        "vectors": _counted(made),
         "similarity": made.about.similarity,
         "system": made.about.system,
         "made by": made.about.made_by,
@@ -325,10 +349,22 @@ def described(made: Index) -> dict[str, object]:
     }
 
 
+def _counted(made: Index) -> dict[str, object] | None:
+    """How many vectors the items have; None if they have one each."""
+    counts = made.store.counts() if made.about.has_sets and len(made) else None
+    if counts is None:
+        return None
+    total, fewest, most = (int(each) for each in (counts.sum(), counts.min(), counts.max()))
+    return {"total": total, "fewest": fewest, "most": most, "pooling": made.about.pooling}
+
+
 def _text(data: dict[str, Any]) -> str:
     shown = {key: value for key, value in data.items() if value is not None}
     if (ann := shown.get("approximate")) is not None:
         shown["approximate"] = f"{ann['kind']}, {ann['probes']} clusters, {ann['recall']}"
+    if (counted := shown.get("vectors")) is not None:
+        some = f"{counted['fewest']:,}" + (f" to {counted['most']:,}" if counted["most"] > counted["fewest"] else "")
+        shown["vectors"] = f"{counted['total']:,}, {some} per item ({counted['pooling']})"
     if (held := shown.get("calibrated")) is not None:
         shown["calibrated"] = ", ".join(f"{promised}: {reached}" for promised, reached in held.items())
     return table((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shown.items())

@@ -17,7 +17,10 @@ from limner.core.renamed import renamed
 if TYPE_CHECKING:
     from limner.core.collection import Items
     from limner.core.embeddings import Embeddings
+    from limner.scores import VectorSets
     from limner.search import Index
+
+    Asked = Items | Embeddings | VectorSets
 
 Precision = Annotated[
     float | None,
@@ -32,7 +35,7 @@ Precision = Annotated[
 
 QueryFile = Annotated[
     str | None,
-    word("A file of queries: txt (one per line), csv, jsonl, a folder of images, vectors.", metavar="FILE"),
+    word("A file of queries: txt (one per line), csv, jsonl, a folder of images, vectors or sets.", metavar="FILE"),
 ]
 Fix = Annotated[
     str | None,
@@ -84,11 +87,14 @@ def search(
     """Search an index by text, by image, or by a file of queries.
 
     In TEXT, -word is a minus term and field:value a filter: "dog -beach split:test". Files of queries are only text.
+    An index with several vectors per item takes sets, several vectors per query: an npz or safetensors file with the
+    arrays 'vectors' and 'counts'.
 
     Examples:
       $ limner search pictures.index "two red dogs" --save found.html
       $ limner search pictures.index --image sketch.png -k 5
       $ limner search pictures.index --queries queries.txt --json
+      $ limner search pages.index --queries questions.npz -k 3
       $ limner search pictures.index "a cat" --correct csls --bank captions.txt --save-bank bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
       $ limner search pictures.index "a dog" --correct kept
@@ -151,7 +157,7 @@ def _refuse_mixed(
         raise typer.BadParameter("--save-bank needs --bank, and a file that ends in .npz")
 
 
-def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Items | Embeddings:
+def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Asked:
     """The queries, from exactly one of the three options."""
     from limner.core.collection import Items
     from limner.core.ids import Ids
@@ -166,12 +172,12 @@ def _asked(text: list[str] | None, images: list[Path] | None, queries: str | Non
     return read(str(queries))
 
 
-def _is_encoded(asked: Items | Embeddings, bank: Path | None) -> bool:
+def _is_encoded(asked: Asked, bank: Path | None) -> bool:
     """Whether any query has to be encoded; otherwise the system is not loaded."""
-    from limner.core.embeddings import Embeddings
+    from limner.core.collection import Items
     from limner.search.items import VECTOR_ENDINGS
 
-    return not isinstance(asked, Embeddings) or (bank is not None and bank.suffix.lower() not in VECTOR_ENDINGS)
+    return isinstance(asked, Items) or (bank is not None and bank.suffix.lower() not in VECTOR_ENDINGS)
 
 
 def _correction(
