@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import limner
-from limner import Embeddings, Items, LimnerError, Scores
+from limner import Embeddings, Items, Judgements, LimnerError, Scores
 from limner.cli import app
 from limner.scores import VectorSets
-from limner.search import Index, index, keep_correction, kept_correction, open_index, read, search_words, sets
+from limner.search import (
+    Index, calibrate_index, index, keep_correction, kept_correction, open_index, read, search_sure, search_words, sets,
+)  # fmt: skip
 from limner.search.sets import Piece, pieces_of
 from limner.search.store import VectorStore
 
@@ -199,6 +201,22 @@ def test_an_index_keeps_a_correction(tmp_path):
     made.delete(["i0"])
     with pytest.raises(LimnerError, match="has changed since its correction"):
         kept_correction(made)
+
+
+@each_memory
+def test_a_cut_off_is_calibrated(tmp_path, memory):
+    rng = np.random.default_rng(0)
+    rows = [rng.standard_normal((1 + n % 3, 24)) for n in range(400)]
+    items = VectorSets.of({str(n): each for n, each in enumerate(rows)})
+    asked = VectorSets.of({str(n): each + 0.4 * rng.standard_normal(each.shape) for n, each in enumerate(rows)})
+    index(tmp_path / "i", items)
+    opened = open_index(tmp_path / "i", memory=memory)
+    part = opened.scores(asked).restrict(queries=["7", "3"], candidates=["2", "9"])
+    assert np.array_equal(part.matrix(), Scores.from_sets(asked, items, pooling="maxsim").matrix()[[7, 3]][:, [2, 9]])
+    calibrate_index(opened, asked, Judgements.from_pairs((str(n), str(n)) for n in range(400)))
+    far = VectorSets.of({"far": rng.standard_normal((2, 24))})
+    found = [search_sure(opened, each, 5, precision=0.7) for each in (asked.subset(["7"]), far)]
+    assert [hit.id for hit in found[0]["7"]] == ["7"] and not found[1]["far"]
 
 
 class Letters:

@@ -15,7 +15,7 @@ order of the store. So lists, scores and the order of equal scores are bit-ident
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +156,13 @@ class StoredSetScores(Scores):
     def T(self) -> Scores:
         """Not available."""
         raise LimnerError("scores of a store have only one direction: for the other direction, search the other index")
+
+    def restrict(
+        self, *, queries: Iterable[object] | None = None, candidates: Iterable[object] | None = None
+    ) -> Scores:
+        """The vectors of these queries only; of candidates, a view."""
+        part = self if queries is None else replace(self, query_sets=self.query_sets.subset(queries))
+        return part if candidates is None else Scores.restrict(part, candidates=candidates)
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Late interaction with all items of the store, read in pieces."""
