@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limner import LimnerError
+from limner import Embeddings, Ids, LimnerError
 from limner.scores import VectorSets
 from limner.scores.vector_sets import holds_sets
 
@@ -52,6 +52,12 @@ def test_a_file_of_another_program_needs_no_ids(tmp_path):
 
 
 EYE = np.eye(3, dtype=np.float32)
+
+
+@pytest.mark.parametrize("starts", [[0, 3], [0, 0, 3], [1, 2, 3], [0, 2, 4], [0, 2, 1], [[0, 2, 3]]])
+def test_starts_that_are_not_those_of_the_items_are_refused(starts):
+    with pytest.raises(LimnerError, match="2 items with 3 vectors begin at '.*: expected starts from 0"):
+        VectorSets(Ids(["a", "b"]), Embeddings(range(3), EYE), np.array(starts))
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,39 @@ def test_late_interaction_scores_as_the_library_does(library, models, world, ope
     assert [len(q) for q in queries] == np.diff(sets.starts).tolist()
 
 
+@pytest.mark.parametrize("similarity", ["maxsim", "meanmaxsim"])
+def test_an_index_of_a_late_interaction_model(library, models, world, similarity, tmp_path, monkeypatch):
+    pytest.importorskip("lancedb")
+    from limner.cli import app
+    from limner.encoders.multimodal import LateInteraction
+
+    def opened_as(self, *given, made=LateInteraction.__init__, **options):
+        made(self, *given, **options)
+        self.model.similarity_fn_name = similarity
+
+    def run(*words):
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        return done
+
+    monkeypatch.setattr(LateInteraction, "__init__", opened_as)
+    name, scenes = f"multi-vector(model={models('colpali')}, device=cpu)", ("scenes", "-O", "images=10")
+    run("index", tmp_path / "i", *scenes, "--system", name)
+    about = json.loads(run("index", tmp_path / "i", "--json").stdout)
+    assert (about["items"], about["similarity"], about["system"]) == (10, "dot", name)
+    asked = [world.texts.values[0], world.texts.values[7]]
+    hits = json.loads(run("search", tmp_path / "i", *asked, "-k", 10, "--json").stdout)["hits"]
+    scores = encoder("multi-vector", model=models("colpali"), device="cpu").scores(world)
+    right = scores.T.restrict(queries=[world.texts.ids[0], world.texts.ids[7]]).top(10)
+    assert [hit["id"] for hit in hits] == [key for q in right.queries for key in right[q]]
+    np.testing.assert_allclose([hit["score"] for hit in hits], np.asarray(right.scores).ravel(), rtol=1e-5)
+    one, two = (
+        json.loads(run("evaluate", *scenes, "--split", "all", "--json", *system).stdout)
+        for system in (("--system", tmp_path / "i"), ("--encoder", name))
+    )
+    assert one["results"] == two["results"]
+
+
 @pytest.mark.parametrize("kind", ["blip", "blip-2"])
 def test_image_text_matching_heads_equal_their_library(models, world, opened, kind):
     import transformers

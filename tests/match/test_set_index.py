@@ -20,7 +20,16 @@ from limner import Embeddings, Items, Judgements, LimnerError, Scores
 from limner.cli import app
 from limner.scores import VectorSets
 from limner.search import (
-    Index, calibrate_index, index, keep_correction, kept_correction, open_index, read, search_sure, search_words, sets,
+    Index,
+    calibrate_index,
+    index,
+    keep_correction,
+    kept_correction,
+    open_index,
+    read,
+    search_sure,
+    search_words,
+    sets,
 )  # fmt: skip
 from limner.search.sets import Piece, pieces_of
 from limner.search.store import VectorStore

@@ -166,6 +166,24 @@ def _read_index(folder: Path) -> Any:
     return held.search(np.ones((1, 4), np.float32), 2).records(), held.about, held.versions()
 
 
+def _set_index(folder: Path) -> None:
+    from limner import search
+    from limner.scores import VectorSets
+
+    rows = np.arange(1, 25, dtype=np.float32).reshape(6, 4)
+    search.index(folder / "i", VectorSets.in_order(["a", "b", "c"], rows, [1, 3, 2]))
+
+
+def _read_set_index(folder: Path) -> Any:
+    from limner.search import open_index
+
+    found = []
+    for memory in (2**30, 0):
+        held = open_index(folder / "i", memory=memory)
+        found.append(held.search({"q": np.ones((2, 4), np.float32)}, 2).records())
+    return found, held.about, held.versions()
+
+
 def _calibrated(folder: Path) -> None:
     from limner import search
     from limner.core.judgements import Judgements
@@ -257,6 +275,7 @@ LEARNED = {
     "cache": Reader(_made(_cache), {".safetensors": spoil.of_safetensors, ".json": spoil.of_json}, _read_cache, 3),
     "visual words": Reader(_made(_words), {"": spoil.of_safetensors}, _read_words, 2),
     "index": Reader(_made(_index), {"": spoil.of_bytes}, _read_index, 0.08),
+    "set index": Reader(_made(_set_index), {"": spoil.of_bytes}, _read_set_index, 0.08),
     "calibrated index": Reader(_made(_calibrated), {"": spoil.of_bytes}, _read_calibrated, 0.08),
     "store": Reader(_made(_store), {"": _of_sqlite}, _read_store, 0.05),
 }

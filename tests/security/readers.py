@@ -347,6 +347,31 @@ def _embedded(name: str) -> Callable[[Path], Any]:
     return lambda folder: limner.Embeddings.load(folder / name).normalised().matrix.sum()
 
 
+def _several(name: str) -> Callable[[], Files]:
+    def make() -> Files:
+        import tempfile
+
+        from limner.scores import VectorSets
+
+        with tempfile.TemporaryDirectory() as folder:
+            rows = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+            VectorSets.in_order(["a", "b", "c"], rows, [1, 3, 1]).save(Path(folder) / name)
+            return {name: (Path(folder) / name).read_bytes()}
+
+    return seeds(make)
+
+
+def _late(name: str) -> Callable[[Path], Any]:
+    def read(folder: Path) -> Any:
+        from limner.scores.vector_sets import VectorSets, holds_sets
+
+        holds_sets(folder / name)
+        sets = VectorSets.load(folder / name)
+        return limner.Scores.from_sets(sets, sets, pooling="maxsim").top(2)
+
+    return read
+
+
 def _similarities() -> Files:
     out = io.BytesIO()
     np.save(out, np.random.default_rng(0).standard_normal((4, 6)))
@@ -476,6 +501,8 @@ VECTORS = {
     "npz": Reader(_saved("e.npz"), {"": spoil.of_zip}, _embedded("e.npz"), 6),
     "safetensors": Reader(_saved("e.safetensors"), {"": spoil.of_safetensors}, _embedded("e.safetensors"), 6),
     "parquet": Reader(_saved("e.parquet"), {"": spoil.of_bytes}, _embedded("e.parquet"), 6),
+    "sets npz": Reader(_several("s.npz"), {"": spoil.of_zip}, _late("s.npz"), 4),
+    "sets safetensors": Reader(_several("s.safetensors"), {"": spoil.of_safetensors}, _late("s.safetensors"), 4),
     "scores": Reader(seeds(_similarities), {"": spoil.of_npy}, _scored, 5),
     "run": Reader(
         seeds(lambda: {"a.run": RUN}), {"": spoil.of_text}, lambda f: limner.Ranking.load(f / "a.run").top(2), 6

@@ -29,10 +29,12 @@ FEW = 40
 LEARNED = [
     "histograms model", "histograms model of 0.1", "kcca model", "nearest model", "towers model", "pvse model",
     "pcme model", "mcprop model",
-    "crank model", "finetuned model", "gru", "cache", "visual words", "index", "calibrated index", "store",
+    "crank model", "finetuned model", "gru", "cache", "visual words", "index", "set index",
+    "calibrated index", "store",
 ]  # fmt: skip
 NEEDS = {
-    "index": "lancedb", "calibrated index": "lancedb", "store": "sqlalchemy", "finetuned model": "transformers",
+    "index": "lancedb", "set index": "lancedb", "calibrated index": "lancedb", "store": "sqlalchemy",
+    "finetuned model": "transformers",
 }  # fmt: skip
 
 

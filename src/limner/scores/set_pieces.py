@@ -94,15 +94,16 @@ class Pieces:
         return ((c, min(c + CHUNK, high)) for c in range(low, high, CHUNK))
 
 
-def item_ranges(starts: IntArray, width: int) -> list[tuple[int, int]]:
-    """Ranges of items with at most `width` vectors together; at least one item each.
+def item_ranges(starts: IntArray, width: int, *, most: int | None = None) -> list[tuple[int, int]]:
+    """Ranges of items with at most `width` vectors together, and of at most so many items; at least one item each.
 
-    >>> item_ranges(np.array([0, 2, 3, 9, 10]), 3)
-    [(0, 2), (2, 3), (3, 4)]
+    >>> item_ranges(np.array([0, 2, 3, 9, 10]), 3), item_ranges(np.array([0, 2, 3, 9, 10]), 3, most=1)
+    ([(0, 2), (2, 3), (3, 4)], [(0, 1), (1, 2), (2, 3), (3, 4)])
     """
     found, first = [], 0
     while first < len(starts) - 1:
         last = max(int(np.searchsorted(starts, starts[first] + width, side="right")) - 1, first + 1)
+        last = last if most is None else min(last, first + most)
         found.append((first, last))
         first = last
     return found

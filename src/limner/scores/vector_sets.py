@@ -41,6 +41,16 @@ class VectorSets:
     vectors: Embeddings
     starts: IntArray
 
+    def __post_init__(self) -> None:
+        """Checks that every item has vectors, and every vector an item."""
+        starts = np.asarray(self.starts)
+        fits = starts.shape == (len(self.ids) + 1,) and starts[0] == 0 and starts[-1] == len(self.vectors)
+        if not fits or (np.diff(starts) < 1).any():
+            raise LimnerError(
+                f"{len(self.ids):,} items with {len(self.vectors):,} vectors begin at {shown(starts.ravel())}: "
+                "expected starts from 0 that grow with every item and end with the number of vectors; see VectorSets.in_order"
+            )
+
     @classmethod
     def of(cls, sets: Mapping[str, object]) -> VectorSets:
         """Builds vector sets from {id: array with one row per vector}."""
@@ -146,17 +156,18 @@ class VectorSets:
             raise LimnerError(f"no file {source}: expected vector sets, {' or '.join(ENDINGS)}")
         with damage_told(source, what="file of vector sets", mend="save it again"):
             held, stored = _npz(source) if ending == ".npz" else _safetensors(source)
-        if VECTORS not in held or COUNTS not in held:
-            raise LimnerError(
-                f"{source} holds {shown(held)}: expected the arrays {VECTORS!r}, one row per vector, and {COUNTS!r}, "
-                "the number of vectors of every item"
-            )
+            if VECTORS not in held or COUNTS not in held:
+                raise LimnerError(
+                    f"{source} holds {shown(held)}: expected the arrays {VECTORS!r}, one row per vector, and "
+                    f"{COUNTS!r}, the number of vectors of every item"
+                )
+            vectors, counts = np.asarray(held[VECTORS]), np.asarray(held[COUNTS])
         if ids is not None:
             stored = read_text(ids, what="file of ids").splitlines()
         try:
-            if held[VECTORS].ndim != 2:
-                raise LimnerError(f"vectors have shape {held[VECTORS].shape}: expected one row per vector")
-            return cls.in_order(range(held[COUNTS].size) if stored is None else stored, held[VECTORS], held[COUNTS])
+            if vectors.ndim != 2:
+                raise LimnerError(f"vectors have shape {vectors.shape}: expected one row per vector")
+            return cls.in_order(range(counts.size) if stored is None else stored, vectors, counts)
         except LimnerError as error:
             raise LimnerError(f"{source}: {error}") from error
 

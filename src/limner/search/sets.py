@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.search.index import Index
 
-PIECE = 2**24
-"""Bytes of vectors that are read and scored at once."""
+PIECE, ITEMS = 2**24, 2**16
+"""Bytes of vectors that are read and scored at once, and items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ def _scores(queries: VectorSets, items: VectorSets, pooling: str) -> SetScores:
 def _read(store: VectorStore, places: Places) -> Iterator[Piece]:
     """These items of a store, in pieces."""
     starts = np.concatenate([[0], np.cumsum(store.counts()[places])])
-    for low, high in item_ranges(starts, PIECE // (4 * store.about.dim)):
+    for low, high in item_ranges(starts, PIECE // (4 * store.about.dim), most=ITEMS):
         ids, matrix, counts = store.sets(places[low:high])
         here = starts[low : high + 1] - starts[low]
         if not np.array_equal(counts, np.diff(here)) or counts.min() < 1:
