@@ -30,7 +30,7 @@ from limner.search import (
     search_sure,
     search_words,
     sets,
-)  # fmt: skip
+)
 from limner.search.sets import Piece, pieces_of
 from limner.search.store import VectorStore
 
@@ -520,7 +520,7 @@ def test_a_system_with_several_vectors_is_evaluated_as_an_object_and_from_an_ind
     assert np.array_equal(found.scores.matrix(), right.matrix())
     made = index(tmp_path / "i", sides[1], world.images, system=system)
     assert made.about.similarity == "dot"  # as the system says
-    scores = sets.scores_with_images(made, world)
+    scores = sets.scores_of_items(made.store, world.images.ids, made.asked(world.texts)[1])
     assert list(scores.queries) == list(world.images.ids)
     assert np.array_equal(scores.matrix(), right.matrix())
 

@@ -63,6 +63,16 @@ def gives_sets(system: object) -> bool:
     return isinstance(system, SetEncoder) and not isinstance(system, (Encoder, TwoSided))
 
 
+def set_similarity(system: object) -> str:
+    """How the vectors of a system with several per item are compared: "dot" if it says so, else "cosine".
+
+    >>> set_similarity(None)
+    'cosine'
+    """
+    own = getattr(system, "similarity", None)
+    return own if isinstance(own, str) else "cosine"
+
+
 def identity(system: object, name: str | None = None) -> str | None:
     """The identity of a model, from its weights and options: the same for a copy on any device, in any precision.
 

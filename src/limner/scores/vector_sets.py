@@ -48,7 +48,7 @@ class VectorSets:
         if not fits or (np.diff(starts) < 1).any():
             raise LimnerError(
                 f"{len(self.ids):,} items with {len(self.vectors):,} vectors begin at {shown(starts.ravel())}: "
-                "expected starts from 0 that grow with every item and end with the number of vectors; see VectorSets.in_order"
+                "expected starts from 0 that grow with every item and end with the number of vectors (see in_order)"
             )
 
     @classmethod

@@ -8,12 +8,21 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import NothingKnown, ZeroVectors
 from limner.core.progress import Progress
-from limner.encoders.contract import Encoder, SetEncoder, TwoSided, encoded, encoded_sets, gives_sets, identity
+from limner.encoders.contract import (
+    Encoder,
+    SetEncoder,
+    TwoSided,
+    encoded,
+    encoded_sets,
+    gives_sets,
+    identity,
+    set_similarity,
+)
 from limner.scores import VectorSets
 
 __all__ = [
     "Encoder", "SetEncoder", "TwoSided", "encoded", "encoded_known", "encoded_queries", "encoded_sets", "gives_sets",
-    "identity",
+    "identity", "set_similarity",
 ]  # fmt: skip
 
 

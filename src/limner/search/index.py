@@ -22,7 +22,7 @@ from limner.scores.corrected import correct
 from limner.scores.correction import Correction
 from limner.search import approximate, exact, proposals, sets
 from limner.search.approximate import Ann, Recall, Row
-from limner.search.encode import Encoder, SetEncoder, TwoSided, encoded_queries, identity
+from limner.search.encode import Encoder, SetEncoder, TwoSided, encoded_queries, identity, set_similarity
 from limner.search.held import HeldVersion
 from limner.search.hits import Hits
 from limner.search.queries import Queries, Vectors, as_vectors, numbered, refuse_other_model, refuse_unlike
@@ -424,7 +424,7 @@ def index(
     """
     several = isinstance(embeddings, VectorSets)
     vectors: Any = embeddings if several else Embeddings.of(embeddings, ids=None if items is None else items.ids)
-    how = similarity or (str(getattr(system, "similarity", "cosine")) if several else "cosine")
+    how = similarity or (set_similarity(system) if several else "cosine")
     called = made_by or getattr(system, "name", None) or system_name
     kind, model = "item" if items is None else items.kind, identity(system, system_name)
     about = About(vectors.dim, kind, how, system_name, model, called, "maxsim" if several else None)

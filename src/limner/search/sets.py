@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +30,8 @@ from limner.scores.set_pieces import item_ranges
 from limner.scores.sets import SetScores
 from limner.scores.vector_sets import vector_names
 from limner.search.exact import Best, Places, merged
+from limner.search.queries import Vectors, refuse_unlike
 from limner.search.store import VectorStore
-
-if TYPE_CHECKING:
-    from limner.core.collection import Collection
-    from limner.search.index import Index
 
 PIECE, ITEMS = 2**24, 2**16
 """Bytes of vectors that are read and scored at once, and items."""
@@ -119,16 +116,17 @@ def top(
     return none if held is None else held
 
 
-def scores_with_images(index: Index, pairs: Collection) -> Scores:
-    """Late interaction of the images of a collection, from an index, and its texts, encoded by the system of the index.
+def scores_of_items(store: VectorStore, ids: Ids, queries: Vectors) -> Scores:
+    """Late interaction of some items of a store (the rows) with queries, both as they are.
 
     Args:
-        index: An index of several vectors per image, with its system.
-        pairs: The collection; all its images must be in the index.
+        store: A store of several vectors per item.
+        ids: Ids of the items.
+        queries: Vectors of the queries as `Index.asked` gives them, normalised if they have to be.
     """
-    texts: Any = index.asked(pairs.texts)[1]  # normalised already, if they have to be
-    images = whole(index.store).subset(pairs.images.ids)
-    return SetScores(texts, images, str(index.about.pooling)).T
+    refuse_unlike(store.about, queries)
+    sides: Any = queries, whole(store).subset(ids)
+    return SetScores(sides[0], sides[1], str(store.about.pooling)).T
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from limner.core.paths import read_array
 from limner.core.progress import progress_for
 from limner.core.registry import checked
 from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded, encoded_sets, encoder_named
-from limner.encoders.contract import gives_sets
+from limner.encoders.contract import gives_sets, set_similarity
 from limner.scores import Progress, Scores
 from limner.systems.held_out import HoldOut, dev_of, hold_out
 from limner.systems.trained_on import TrainedOn
@@ -208,9 +208,9 @@ class FoundSystem:
             return _from_embeddings(self.given, parts)
         index = open_index_with_system(self.given, trust=self.trust)
         if index.about.has_sets:
-            from limner.search.sets import scores_with_images
+            from limner.search.sets import scores_of_items
 
-            return scores_with_images(index, parts.held)
+            return scores_of_items(index.store, parts.held.images.ids, index.asked(parts.held.texts)[1])
         texts = encoded(index.system, parts.held.texts)  # type: ignore[arg-type]  # refused above if there is none
         images = Embeddings(index.ids, np.concatenate(list(index.store.vectors()))).subset(parts.held.images.ids)
         return Scores.from_embeddings(images, texts, similarity=index.about.similarity)
@@ -423,8 +423,7 @@ def _scored(model: Any, held: Collection, features: object, progress: Progress |
     if gives_sets(model):
         texts = encoded_sets(model, held.texts, queries=True)
         images = encoded_sets(model, held.images, queries=False, progress=progress)
-        how = str(getattr(model, "similarity", "cosine"))
-        return Scores.from_sets(texts, images, similarity=how, pooling="maxsim").T
+        return Scores.from_sets(texts, images, similarity=set_similarity(model), pooling="maxsim").T
     sides = (encoded(model, items, progress=progress) for items in (held.images, held.texts))
     return Scores.from_embeddings(*sides)
 

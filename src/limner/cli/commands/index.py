@@ -47,6 +47,10 @@ Correct = Annotated[
     str | None,
     word("Keep a correction for 'limner search --correct kept': csls, nnn(k=8), ...; with --bank.", metavar="HOW"),
 ]
+VectorFile = Annotated[
+    Path | None, word("Their vectors: npy, npz, safetensors, parquet; or sets of vectors.", metavar="FILE")
+]
+Similarity = Annotated[str | None, word("cosine or dot.", metavar="HOW", show_default="cosine, or that of the encoder")]
 Bank = Annotated[Path | None, word("Its query bank: texts, images or vectors.", metavar="FILE")]
 
 
@@ -59,9 +63,7 @@ def index(
     items: Annotated[
         str | None, word("Or a list of texts or images: txt, csv, jsonl, a folder.", metavar="FILE")
     ] = None,
-    embeddings: Annotated[
-        Path | None, word("Their vectors: npy, npz, safetensors, parquet; or sets of vectors.", metavar="FILE")
-    ] = None,
+    embeddings: VectorFile = None,
     ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
     system: Annotated[
         str | None, word("Or their encoder: a saved model, a name of 'limner systems', module:thing.")
@@ -70,9 +72,7 @@ def index(
     side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",
     split: Annotated[str, word("Part of the collection, and of the one to calibrate with.")] = "all",
     option: Loading = None,
-    similarity: Annotated[
-        str | None, word("cosine or dot.", metavar="HOW", show_default="cosine, or that of the encoder")
-    ] = None,
+    similarity: Similarity = None,
     replace: Annotated[bool, flag("--replace", "Replace items whose ids are in the index.")] = False,
     resume: Annotated[bool, flag("--resume", "Skip items whose ids are in the index.")] = False,
     delete: Annotated[list[str] | None, word("Delete an item. Repeatable.", metavar="ID")] = None,
