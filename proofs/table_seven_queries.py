@@ -42,7 +42,7 @@ from scipy.stats import rankdata
 from table_seven import LIKE, groups
 from thirty_systems import levels, per_query, solve_at_once
 
-from claims import Claim, log, main, result_file
+from claims import Claim, log, main, result_file, set_part
 from limner.stats import spearman
 from limner.systems.classic.paper_systems import ALIASES, SYSTEMS, system
 
@@ -214,7 +214,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         solve_at_once(options, names, begun, ("pyramid",))
     bench = begun(options)
     images = len(bench.data.train.images)
-    options.part = f"{images}-images" if images < 6000 else None
+    set_part(options, f"{images}-images" if images < 6000 else None)
     size = f", {images:,} training images" if images < 6000 else ""
     reports = {name: bench.reports(system(name), "words") for name in names}
     saved, short = table_seven.read(table_seven.TABLE.read_text(encoding="utf-8")), {v: k for k, v in ALIASES.items()}
