@@ -123,6 +123,12 @@ class Case:
                 only_tiles(patch)
             return plain, ask(self.scores)
 
+    def whole(self):
+        """All scores, in double precision: the order of lists and ranks by the slow way."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(filtering.SETTING, "never")
+            return self.scores.matrix().astype(np.float64)
+
     def judgements(self):
         n, m = self.scores.shape
         rows = np.sort(self.rng.integers(0, n, min(n * m, 2 * n)))
@@ -135,6 +141,10 @@ def same_lists(data):
     plain, filtered = case.both(lambda scores: scores.top(case.k))
     assert np.array_equal(plain.indices, filtered.indices)
     assert np.array_equal(plain.scores, filtered.scores)
+    whole = case.whole()
+    expected = np.argsort(-whole, axis=1, kind="stable")[:, : case.k]  # equal scores in candidate order
+    assert np.array_equal(filtered.indices, expected)
+    assert np.array_equal(filtered.scores, np.take_along_axis(whole, expected, axis=1))
 
 
 def same_places(data):
@@ -152,9 +162,22 @@ def same_places(data):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
     if keep:
         assert np.array_equal(plain[1].indices, filtered[1].indices)
+    if ties == "expected":
+        assert_counted(filtered[0][0], judged, case.whole())
     exact, _ = place(case.scores, [Asked(graded)], ties=ties)
     for depth, (seen,) in zip(depths, zip(filtered[0][2:], strict=True), strict=True):
         assert_seen(seen, exact[0], depth, ties)
+
+
+def assert_counted(found, judged, whole):
+    """How many candidates are above each positive, from all scores in a slow loop."""
+    expected = {}
+    for row, column in zip(judged.rows, judged.columns, strict=True):
+        query, candidate = int(judged.queries[row]), int(judged.candidates[column])
+        scores = whole[query]
+        expected.setdefault(str(query), []).append(int(np.count_nonzero(scores > scores[candidate])))
+    for q, query in enumerate(found.queries):
+        assert sorted(found.above[found.indptr[q] : found.indptr[q + 1]]) == sorted(expected[query])
 
 
 def assert_seen(seen, exact, depth, ties):
