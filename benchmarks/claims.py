@@ -12,7 +12,7 @@ A script of `benchmarks/` or `proofs/` yields claims and hands itself to `main`:
 `main` gives it `--quick`, `--data DIR` and `--save`, and prints the claims at the end. `--save` needs committed code
 and keeps the claims with date, machine and commit in `results/` beside the script, from which `pages.py` makes the
 pages of the documentation. Every kind of machine has a file of its own, `NAME.KIND.json` (see `hardware.py`), and so
-has work of another size or a part of it: with `--part PART`, or where a script sets `options.part`, it is
+has work of another size or a part of it: with `--part PART`, or where a script calls `set_part`, it is
 `NAME.PART.KIND.json`. With `--add` the claims join those of an earlier run of the same commit, so that the parts of a
 script can run one by one.
 """
@@ -49,6 +49,8 @@ SOURCES = {
     "theory": "known beforehand, such as a nominal level or a count",
 }
 """What a reference can be."""
+PART = re.compile(r"[\w-]+", re.ASCII)
+"""A name for a part of a script's work."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
@@ -324,7 +326,16 @@ def _options(about: str, configure: Callable[[argparse.ArgumentParser], object])
     options = parser.parse_args()
     if options.data is not None and not options.data.is_dir():
         parser.error(f"--data {options.data}: no such folder")
+    if options.part is not None and not PART.fullmatch(options.part):
+        parser.error(
+            f"--part {options.part!r}: expected letters, digits, '-' and '_', since it is part of a file's name"
+        )
     return options
+
+
+def set_part(options: argparse.Namespace, own: str | None) -> None:
+    """Names the part of its work that a script runs; a name given with `--part` stands behind it."""
+    options.part = "-".join(filter(None, (own, options.part))) or None
 
 
 def _save(script: Path, about: str, claims: list[Claim], options: argparse.Namespace) -> None:

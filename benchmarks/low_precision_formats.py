@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from claims import Claim, log, main, result_file
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.device_products import low_products
-from limner.scores.filtering import LEAST_ROOM, SHARE
 from limner.scores.int8 import Int8
+from limner.scores.near import LEAST_ROOM, SHARE
 
 K, QUERIES, CANDIDATES = 10, 128, 100_000
 FORMATS = ("bfloat16", "int8", "int8, not rotated", "e4m3", "e5m2")

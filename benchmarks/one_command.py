@@ -30,7 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from claims import ROOT, Claim, Cost, Task, log, main, measured
+from claims import ROOT, Claim, Cost, Task, log, main, measured, set_part
 from tiny_clip import tiny_clip
 
 MEASURES = ("R@1", "R@5", "R@10")
@@ -226,7 +226,7 @@ def part_of_flickr8k(data: Path, folder: Path, many: int) -> Path:
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """The tiny CLIP, then packaged weights."""
-    options.part = options.only.replace(" ", "-").lower() if options.only else None
+    set_part(options, options.only and options.only.replace(" ", "-").lower())
     if options.data is None or not (options.data / "flickr8k").is_dir():
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
     for what in (CLIP, PACKAGED) if not options.only else (options.only,):

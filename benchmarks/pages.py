@@ -35,7 +35,8 @@ FOOTER = "\n*Made by `benchmarks/pages.py` from `{folder}/results/`: do not edit
 
 def page(folder: str) -> str:
     """The Markdown of one page: a section for every script, in which all machines stand side by side."""
-    runs = sorted(map(_read, (ROOT / folder / "results").glob("*.json")), key=lambda run: (run["script"], run["kind"]))
+    runs = map(_read, sorted((ROOT / folder / "results").glob("*.json")))
+    runs = _newest(sorted(runs, key=lambda run: (run["script"], run["kind"])))
     scripts = [list(each) for _, each in groupby(runs, key=lambda run: run["script"])]
     sections = [_summary(runs), *map(_section, scripts)]
     return "\n".join([INTRODUCTIONS[folder], *sections, FOOTER.format(folder=folder).lstrip("\n")])
@@ -44,7 +45,19 @@ def page(folder: str) -> str:
 def _read(path: Path) -> dict[str, Any]:
     run = json.loads(path.read_text(encoding="utf-8"))
     machine = hardware.read(run["machine"])
-    return {**run, "machine": machine, "kind": hardware.kind(machine)}
+    kind = hardware.kind(machine)
+    part = path.name.removeprefix(Path(run["script"]).stem + ".").removesuffix(f"{kind}.json").rstrip(".")
+    return {**run, "machine": machine, "kind": kind, "part": part}
+
+
+def _newest(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs without claims that a later run of the same script on the same kind of machine has measured again."""
+
+    def key(run: dict[str, Any], claim: dict[str, Any]) -> tuple[str, str, str]:
+        return run["script"], run["kind"], claim["claim"]
+
+    later = {key(run, claim): run for run in sorted(runs, key=lambda run: str(run["date"])) for claim in run["claims"]}
+    return [{**run, "claims": [c for c in run["claims"] if later[key(run, c)] is run]} for run in runs]
 
 
 def _summary(runs: list[dict[str, Any]]) -> str:
@@ -87,7 +100,9 @@ def _side_by_side(runs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict
 
 def _measured(run: dict[str, Any]) -> str:
     quick = "**A quick run: smaller work, fewer rounds.** " if run["quick"] else ""
-    return f"{quick}`python {run['script']}`, {run['date']}, commit {run['commit']}; {hardware.told(run['machine'])}."
+    part = f" (part *{run['part']}*)" if run["part"] else ""
+    told = f"commit {run['commit']}; {hardware.told(run['machine'])}"
+    return f"{quick}`python {run['script']}`{part}, {run['date']}, {told}."
 
 
 def _row(claim: dict[str, Any], machine: str | None) -> str:

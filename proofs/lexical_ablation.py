@@ -34,7 +34,7 @@ import opennlp
 import ranking_bench
 from ranking_bench import TASKS, Bench, Clock, Data, Reports, definitions, on_gpu, timed, values
 
-from claims import Claim, log, main, result_file
+from claims import Claim, log, main, result_file, set_part
 from limner.language.words import Reader
 from limner.stats import bootstrap
 from limner.systems.classic.alignment import Alignment
@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     options.keep = options.keep and options.keep / "ablation"
     bench = Bench(read(options), options)
     images = len(bench.data.train.images)
-    options.part = f"{images}-images" if images < 6000 else None
+    set_part(options, f"{images}-images" if images < 6000 else None)
     source, clock = "words" if options.histograms else "cnn", Clock(options.minutes)
     rows: dict[str, Reports] = {}
     outside, tagged = corpora(options.data, options.glosses), by_opennlp(bench.data, options.opennlp)

@@ -32,7 +32,7 @@ import training_runs
 from tower_losses import COMMON, TRIES
 from training_runs import QUICK_IMAGES, Job, Trained, all_trained, data_folder, keep_tables
 
-from claims import Claim, log, main
+from claims import Claim, log, main, set_part
 
 LOSSES = ("sum", "max")
 SCHEDULES: Mapping[str, dict[str, Any]] = {
@@ -166,7 +166,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     folder = data_folder(options)
     if options.quick:
         options.size, options.seeds, options.conditions = 64, 1, [1, 7]
-    options.part = f"{options.size}-d"
+    set_part(options, f"{options.size}-d")
     runs = trained_runs(options, folder, [list(CONDITIONS)[number - 1] for number in options.conditions])
     text = table(runs) + (
         f"\n\nGRU and joint space {options.size}; rsum on the test pool, every seed. A rise is that of the best dev "

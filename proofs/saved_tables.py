@@ -115,6 +115,10 @@ def losses(text: str) -> Iterator[Claim]:
         yield Claim(f"{better} ahead of {than}: test rsum", rsum[better], rsum[than], ">= 1", note, source="limner")
 
 
+LOOKED_AT = 3
+"""Seeds that were run first; the others were added because these could not tell the order from chance."""
+
+
 def seeds(text: str) -> Iterator[Claim]:
     """Max and sum with the same seeds: whether the order is beyond chance (paired t-test), and the ratio."""
     rows, printed = rows_of(text, "condition"), PRINTED_RSUM[MAX] / PRINTED_RSUM["sum"]
@@ -124,11 +128,14 @@ def seeds(text: str) -> Iterator[Claim]:
     ):
         sums, maxima = (np.array([float(one) for one in cell.split(", ")]) for cell in rows[name][:2])
         apart = sign * (sums - maxima)
-        half = stats.t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / np.sqrt(len(apart))
         what = f"max against sum, 1,024 dimensions, {name}: {order}, test rsum"
-        note = f"mean {apart.mean():.1f}, 95% interval {apart.mean() - half:.1f} to {apart.mean() + half:.1f}"
-        note += f", {len(apart)} seeds, {np.sum(apart > 0)} of them in this order"
-        yield Claim(f"{what}, lower end of the 95% interval", apart.mean() - half, goal="> 0", note=note)
+        for some, whose in ((apart, ""), (apart[LOOKED_AT:], ", seeds added after a look at the first three, alone")):
+            half = stats.t.ppf(0.975, len(some) - 1) * some.std(ddof=1) / np.sqrt(len(some))
+            note = f"mean {some.mean():.1f}, 95% interval {some.mean() - half:.1f} to {some.mean() + half:.1f}"
+            note += f", {len(some)} seeds, {np.sum(some > 0)} of them in this order"
+            note += "" if whose else "; after the look this interval is too narrow"
+            claim = f"{what}{whose}, lower end of the 95% interval"
+            yield Claim(claim, some.mean() - half, goal="> 0", note=note)
         if sign == 1:
             note = f"published, Flickr30k: {PRINTED_RSUM[MAX]} and {PRINTED_RSUM['sum']}"
             ratio = float(maxima.mean() / sums.mean())
@@ -168,6 +175,21 @@ def hubs(text: str) -> tuple[str, list[Claim]]:
     return "\n".join(lines), claims
 
 
+NAMES, EMPTY = 929, 157
+"""Test names, and those of a camera, which say nothing."""
+
+
+def without_empty(ours: float, theirs: float) -> str:
+    """R@10 in percent without names that say nothing, if a model that does not see the image guesses on them."""
+    kept, guessed = NAMES - EMPTY, EMPTY * 10 / NAMES
+    own = (ours * NAMES / 100 - guessed) / kept
+    needed = theirs * NAMES / 100 - own * kept
+    return (
+        f"if it guesses on them, it has {100 * own:.1f} on the {kept} others, and is ahead of MCProp there if MCProp "
+        f"finds more than {needed:.0f} of the {EMPTY} by their images"
+    )
+
+
 def recalls(text: str) -> tuple[str, list[Claim]]:
     """R@k of both tables, and whether CRank is ahead of MCProp by each."""
     found = {name: [100 * float(cell) for cell in row[2:5]] for name, row in rows_of(text, "system").items()}
@@ -187,6 +209,7 @@ def recalls(text: str) -> tuple[str, list[Claim]]:
                     "; CRank does not see the image, and 157 of 929 names say nothing: its nDCG@5 is 0.007 on these "
                 )
                 note += "(file_name_limits.py); R@10 was not measured without them"
+                note += f"; {without_empty(*ours)}" if (name, at) == ("CRank 100%", 2) else ""
             claims.append(Claim(f"{name} ahead of MCProp: {measure}", *ours, goal=">= 1", note=note, source="limner"))
     return "\n".join(lines), claims
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import importlib
 import json
 import os
@@ -212,7 +213,7 @@ def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys
     monkeypatch.setattr(hardware, "machine", lambda card=None: ARM)
 
     def run(options, size):
-        options.part = size
+        claims.set_part(options, size)
         yield Claim(f"loss, {size}", 1, goal="== 1")
 
     for size in (None, "1000-images"):
@@ -222,9 +223,30 @@ def test_work_of_another_size_has_a_file_of_its_own(project, monkeypatch, capsys
     monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--part", "few"])
     claims.main(lambda options: [Claim("loss, few", 1, goal="== 1")], "Losses.")
     assert (project / "proofs" / "results" / "losses.few.aarch64.json").exists()
+    claims.main(partial(run, size="1000-images"), "Losses.")
+    assert (project / "proofs" / "results" / "losses.1000-images-few.aarch64.json").exists()
     page = (project / "docs" / "proofs.md").read_text()
     assert "| loss, few |" in page
     assert "| loss, None |" in page and "| loss, 1000-images |" in page and page.count("## ") == 1
+
+
+def test_a_name_of_a_part_that_cannot_be_in_a_file_name_is_refused(project, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [str(project / "proofs" / "losses.py"), "--save", "--part", "few/more"])
+    with pytest.raises(SystemExit):
+        claims.main(lambda options: [Claim("loss", 1, goal="== 1")], "Losses.")
+    assert "--part 'few/more': expected letters" in capsys.readouterr().err
+
+
+def test_a_claim_that_a_later_run_of_the_same_machine_has_measured_again_counts_once(project, monkeypatch, capsys):
+    saved(project, monkeypatch, ARM, [Claim("loss", 2, goal="== 1"), Claim("time", 3, goal="< 9")])
+    first = project / "proofs" / "results" / "losses.aarch64.json"
+    first.write_text(first.read_text().replace(datetime.datetime.now(datetime.UTC).date().isoformat(), "2026-01-02"))
+    saved(project, monkeypatch, INTEL, [Claim("loss", 4, goal="== 1")])
+    saved(project, monkeypatch, ARM, [Claim("loss", 1, goal="== 1")], "--part=few")
+    page = (project / "docs" / "proofs.md").read_text()
+    rows = [line.split(" | ")[:3] for line in page.splitlines() if line.startswith(("| loss", "| time"))]
+    assert sorted(rows) == [["| loss", "aarch64", "1"], ["| loss", "x86_64", "4"], ["| time", "aarch64", "3"]]
+    assert "2 of 3 goals met" in page and "`python proofs/losses.py` (part *few*)" in page
 
 
 def test_a_machine_that_was_saved_as_one_line_is_read():

@@ -190,7 +190,7 @@ def test_make_never_runs_apt_get_twice_at_a_time(tmp_path):
     programs.mkdir()
     for name in PROGRAMS_OF_MAKE:
         (programs / name).symlink_to(shutil.which(name))
-    for name, text in {"apt-get": APT_GET, "sudo": "#!/bin/sh\nshift\nexec \"$@\"\n", "true": "#!/bin/sh\n"}.items():
+    for name, text in {"apt-get": APT_GET, "sudo": '#!/bin/sh\nshift\nexec "$@"\n', "true": "#!/bin/sh\n"}.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     shutil.copy(ROOT / "Makefile", tmp_path)

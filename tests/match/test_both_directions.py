@@ -8,6 +8,7 @@ import pytest
 from limner import Collection, Embeddings, Ids, Items, Judgements, Scores, evaluate
 from limner.core.count_kernels import LOWEST, transpose
 from limner.scores import both_directions, filtering
+from limner.scores import near as near_module
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.int8 import Int8
 
@@ -43,7 +44,7 @@ def test_numbers_and_lists_are_those_of_float32(form, most, turned, monkeypatch)
     monkeypatch.setenv(filtering.SETTING, "always")
     monkeypatch.setattr(filtering, "FORMATS", ())
     monkeypatch.setattr(filtering, "EMULATED", form)
-    monkeypatch.setattr(filtering, "MANY", 1.0)
+    monkeypatch.setattr(near_module, "MANY", 1.0)
     monkeypatch.setattr(both_directions, "MOST", most)
     kept = both_directions.KeptProducts
     read, columns = [], kept.columns

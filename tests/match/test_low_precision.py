@@ -35,11 +35,13 @@ from limner.scores import (
     tiles,
     verifying,
 )
+from limner.scores import near as near_module
 from limner.scores.base import Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.filtering import Filter, Ranked
+from limner.scores.filtering import Filter
 from limner.scores.formats import gain, keeps_bound, stored
 from limner.scores.int8 import EXACT, Int8
+from limner.scores.near import Ranked
 from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
@@ -121,6 +123,12 @@ class Case:
                 only_tiles(patch)
             return plain, ask(self.scores)
 
+    def whole(self):
+        """All scores, in double precision: the order of lists and ranks by the slow way."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(filtering.SETTING, "never")
+            return self.scores.matrix().astype(np.float64)
+
     def judgements(self):
         n, m = self.scores.shape
         rows = np.sort(self.rng.integers(0, n, min(n * m, 2 * n)))
@@ -133,6 +141,10 @@ def same_lists(data):
     plain, filtered = case.both(lambda scores: scores.top(case.k))
     assert np.array_equal(plain.indices, filtered.indices)
     assert np.array_equal(plain.scores, filtered.scores)
+    whole = case.whole()
+    expected = np.argsort(-whole, axis=1, kind="stable")[:, : case.k]  # equal scores in candidate order
+    assert np.array_equal(filtered.indices, expected)
+    assert np.array_equal(filtered.scores, np.take_along_axis(whole, expected, axis=1))
 
 
 def same_places(data):
@@ -150,9 +162,22 @@ def same_places(data):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
     if keep:
         assert np.array_equal(plain[1].indices, filtered[1].indices)
+    if ties == "expected":
+        assert_counted(filtered[0][0], judged, case.whole())
     exact, _ = place(case.scores, [Asked(graded)], ties=ties)
     for depth, (seen,) in zip(depths, zip(filtered[0][2:], strict=True), strict=True):
         assert_seen(seen, exact[0], depth, ties)
+
+
+def assert_counted(found, judged, whole):
+    """How many candidates are above each positive, from all scores in a slow loop."""
+    expected = {}
+    for row, column in zip(judged.rows, judged.columns, strict=True):
+        query, candidate = int(judged.queries[row]), int(judged.candidates[column])
+        scores = whole[query]
+        expected.setdefault(str(query), []).append(int(np.count_nonzero(scores > scores[candidate])))
+    for q, query in enumerate(found.queries):
+        assert sorted(found.above[found.indptr[q] : found.indptr[q + 1]]) == sorted(expected[query])
 
 
 def assert_seen(seen, exact, depth, ties):
@@ -301,7 +326,7 @@ def test_a_bound_that_is_too_small_loses_candidates(form, monkeypatch):
         return sum(each is None for each in found), lost
 
     assert outcomes() == (0, 0)
-    monkeypatch.setattr(filtering, "READ", 0.1 * READ)
+    monkeypatch.setattr(near_module, "READ", 0.1 * READ)
     monkeypatch.setattr(Bounds, "of", staticmethod(tenth))
     assert min(outcomes()) > 0
 
@@ -436,17 +461,61 @@ def test_bounds_are_rounded_up():
     assert (bounds.candidate[0] >= least).all()
 
 
-def test_a_unit_that_adds_up_too_coarsely_is_found_out():
-    def coarse(rows, columns, out):
-        a, b = ((x.astype(np.uint32) << np.uint32(16)).view(np.float32) for x in (rows, columns))
-        total = np.zeros((len(a), len(b)), dtype=np.float32)
-        for i in range(a.shape[1]):  # sums kept in bfloat16
-            total = ((total + np.outer(a[:, i], b[:, i])).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-        out[:] = total.view(np.uint32) >> np.uint32(16)
+def coarse_products(rows, columns, out):
+    """Sums that are kept in bfloat16."""
+    a, b = ((x.astype(np.uint32) << np.uint32(16)).view(np.float32) for x in (rows, columns))
+    total = np.zeros((len(a), len(b)), dtype=np.float32)
+    for i in range(a.shape[1]):
+        total = ((total + np.outer(a[:, i], b[:, i])).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    out[:] = total.view(np.uint32) >> np.uint32(16)
 
+
+def test_a_unit_that_adds_up_too_coarsely_is_found_out():
     assert keeps_bound(BFLOAT16, 256)
     assert keeps_bound(INT8, 256)
-    assert not keeps_bound(Bfloat16(coarse), 256)
+    assert not keeps_bound(Bfloat16(coarse_products), 256)
+
+
+@dataclass(frozen=True)
+class _WithUnits(Bfloat16):
+    """A CPU that lists units."""
+
+    def has_units(self):
+        return True
+
+
+@pytest.mark.parametrize("setting", ["always", "auto"])
+def test_units_that_violate_the_bound_are_never_used(setting, monkeypatch):
+    rng = np.random.default_rng(0)
+    scores = Scores.from_embeddings(rng.standard_normal((300, 40)), rng.standard_normal((2000, 40)))
+    monkeypatch.setenv(filtering.SETTING, setting)
+    monkeypatch.setattr(filtering, "LEAST", 0)
+    monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
+    chosen = []
+    for product in (emulated_products, coarse_products):
+        monkeypatch.setattr(filtering, "FORMATS", (_WithUnits(product),))
+        found = filtering.filter_of(scores, lambda *given: 0.0)
+        chosen.append(found and found.form)
+    assert chosen == [_WithUnits(emulated_products), filtering.EMULATED if setting == "always" else None]
+
+
+def test_units_are_tested_with_the_number_of_dimensions_that_is_used(monkeypatch):
+    """A unit whose products are wrong in the dimensions that are left over, as 129 are for steps of 64."""
+
+    def without_rest(rows, columns, out):
+        whole = rows.shape[1] - rows.shape[1] % 64
+        emulated_products(rows[:, :whole], columns[:, :whole], out)
+
+    monkeypatch.setenv(filtering.SETTING, "auto")
+    monkeypatch.setattr(filtering, "LEAST", 0)
+    monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 1e9)
+    monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
+    monkeypatch.setattr(filtering, "FORMATS", (_WithUnits(without_rest),))
+    rng = np.random.default_rng(0)
+    for dimensions, used in ((128, True), (129, False), (191, False)):
+        sides = rng.standard_normal((300, dimensions)), rng.standard_normal((2000, dimensions))
+        found = filtering.filter_of(Scores.from_embeddings(*sides), lambda *given: 0.0)
+        assert (found is not None) == used, dimensions
 
 
 class TestChoice:
@@ -459,6 +528,7 @@ class TestChoice:
         monkeypatch.setattr(filtering, "LEAST", 0)
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 1e9)
         monkeypatch.setattr(filtering, "FORMATS", (_Listed("bfloat16", True), _Listed("int8", False)))
+        monkeypatch.setattr(filtering, "keeps_bound", lambda form, d: True)
         return Scores.from_embeddings(rng.standard_normal((300, 8)), rng.standard_normal((2000, 8)))
 
     @pytest.mark.parametrize(
@@ -681,7 +751,7 @@ def test_a_row_that_ties_with_everything_is_counted_in_float32_and_the_others_ar
     monkeypatch.setenv(filtering.SETTING, "never")
     plain, _ = place(scores, asked, keep=keep)
     force(monkeypatch, form)
-    monkeypatch.setattr(filtering, "MANY", 1.0)
+    monkeypatch.setattr(near_module, "MANY", 1.0)
     blocks, block = [], type(scores).block
     monkeypatch.setattr(type(scores), "block", lambda self, *given: blocks.append(self.shape) or block(self, *given))
     found, _ = place(scores, asked, keep=keep)

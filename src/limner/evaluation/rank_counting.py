@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
-from limner.scores.filtering import NO_POOLS, Near, Ranked
+from limner.scores.near import NO_POOLS, Near, Ranked
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """A rank beyond every cut-off: a positive that is never found, or missing from a truncated list."""

@@ -15,7 +15,7 @@ import numpy as np
 from limner.core.arrays import Array, FloatArray, IntArray
 from limner.match import _paths
 from limner.scores import Best, Block, MatrixScores, Progress, Scores, VectorScores, on_host
-from limner.scores.filtering import Near
+from limner.scores.near import Near
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,8 @@ from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, Best, elsewhere
 from limner.scores.device import TorchScores, full_precision
 from limner.scores.device_products import keeps_bound, low_products, whole_sums
-from limner.scores.filtering import SHARE, Attempts, Selective, setting
+from limner.scores.filtering import Attempts, Selective, setting
+from limner.scores.near import SHARE
 from limner.scores.running import Block, Result, counted
 from limner.scores.shifted import BestShifted, Shifted
 
@@ -110,7 +111,9 @@ class GridScores(TorchScores):
         asked = setting() == "always" and not elsewhere(workers) and shifted
         if not (asked and fits and min(self.shape) > 0):
             return None
-        return GPUFilter(self) if keeps_bound(self.query_vectors.device, self.query_vectors.shape[1]) else None
+        d, device = self.query_vectors.shape[1], self.query_vectors.device
+        lengths = (d, d + SPLIT + _empty(d)) if isinstance(consume, BestShifted) else (d,)
+        return GPUFilter(self) if all(keeps_bound(device, length) for length in lengths) else None
 
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
@@ -156,6 +159,11 @@ def tiles(rows: Tensor, columns: Tensor) -> Tensor:
     """The float32 products of `TILES` tiles: (tiles, `ROWS`, d) and (tiles, `COLUMNS`, d) to (tiles, rows, columns)."""
     with full_precision():
         return _cuda.torch_module().bmm(rows, columns.transpose(1, 2))
+
+
+def _empty(dimensions: int) -> int:
+    """Columns of zeros behind those of a shift, so that the length of all is `ALIGNED`."""
+    return -(dimensions + SPLIT) % ALIGNED
 
 
 def _padded(vectors: Tensor, rows: int) -> Tensor:
@@ -248,7 +256,7 @@ class GPUFilter:
         for _ in range(SPLIT):
             parts.append(rest.bfloat16())
             rest = rest - parts[-1].double()
-        empty = -(candidates.near.shape[1] + SPLIT) % ALIGNED
+        empty = _empty(candidates.near.shape[1])
         right = torch.nn.functional.pad(
             torch.stack(parts, dim=1), (0, empty, 0, len(candidates.near) - len(candidates.lengths.length))
         )

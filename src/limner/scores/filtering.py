@@ -22,30 +22,35 @@ from threading import local
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.core.errors import LimnerError
-from limner.core.lowprecision import READ, Bits, Bounds, Keys, Rounded, accumulation, upward
+from limner.core.lowprecision import Bounds, Rounded, accumulation
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
 from limner.scores.both_directions import KeptProducts
-from limner.scores.formats import STEP, Columns, Format, gain, preferred, seconds_of_float32, torch_threads_kept
+from limner.scores.formats import (
+    STEP,
+    Columns,
+    Format,
+    gain,
+    keeps_bound,
+    preferred,
+    seconds_of_float32,
+    torch_threads_kept,
+)
 from limner.scores.int8 import Int8
+from limner.scores.near import Near
 from limner.scores.running import Block, Result, counted, threads, usable_cores
-from limner.scores.shifted import ROUNDED, Shifted
-from limner.scores.verifying import Int64, Pairs, Products, chosen, listed_scores
+from limner.scores.verifying import Pairs, Products
 
-Pools = tuple[Int64, Int64, Int64]
-"""The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
 Verified = Callable[[int, int | None], float]
 """See `Selective.verified`."""
-NO_POOLS: Pools = (np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
 
 FORMATS: tuple[Format, ...] = (Bfloat16(), Int8())
 EMULATED: Format = Bfloat16(emulated_products)
-"""What "always" uses on a CPU without units for any of the formats."""
+"""What "always" uses on a CPU without units for any of the formats whose sums keep the bound."""
 WORDS = ("auto", "always", "never")
 SETTING = "LIMNER_LOW_PRECISION"
 LEAST = 1 << 32
@@ -59,16 +64,6 @@ GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
-SHARE = 64
-"""At most one candidate in this many is computed again for each row; a block with more goes the float32 way."""
-LEAST_ROOM, LEAST_COUNTED, ROOM = 256, 64, 8
-"""But so many candidates of a row may be, for lists, and for counts; and for lists so many for each of their places, up
-to an eighth of all."""
-ROW_SHARE, MANY = 3, 1 / 3
-"""For counts, at most one candidate in the first many is computed again; a row with more is counted in float32. A block
-goes the float32 way if more than the second share of its rows are."""
-LEFT = 64
-"""At most so many pairs of each row may be left to the grid, on average."""
 KEPT = 1.6e-9
 """Seconds that it takes to keep a product for the other direction: memory that is new to the process, and reading it by
 column (measured: 0.20 s for COCO's 125 million). Where computing it again takes less, nothing is kept."""
@@ -93,7 +88,8 @@ def filter_of(scores: Products, verified: Verified) -> Filter | None:
     if word == "never" or not _fits(scores):
         return None
     if word == "always":
-        form: Format | None = next((each for each in FORMATS if each.has_units()), EMULATED)
+        d = scores.query_vectors.dim
+        form: Format | None = next((each for each in FORMATS if each.has_units() and keeps_bound(each, d)), EMULATED)
     else:
         form = _fastest(scores, verified)
     if form is None:
@@ -125,7 +121,9 @@ def _fastest(scores: Products, verified: Verified) -> Format | None:
     if beside > GAIN:  # nothing has to be measured
         return None
     form = preferred({form: gain(form, d) for form in usable}, beside)
-    return form if form is not None and gain(form, d) + beside <= GAIN else None
+    if form is None or gain(form, d) + beside > GAIN:
+        return None
+    return form if keeps_bound(form, scores.query_vectors.dim) else None
 
 
 def _rounded_up(dimensions: int) -> int:
@@ -163,165 +161,6 @@ class Attempts:
     def took(self, *worked: bool) -> None:
         """Records whether filtering each of these rows or blocks gave a result."""
         self.tried, self.failed = self.tried + len(worked), self.failed + worked.count(False)
-
-
-@dataclass(frozen=True, eq=False)
-class Near:
-    """Low-precision products of a block of rows, and the decisions that they allow with certainty.
-
-    Args:
-        start: The query of the first row.
-        scores: The float32 scores that the products approximate.
-        bits: The products in bfloat16, a row per query.
-        bounds: The error bounds.
-    """
-
-    start: int
-    scores: Products
-    bits: Bits
-    bounds: Bounds
-
-    @property
-    def rows(self) -> Float32:
-        """The query vectors."""
-        return self.scores.query_vectors.matrix[self.start : self.start + len(self.bits)]
-
-    @property
-    def _factors(self) -> tuple[object, ...]:
-        vectors = np.ascontiguousarray(self.rows), self.scores.candidate_vectors.matrix, self.scores.sum_ends
-        return self.bits, vectors, (self.bounds.query, self.bounds.candidate, *self.bounds.close, np.float32(READ))
-
-    def _room(self, k: int) -> int:
-        """The maximum number of products in float32: a small part of the work."""
-        rows, width = self.bits.shape
-        return int(rows * max(width // SHARE, LEAST_ROOM, min(ROOM * k, width // 8)))
-
-    def candidates(self, k: int, keys: Keys | None = None) -> Pairs | None:
-        """Columns that may be among the k best of each row; None if there are too many."""
-        if self.is_ordered:
-            raise RuntimeError("the bits of these products are lost: they were put in order")
-        from limner.core.filter_kernels import select
-        from limner.core.group_kernels import GROUP
-
-        (rows, width), room = self.bits.shape, self._room(k)
-        keys = keys or Keys.plain(rows, width)
-        indptr, columns = np.zeros(rows + 1, np.int64), np.empty(room, np.int64)
-        plain, spare = not keys.shift.any(), np.empty(GROUP, np.uint16)
-        shift = np.zeros(GROUP if plain else -(-width // GROUP) * GROUP, np.float32)
-        if not plain:
-            shift[:width] = keys.shift
-        allowance = upward(keys.allowance) if keys.allowance.any() else np.zeros(rows, np.float32)
-        told = np.float32(keys.scale), shift, keys.shift, allowance
-        count = select(*self._factors, told, min(k, width), room, spare, columns, indptr)
-        return None if count < 0 else (indptr, columns[:count].copy())
-
-    def keys(self, scale: float, shift: npt.NDArray[np.float64]) -> Keys:
-        """The sort keys scale s - shift, with an allowance for rounding."""
-        largest = scale * self.scores.bound + np.abs(shift).max()
-        return Keys(scale, shift, np.full(len(self.bits), ROUNDED * largest))
-
-    def tiles(self, *found: Pairs) -> tuple[Int64, Float32]:
-        """(places, float32 scores): the columns that any row needs, and their scores for all rows."""
-        places = np.unique(np.concatenate([columns for _, columns in found]))
-        return places, self.scores.tiles(self.rows, places)
-
-    def best(self, choose: Best) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """Gives the same result as `choose` on the float32 block; the bits may be lost."""
-        if len(self.scores.sum_ends):
-            return self._best_in_order(min(choose.k, self.bits.shape[1]))
-        found = self.candidates(choose.k)
-        return None if found is None else chosen(self.scores, self.start, self.rows, choose, [found])
-
-    def _best_in_order(self, k: int) -> tuple[npt.NDArray[np.int32], Block] | None:
-        from limner.core.best_kernels import best_near
-
-        indices, scores = np.zeros((len(self.bits), k), np.int32), np.zeros((len(self.bits), k), np.float32)
-        _, *factors = self._factors
-        return (indices, scores) if best_near(*self.ordered, *factors, self._room(k), indices, scores) else None
-
-    def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """Gives the same result as `choose` on the shifted float32 block."""
-        allowance = np.full(len(self.bits), shifted.rounding(self.scores.bound))
-        found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
-        if shifted.own:
-            found.append(self.candidates(shifted.own))
-        told = [each for each in found if each is not None]
-        if len(told) < len(found):
-            return None
-        return chosen(self.scores, self.start, self.rows, choose, told, shifted.apply)
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the products were put in order, so that the bits are lost."""
-        return "ordered" in self.__dict__
-
-    @cached_property
-    def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
-        """The products in order, and the highest of every group of columns; the bits are lost."""
-        from limner.core.count_kernels import put_in_order
-        from limner.core.group_kernels import GROUP
-
-        rows, width = self.bits.shape
-        tops = np.empty((rows, -(-width // GROUP)), np.int16)
-        put_in_order(self.bits.view(np.int16), tops)
-        return self.bits.view(np.int16), tops
-
-    def listed(self, indptr: Int64, columns: Int64) -> Float32:
-        """The float32 score of every row and each column of its list."""
-        return listed_scores(self.scores, self.rows, indptr, columns)
-
-    def above(self, asked: Ranked, pools: Pools = NO_POOLS) -> Above | None:
-        """Counts the candidates above each positive; None if too many rows are left to float32.
-
-        The bits are lost: ask for the best first.
-        """
-        from limner.core.count_kernels import count_near
-
-        rows, width = self.bits.shape
-        counts, many = np.zeros(len(asked.columns), np.int64), np.zeros(rows, np.bool_)
-        whose = np.empty(rows * LEFT + width, np.int64)
-        columns, room = np.empty_like(whose), max(width // ROW_SHARE, LEAST_COUNTED)
-        positives = asked.indptr, asked.columns, asked.scores, asked.depths
-        _, *factors = self._factors
-        count = count_near(*self.ordered, *factors, positives, pools, room, counts, whose, columns, many)
-        if count < 0 or np.count_nonzero(many) > MANY * rows:
-            return None
-        return Above(counts, whose[:count].copy(), columns[:count].copy(), np.flatnonzero(many))
-
-
-@dataclass(frozen=True, eq=False)
-class Ranked:
-    """Positives of a block whose ranks are asked for.
-
-    Args:
-        indptr: Those of row r are `indptr[r]:indptr[r + 1]`.
-        columns: The column of each.
-        scores: The score of each.
-        depths: A rank beyond this may be counted as never found.
-    """
-
-    indptr: Int64
-    columns: Int64
-    scores: Float32
-    depths: Int64
-
-
-@dataclass(frozen=True, eq=False)
-class Above:
-    """What low-precision products tell about the ranks of the positives of a block.
-
-    Args:
-        counts: The number of candidates above each positive, without those of the pairs below; (2^63 - 1) // 4
-            for one with more than its depth.
-        whose: The positive of each pair that only float32 scores on the grid can compare, or that is a tie.
-        columns: The candidate of each such pair.
-        rows: Rows with too many such pairs: their counts are undefined, and their pairs are not listed.
-    """
-
-    counts: Int64
-    whose: Int64
-    columns: Int64
-    rows: Int64
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,9 @@ LOOSER = 0.8
 """A format with looser bounds leaves about twice as much to verify: its product, with what has to be verified, may take
 at most this share of the time of the other's product."""
 
+TILED = 8
+"""A test repeats its vectors so many times: large products are computed by other loops than small ones."""
+
 
 class Columns(Protocol):
     """Rounded candidates in the layout that the product reads."""
@@ -77,13 +80,13 @@ def gain(form: Format, dimensions: int) -> float:
 
     Measured once per process, format and number of dimensions, on one thread.
     """
+    if not keeps_bound(form, dimensions):
+        return float("inf")
     with torch_threads_kept(), threads(1) as work_on:
         return float(next(iter(work_on(lambda d: _measured_gain(form, d), [dimensions]))))
 
 
 def _measured_gain(form: Format, dimensions: int) -> float:
-    if not keeps_bound(form, dimensions):
-        return float("inf")
     rng = np.random.default_rng(0)
     rows, columns = (
         rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 4 * TILE_COLUMNS)
@@ -126,13 +129,24 @@ def _float32_products(rows: Float32, columns: Float32) -> None:
         np.matmul(rows, columns[low : low + TILE_COLUMNS].T, out=out)
 
 
+@cache
 def keeps_bound(form: Format, dimensions: int) -> bool:
-    """Tests whether sums on this CPU respect the error bound, with the vectors of `trial`."""
+    """Tests whether sums on this CPU respect the error bound, with the vectors of `trial`, in a product of full tiles.
+
+    Tested once per process, format and number of dimensions, on one thread. Units read several dimensions at a time,
+    and treat those that are left over apart: the number tested has to be the one that is used.
+    """
+    with torch_threads_kept(), threads(1) as work_on:
+        return bool(next(iter(work_on(lambda d: _tested(form, d), [dimensions]))))
+
+
+def _tested(form: Format, dimensions: int) -> bool:
     rows, columns = trial(dimensions)
-    out = np.empty((len(rows), len(columns)), dtype=np.uint16)
-    stored(form, columns).multiply(form.round(rows), out)
+    low, high = (np.tile(side, (TILED, 1)) for side in (rows, columns))
+    out = np.empty((len(low), len(high)), dtype=np.uint16)
+    stored(form, high).multiply(form.round(low), out)
     read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return within_bound(read, form.round(rows).values, form.round(columns).values)
+    return all_within_bound(read, form.round(rows).values, form.round(columns).values)
 
 
 def trial(dimensions: int) -> tuple[Float32, Float32]:
@@ -151,6 +165,12 @@ def within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
     found, a, b = (each.astype(np.float64) for each in (read, rows, columns))
     allowed = accumulation(a.shape[1]) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(found) + 2.0**-120
     return bool((np.abs(found - a @ b.T) <= allowed).all())
+
+
+def all_within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
+    """The same for products of vectors that are repeated `TILED` times on both sides."""
+    parts = (part for band in np.split(read, TILED) for part in np.split(band, TILED, axis=1))
+    return all(within_bound(part, rows, columns) for part in parts)
 
 
 @contextmanager
