@@ -60,6 +60,18 @@ def test_pieces_of_any_width_give_the_same_bits(pooling, monkeypatch):
     assert np.array_equal(part.matrix(), whole[[70, 3]])
 
 
+@pytest.mark.parametrize("pooling", ["max", "maxsim"])
+@pytest.mark.parametrize("d", [1, 7, 64, 100, 333])
+def test_a_query_alone_has_the_scores_that_it_has_among_others(pooling, d):
+    """A few query vectors are multiplied in smaller tiles."""
+    queries, candidates = ragged(40, 1, most=60, d=d), ragged(50, 2, most=30, d=d)
+    scores = Scores.from_sets(queries, candidates, pooling=pooling, similarity="dot")
+    whole, turned = scores.matrix(), scores.T.matrix()
+    for n in range(40):
+        assert np.array_equal(scores.restrict(queries=[f"1-{n}"]).matrix()[0], whole[n])
+        assert np.array_equal(scores.T.restrict(queries=[f"2-{n}"]).matrix()[0], turned[n])
+
+
 def test_late_interaction_is_ranked_corrected_and_evaluated():
     queries, candidates = ragged(40, 1, most=8), ragged(30, 2, most=20)
     candidates |= {f"2-{k}": np.concatenate([queries[f"1-{k}"], candidates[f"2-{k}"]]) for k in range(30)}

@@ -10,9 +10,15 @@ import numpy as np
 
 from limner.core.arrays import Float32, IntArray
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
+from limner.scores.tiles import SMALL
+from limner.scores.verifying import Products
 
 CHUNK = 4 * TILE_COLUMNS
 """Number of candidate vectors whose products with a tile of query vectors are in memory at once."""
+
+
+FEW = SMALL[-1][0]
+"""Number of query vectors for which smaller tiles compute fewer products."""
 
 
 class Singles(Protocol):
@@ -20,6 +26,17 @@ class Singles(Protocol):
 
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
         """Scores of up to `TILE_ROWS` query vectors start:stop and candidate vectors low:high."""
+
+
+@dataclass(frozen=True, eq=False)
+class FewRows:
+    """Scores of single vectors for a few query vectors, from smaller tiles that round like the whole one."""
+
+    singles: Products
+
+    def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
+        """Scores of query vectors start:stop and candidate vectors low:high, equal to those in blocks."""
+        return self.singles.tiles(self.singles.query_vectors.matrix[start:stop], slice(low, high))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from limner.core.progress import Progress
 from limner.scores.base import KINDS, SIMILARITIES, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.running import Block, Result
 from limner.scores.set_filtering import SetFilter, set_filter_of
-from limner.scores.set_pieces import CHUNK, Pieces
+from limner.scores.set_pieces import CHUNK, FEW, FewRows, Pieces, Singles
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 from limner.scores.wide import in_pieces
@@ -141,9 +141,11 @@ class SetScores(Scores):
 
     def piece(self, start: int, stop: int, low: int, high: int) -> Float32:
         """Scores of queries start:stop and candidates low:high, equal to those in blocks; not for "smooth"."""
-        columns = self.candidate_sets.starts[low : high + 1]
-        pieces = Pieces(self.singles, self.query_sets.starts[start : stop + 1], columns)
-        return pieces.pooled(self.pooling, turned=self.turned)
+        rows, columns = self.query_sets.starts[start : stop + 1], self.candidate_sets.starts[low : high + 1]
+        singles: Singles = self.singles
+        if rows[-1] - rows[0] <= FEW and not self.singles.may_overflow:
+            singles = FewRows(self.singles)
+        return Pieces(singles, rows, columns).pooled(self.pooling, turned=self.turned)
 
     def _smooth(self, start: int, stop: int) -> Block:
         low, high = int(self.query_sets.starts[start]), int(self.query_sets.starts[stop])

@@ -49,7 +49,7 @@ class Products(Protocol):
     def pairs(self, rows: Int64, columns: Int64) -> Float32:
         """Scores of single pairs, from float32 tiles."""
 
-    def tiles(self, rows: Float32, places: Int64) -> Float32:
+    def tiles(self, rows: Float32, places: Int64 | slice) -> Float32:
         """Scores of these query vectors and the candidates at these places, from float32 tiles."""
 
     @property
