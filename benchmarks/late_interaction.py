@@ -4,7 +4,8 @@
 process. `maxsim-cpu` computes all scores, exactly; `fast-plaid` searches an index that it has built before, and is
 approximate: its recall is beside its time. A package that is not installed, or fails, is left out. "Low precision" is
 limner with `LIMNER_LOW_PRECISION=always`, where the CPU has the units: with the same vectors, all around one centre,
-and with vectors around the topic of their item, which few other items share, as real ones are.
+and with vectors around the topic of their item, which few other items share, as real ones are. An index on disk (`limner.search`) is read in pieces, none of it kept in
+memory.
 """
 
 from __future__ import annotations
@@ -48,6 +49,25 @@ def ours(n: int, m: int, each: Each, d: int, topics: int = 0, setting: str = "ne
     def work() -> Any:
         found = scores.top(K)
         return found.indices, found.scores
+
+    return extra(work)
+
+
+def from_index(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
+    """From an index on disk, of which no vector is held in memory; it is made before the clock starts."""
+    from limner.scores import VectorSets
+    from limner.search import index, open_index
+
+    os.environ["LIMNER_LOW_PRECISION"] = "never"
+    queries, folder = VectorSets.of(tokens(n, each[0], d, 0)), tempfile.mkdtemp()
+    index(folder, VectorSets.of(tokens(m, each[1], d, 1)), similarity="dot")
+    opened = open_index(folder, memory=0)
+    opened.search(queries.part(0, 2), K)
+
+    def work() -> Any:
+        found = opened.search(queries, K).ranking
+        places = np.array([[int(key.partition("-")[2]) for key in found[query]] for query in queries.ids])
+        return places, found.scores
 
     return extra(work)
 
@@ -124,6 +144,8 @@ def measured_on(case: tuple[int, int, Each, int], rounds: int, cores: int) -> It
     yield Claim(f"{size}: largest difference of a score from the loop", apart, goal="< 1e-4", note=equal)
     if any(form.has_units() for form in FORMATS):
         yield from low_precision(case, rounds, cores, size)
+    if find_spec("lancedb"):
+        yield from stored(case, rounds, cores, size)
     for name, task in PEERS.items():
         if (cost := of_package(name, Task(task, *case), rounds, cores)) is not None:
             share = f"{recall(cost, plain):.3f} of its top-{K} are in the exact one; {note}"
@@ -150,6 +172,18 @@ def low_precision(case: tuple[int, int, Each, int], rounds: int, cores: int, siz
         yield Claim(f"{name}: memory beyond the inputs, MB", grown(mine), goal="< 500")
         same = all(np.array_equal(a, b) for a, b in zip(mine.value[0], plain.value[0], strict=True))
         yield Claim(f"{name}: lists and scores that differ in any bit", float(not same), goal="== 0")
+
+
+def stored(case: tuple[int, int, Each, int], rounds: int, cores: int, size: str) -> Iterator[Claim]:
+    """From an index on disk, beside the same scores in memory."""
+    tasks = {"disk": Task(from_index, *case), "memory": Task(ours, *case)}
+    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    disk, memory, name = found["disk"], found["memory"], f"{size}, from an index on disk"
+    yield Claim(f"{name}: seconds vs from memory", disk.wall, memory.wall, goal="<= 1.5", note=note)
+    yield Claim(f"{name}: CPU seconds vs from memory", disk.cpu, memory.cpu, goal="<= 1.5", note=note)
+    yield Claim(f"{name}: memory beyond the start, MB", grown(disk), goal="< 500")
+    same = all(np.array_equal(a, b) for a, b in zip(disk.value[0], memory.value[0], strict=True))
+    yield Claim(f"{name}: lists and scores that differ in any bit", float(not same), goal="== 0")
 
 
 def of_package(name: str, task: Task, rounds: int, cores: int) -> Cost | None:
