@@ -4,8 +4,8 @@
 process. `maxsim-cpu` computes all scores, exactly; `fast-plaid` searches an index that it has built before, and is
 approximate: its recall is beside its time. A package that is not installed, or fails, is left out. "Low precision" is
 limner with `LIMNER_LOW_PRECISION=always`, where the CPU has the units: with the same vectors, all around one centre,
-and with vectors around the topic of their item, which few other items share, as real ones are. An index on disk (`limner.search`) is read in pieces, none of it kept in
-memory.
+and with vectors around the topic of their item, which few other items share, as real ones are.
+An index on disk (`limner.search`) is read in pieces, none of which is kept in memory.
 """
 
 from __future__ import annotations
