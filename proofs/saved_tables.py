@@ -11,16 +11,21 @@ Text-image matching (Liu & Ye 2019): the order of the losses, that of max and su
 the seeds of `max_against_sum.py`, gains of the corrections, and Table 5 without the copies
 of images that are nearest to no query by construction. File names (Messina et al. 2022): R@k of tables 1 and 2.
 
-Needs nothing but the saved tables; they have one decimal (file names: three).
+Three short tables of the documentation compare nothing: R@1 and rsum by k, what a second stage of training gains, and
+R-precision by what is assumed of answers that nobody judged; the last two are made from saved claims.
+
+Needs nothing but what is saved; tables have one decimal (file names: three).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -31,7 +36,7 @@ import table_seven
 from ranking_bench import TASKS
 from ranking_paper import EXCHANGED, PUBLISHED
 from table_seven import Levels
-from tower_losses import GAINS, HUBS, KNN, MAX
+from tower_losses import GAINS, HUBS, KNN, MAX, WARM
 from tower_losses import RSUM as PRINTED_RSUM
 from training_runs import DIRECTIONS, MEASURES, among_nearest
 
@@ -40,6 +45,9 @@ from claims import Claim, log, main, result_file
 RESULTS = Path(__file__).parent / "results"
 TABLES = {"systems": "thirty_systems.x86_64.md", "towers": "tower_losses.nvidia-h200.md",
           "seeds": "max_against_sum.1024-d.nvidia-h200.md", "names": "file_names.nvidia-h200.md"}  # fmt: skip
+CLAIMS = {"second stages": "two_stages.nvidia-h200.json", "unjudged": "unjudged.aarch64.json"}
+Claims = Sequence[Mapping[str, Any]]
+"""What a script has saved, claim by claim."""
 QUERIES = 1_000
 RECALLS: Mapping[str, tuple[float, float, float]] = {
     "Levenshtein": (32.2, 38.6, 40.8),
@@ -214,12 +222,57 @@ def recalls(text: str) -> tuple[str, list[Claim]]:
     return "\n".join(lines), claims
 
 
+def by_k(text: str) -> str:
+    """rsum and R@1 of the kNN loss for every k, and of the losses at its ends."""
+    rows = rows_of(text, "loss")
+    lines = ["| loss | rsum | image → text R@1 | text → image R@1 |", "|---|---:|---:|---:|"]
+    for name in (MAX, WARM, KNN, "kNN (k = 5)", "kNN (k = 10)", "sum", "adaptive k"):
+        row = rows[name]
+        lines.append(f"| {name} | {row[8]} | {row[2]} | {row[5]} |")
+    return "\n".join(lines)
+
+
+def second_stages(claims: Claims) -> str:
+    """What a second stage of training gains over a frozen model: a column per system, with 95% intervals."""
+    gained = r"(\w+), (R@\d+) gained by the second stage over a frozen one, (.+): lower end"
+    rows: dict[str, dict[str, str]] = {}
+    for claim in claims:
+        if found := re.match(gained, claim["claim"]):
+            name, measure, direction = found.groups()
+            rows.setdefault(f"{measure}, {direction}", {})[name] = claim["note"].partition(";")[0]
+    names = list(next(iter(rows.values())))
+    lines = [f"| points gained | {' | '.join(names)} |", "|---" + "|---:" * len(names) + "|"]
+    lines += [f"| {what} | {' | '.join(row[name] for name in names)} |" for what, row in rows.items()]
+    return "\n".join(lines)
+
+
+def unjudged(claims: Claims) -> str:
+    """R-precision of Tri5Sem by what is assumed of its answers that nobody judged."""
+    noted = r"([\d.]+) if all are wrong, ([\d.]+) if all are right; ([\d.]+%) of (\d+) are taken"
+    columns = []
+    for title in TASKS.values():
+        start = f"Tri5Sem R-precision, {title}, if never judged answers are "
+        own = {claim["claim"].removeprefix(start): claim for claim in claims if claim["claim"].startswith(start)}
+        told = {what: re.findall(noted, claim["note"])[0] for what, claim in own.items()}
+        wrong, right, _, count = next(iter(told.values()))
+        column = {"never judged answers of the first ten, of 10,000": count, "all of them wrong": wrong}
+        column |= {what: f"{claim['ours']:.2f} ({told[what][2]} are right)" for what, claim in own.items()}
+        printed = next(iter(own.values()))["reference"]
+        columns.append(column | {"all of them right (upper bound)": right, "published": f"{printed:g}"})
+    lines = [f"| R-precision of Tri5Sem | {' | '.join(TASKS.values())} |", "|---|---:|---:|"]
+    lines += [f"| {what} | {' | '.join(column[what] for column in columns)} |" for what in columns[0]]
+    return "\n".join(lines)
+
+
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Reads the tables, writes those of this script, and compares."""
     text = {key: (RESULTS / name).read_text(encoding="utf-8") for key, name in TABLES.items()}
+    known = {key: json.loads((RESULTS / name).read_text(encoding="utf-8"))["claims"] for key, name in CLAIMS.items()}
     systems = table_seven.read(text["systems"])
     made = {"table six": readings(systems), "hubs": hubs(text["towers"]), "names": recalls(text["names"])}
-    for name, (table, _) in made.items():
+    short = {"by k": by_k(text["towers"]), "second stages": second_stages(known["second stages"])}
+    short["unjudged"] = unjudged(known["unjudged"])
+    for name, table in ({name: table for name, (table, _) in made.items()} | short).items():
         log(f"{table}\n")
         if options.save and not options.quick:
             place = result_file(Path(__file__), options, f".{name.replace(' ', '_')}.md")

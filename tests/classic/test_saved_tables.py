@@ -70,3 +70,41 @@ def test_what_a_guess_leaves_for_the_names_that_say_something(saved):
     """78% and 74% of 929; a guess finds 10 of 929 names for each of 157: 1.7."""
     told = saved.without_empty(74.0, 78.0)
     assert "88.8 on the 772 others" in told and "more than 39 of the 157" in told
+
+
+def test_gains_of_the_second_stage_stand_in_a_column_per_system(saved):
+    what = "{}, {} gained by the second stage over a frozen one, image → text: lower end of the 95% interval, points"
+    cells = {("VSE0", "R@1"): "+5.0 [+2.1, +7.8]", ("VSE0", "R@10"): "+6.4 [+3.7, +9.1]",
+             ("PCME", "R@1"): "+2.1 [-0.6, +4.8]", ("PCME", "R@10"): "+2.6 [+0.3, +4.9]"}  # fmt: skip
+    claims = [{"claim": what.format(*key), "note": f"{cell}; 1 seeds; rates"} for key, cell in cells.items()]
+    claims.append({"claim": "VSE0: largest rise of dev rsum", "note": "a model that still rises has not converged"})
+    assert saved.second_stages(claims).splitlines() == [
+        "| points gained | VSE0 | PCME |",
+        "|---|---:|---:|",
+        "| R@1, image → text | +5.0 [+2.1, +7.8] | +2.1 [-0.6, +4.8] |",
+        "| R@10, image → text | +6.4 [+3.7, +9.1] | +2.6 [+0.3, +4.9] |",
+    ]
+
+
+def test_r_precision_stands_beside_what_is_assumed_of_never_judged_answers(saved):
+    start = "Tri5Sem R-precision, {}, if never judged answers are right as often as judged ones"
+    note = "12.22 if all are wrong, 14.15 if all are right; {}% of 332 are taken to be right; the first ten"
+    ways = ("here", 12.34, 5.3), ("there", 12.44, 9.7)
+    claims = [{"claim": f"{start.format(title)} {way}", "ours": ours, "reference": 13.7, "note": note.format(share)}
+              for title in ("annotation", "search") for way, ours, share in ways]  # fmt: skip
+    assert saved.unjudged(claims).splitlines()[2:] == [
+        "| never judged answers of the first ten, of 10,000 | 332 | 332 |",
+        "| all of them wrong | 12.22 | 12.22 |",
+        "| right as often as judged ones here | 12.34 (5.3% are right) | 12.34 (5.3% are right) |",
+        "| right as often as judged ones there | 12.44 (9.7% are right) | 12.44 (9.7% are right) |",
+        "| all of them right (upper bound) | 14.15 | 14.15 |",
+        "| published | 13.7 | 13.7 |",
+    ]
+
+
+def test_the_table_by_k_takes_rsum_and_r1_from_the_table_of_losses(saved):
+    """What is saved must still have every loss that the table names."""
+    text = (saved.RESULTS / saved.TABLES["towers"]).read_text(encoding="utf-8")
+    lines = saved.by_k(text).splitlines()
+    assert lines[0].count("|") == 5 and len(lines) == 9
+    assert "| kNN (k = 3) | 300.2 ± 6.4 | 29.2 ± 0.9 | 22.8 ± 1.2 |" in lines

@@ -6,6 +6,7 @@ import pytest
 from limner import Scores
 from limner.match.corrections import Centred, Csls, InvertedSoftmax, Nnn
 from limner.scores import VectorScores, filtering, one_pass
+from limner.scores.base import Best
 from limner.scores.shifted import Shifted
 
 KINDS = ["random", "clustered", "duplicated", "tied", "one low shift", "spread"]
@@ -130,3 +131,15 @@ def test_it_is_used_if_lists_are_short_and_memory_suffices(k, bytes_, used, monk
         Scores.from_embeddings(*sides("random")), k, lambda bank: how.shift(how.gather(bank))
     )
     assert (found is not None) == used
+
+
+def test_lists_are_filtered_only_where_the_estimate_of_shifted_scores_allows_it(monkeypatch):
+    """Where two passes would begin with the filter and end without it, one pass is faster than both."""
+    asked = []
+
+    def refuse(self, workers, consume):
+        asked.append(consume.verified(6144, 256))
+
+    monkeypatch.setattr(VectorScores, "filter", refuse)
+    Scores.from_embeddings(*sides("random")).correct(Csls(k=10)).top(32)
+    assert asked[0] == Best(32).verified(6144) > Best(32).verified(6144, 256)

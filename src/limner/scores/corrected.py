@@ -20,7 +20,7 @@ from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
 from limner.scores.one_pass import RecordedScores
 from limner.scores.running import Block, Result
-from limner.scores.shifted import BestShifted, Shifted
+from limner.scores.shifted import BestInTiles, BestShifted, Shifted
 from limner.scores.statistics import Statistics
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
@@ -140,7 +140,7 @@ class CorrectedScores(Scores):
         """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None and not self.correction.limit(self.base).reach:
-            near = self.correction.from_best and by_filter(workers, consume)
+            near = self.correction.from_best and by_filter(workers, BestInTiles(consume.k))
             recorded = None if near else self._recorded(consume.k, progress)
             shift = self.correction.shift(self.statistics.known)
             if shift and (self.bank is None or self._in_bank is None):

@@ -49,6 +49,14 @@ class Shifted:
         return float(ROUNDED * (self.scale * bound + np.abs(self.shift).max()) + self.more)
 
 
+class BestInTiles(Best):
+    """The best of scores that are then shifted: candidates are verified in tiles, not pair by pair."""
+
+    def verified(self, width: int, dimensions: int | None = None) -> float:
+        """As `BestShifted` estimates it, but for the values of the rows."""
+        return super().verified(width)
+
+
 @dataclass(frozen=True)
 class BestShifted:
     """Finds the best of shifted scores from low-precision products."""
