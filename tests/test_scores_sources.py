@@ -72,6 +72,16 @@ def test_a_query_alone_has_the_scores_that_it_has_among_others(pooling, d):
         assert np.array_equal(scores.T.restrict(queries=[f"2-{n}"]).matrix()[0], turned[n])
 
 
+def test_sums_that_overflow_are_refused():
+    """Every product is finite, their sum is not: as two infinities, a larger score would come after a smaller one."""
+    queries, items = {"q": np.full((5, 1), 1e19)}, {"x": [[1.0]], "a": [[1e19]], "b": [[3e19]]}
+    scores = Scores.from_sets(queries, items, similarity="dot", pooling="maxsim")
+    for read in (lambda: scores.top(2), lambda: scores.T.matrix()):
+        with pytest.raises(LimnerError, match="the score of query '.*, a sum of products, overflows single precision"):
+            read()
+    assert Scores.from_sets(queries, items, similarity="dot").top(1)["q"] == ["b"]
+
+
 def test_late_interaction_is_ranked_corrected_and_evaluated():
     queries, candidates = ragged(40, 1, most=8), ragged(30, 2, most=20)
     candidates |= {f"2-{k}": np.concatenate([queries[f"1-{k}"], candidates[f"2-{k}"]]) for k in range(30)}

@@ -337,7 +337,9 @@ def test_products_that_overflow_are_refused_and_named(tmp_path, memory):
     for correct in ({}, {"correct": "nnn", "bank": some(20, dim=4)}):
         with pytest.raises(LimnerError, match=r"query 'q#0' and candidate 'b#1' .* overflows single precision"):
             opened.search(asked, 2, **correct)
-    large = VectorSets.of({"q": np.full((3, 4), 1e18)})
+    with pytest.raises(LimnerError, match="the score of query 'q' and candidate 'b', a sum of products, overflows"):
+        opened.search(VectorSets.of({"q": np.array([[1.7e18, 0, 0, 0]] * 3)}), 2)
+    large = VectorSets.of({"q": np.full((3, 4), 1e17)})
     assert same(opened.search(large, 2), expected(large, VectorSets.of(rows), 2, similarity="dot"))
 
 

@@ -11,7 +11,7 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import Progress
-from limner.scores.base import KINDS, SIMILARITIES, TILE_ROWS, Best, Scores, elsewhere
+from limner.scores.base import KINDS, LARGEST, SIMILARITIES, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.running import Block, Result
 from limner.scores.set_filtering import SetFilter, set_filter_of
 from limner.scores.set_pieces import CHUNK, FEW, FewRows, Pieces, Singles
@@ -145,7 +145,16 @@ class SetScores(Scores):
         singles: Singles = self.singles
         if rows[-1] - rows[0] <= FEW and not self.singles.may_overflow:
             singles = FewRows(self.singles)
-        return Pieces(singles, rows, columns).pooled(self.pooling, turned=self.turned)
+        with np.errstate(over="ignore"):  # refused below
+            pooled = Pieces(singles, rows, columns).pooled(self.pooling, turned=self.turned)
+        if self.bound > LARGEST and not np.isfinite(pooled).all():
+            row, column = (int(at) for at in np.argwhere(~np.isfinite(pooled))[0])
+            raise LimnerError(
+                f"the score of query {self.queries[start + row]!r} and candidate {self.candidates[low + column]!r}, a "
+                "sum of products, overflows single precision: normalise the vectors (similarity='cosine'), or divide "
+                "them by a constant"
+            )
+        return pooled
 
     def _smooth(self, start: int, stop: int) -> Block:
         low, high = int(self.query_sets.starts[start]), int(self.query_sets.starts[stop])
