@@ -408,6 +408,44 @@ def test_every_version_is_searched_as_it_was(tmp_path):
         open_index(tmp_path / "i", version=before).add(some(1, prefix="n"))
 
 
+@settings(max_examples=12)
+@given(st.lists(st.tuples(st.sampled_from(["add", "replace", "skip", "delete", "compact"]), st.integers(0, 2**16)),
+                min_size=1, max_size=8))  # fmt: skip
+def test_any_changes_leave_what_a_dictionary_would_hold(tmp_path_factory, changes):
+    """Ids, order, vectors and hits after additions, replacements (which move to the end), deletions and compaction."""
+    first = some(6, most=4)
+    path = tmp_path_factory.mktemp("changes") / "i"
+    made = index(path, first, similarity="dot")
+    right = {key: first.subset([key]).vectors.matrix for key in first.ids}
+    for number, (what, seed) in enumerate(changes):
+        rng = np.random.default_rng(seed)
+        if what == "compact":
+            made.compact()
+        elif what == "delete":
+            gone = [key for key in right if rng.random() < 0.4 and len(right) > 1][: len(right) - 1]
+            made.delete(gone)
+            right = {key: rows for key, rows in right.items() if key not in gone}
+        else:
+            old = [] if what == "add" else [key for key in right if rng.random() < 0.4]
+            new = {key: rng.integers(1, 4, (int(rng.integers(1, 5)), 6)) for key in [*old, f"n{number}"]}
+            made.add(VectorSets.of(new), existing="refuse" if what == "add" else what)
+            kept = right if what != "replace" else {key: rows for key, rows in right.items() if key not in new}
+            right = kept | {key: rows for key, rows in new.items() if key not in kept}
+    items, queries = VectorSets.of(right), some(2, seed=9, prefix="q")
+    assert list(made.ids) == list(right)
+    for memory in (2**30, 0):
+        opened = open_index(path, memory=memory)
+        assert same(opened.search(queries, 5), expected(queries, items, 5, similarity="dot"))
+
+
+def test_an_index_may_be_at_any_address(tmp_path):
+    items, queries = some(20), some(2, seed=1, prefix="q")
+    for address in (f"file://{tmp_path}/by-address", "memory://of-sets"):
+        made = index(address, items.part(0, 15))
+        made.add(items.part(15, 20))
+        assert same(made.search(queries, 5), expected(queries, items, 5))
+
+
 def test_an_index_that_was_emptied_gives_nothing(tmp_path):
     made = index(tmp_path / "i", some(3))
     made.delete(["i0", "i1", "i2"])
