@@ -332,8 +332,9 @@ class Index:
         """All vectors, or None if they are too large."""
         if self.store.size > self.memory:
             return None
-        self._held = self._now_held() or HeldVersion.of(self.store)
-        return self._held
+        held = self._now_held() or HeldVersion.of(self.store)
+        self._held = held
+        return held
 
     def _now_held(self) -> HeldVersion | None:
         """The version in memory, if it is the one that is searched."""
