@@ -142,8 +142,7 @@ def seeds(text: str) -> Iterator[Claim]:
             note = f"mean {some.mean():.1f}, 95% interval {some.mean() - half:.1f} to {some.mean() + half:.1f}"
             note += f", {len(some)} seeds, {np.sum(some > 0)} of them in this order"
             note += "" if whose else "; after the look this interval is too narrow"
-            claim = f"{what}{whose}, lower end of the 95% interval"
-            yield Claim(claim, some.mean() - half, goal="> 0", note=note)
+            yield Claim(f"{what}{whose}, lower end of the 95% interval", some.mean() - half, goal="> 0", note=note)
         if sign == 1:
             note = f"published, Flickr30k: {PRINTED_RSUM[MAX]} and {PRINTED_RSUM['sum']}"
             ratio = float(maxima.mean() / sums.mean())
