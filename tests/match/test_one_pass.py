@@ -89,17 +89,38 @@ def test_short_lists_are_extended(kept, how, monkeypatch):
     assert added or kept > 5
 
 
-def test_a_sample_and_every_block_are_read_once():
-    rows, scores = [], Scores.from_embeddings(*sides("random", n=1500))
-    with pytest.MonkeyPatch.context() as patch:
-        block = VectorScores.block
-        patch.setattr(
-            VectorScores,
-            "block",
-            lambda self, low, high, *given: rows.append(high - low) or block(self, low, high, *given),
-        )
-        scores.correct("csls").top(5)
-    assert sum(rows) == 1500 + 3 * 256
+def test_a_sample_and_every_block_are_read_once(monkeypatch):
+    read, scores = [], Scores.from_embeddings(*sides("random", n=1500))
+    block, piece = VectorScores.block, VectorScores.piece
+
+    def counted_block(self, low, high, *given):
+        read.append((high - low) * self.shape[1])
+        return block(self, low, high, *given)
+
+    def counted_piece(self, start, stop, low, high):
+        read.append((stop - start) * (high - low))
+        return piece(self, start, stop, low, high)
+
+    monkeypatch.setattr(VectorScores, "block", counted_block)
+    monkeypatch.setattr(VectorScores, "piece", counted_piece)
+    scores.correct("csls").top(5)
+    assert sum(read) == (1500 + 3 * 256) * scores.shape[1]
+
+
+@pytest.mark.parametrize("cores", [1, 3, 64])
+@pytest.mark.parametrize("how", [Csls(), InvertedSoftmax(), Nnn(), Centred()])
+def test_a_sample_read_in_ranges_gives_the_scores_and_the_shifts_of_the_whole(how, cores, monkeypatch):
+    monkeypatch.setattr(one_pass, "usable_cores", lambda: cores)
+    scores = Scores.from_embeddings(*sides("random", n=200, m=5000))
+
+    def shift(bank):
+        return how.shift(how.gather(bank))
+
+    block, (scale, shifts, own) = one_pass._sampled(scores, shift, map)
+    assert np.array_equal(block, scores.matrix())
+    expected = shift(scores)
+    assert (scale, own) == (expected[0], expected[2])
+    assert np.allclose(shifts, expected[1], rtol=1e-6, atol=0)
 
 
 def test_where_the_trial_fails_the_lists_come_from_two_passes(monkeypatch):

@@ -10,15 +10,17 @@ passes bit for bit. The estimate is tried on another sample first, so that littl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, FloatArray, IntArray
-from limner.scores.base import TILE_ROWS, Best, Scores, elsewhere
-from limner.scores.running import Block, counted, kernels
+from limner.scores.base import TILE_COLUMNS, TILE_ROWS, Best, Scores, elsewhere
+from limner.scores.matrices import MatrixScores
+from limner.scores.running import Block, counted, kernels, threads, usable_cores
 from limner.scores.shifted import ROUNDED, Shifted
 from limner.scores.vectors import VectorScores
 
@@ -95,21 +97,18 @@ class RecordedScores(VectorScores):
         an exception among all the candidates whose match is in neither.
         """
         rows = np.linspace(0, len(scores.queries) - 1, 3 * TILE_ROWS).astype(np.int64)
-        samples = [scores.query_vectors.subset(scores.queries[rows[number::3]]) for number in range(3)]
-        told = [shift(VectorScores(each, scores.candidate_vectors)) for each in samples[:2]]
-        known = [each for each in told if each is not None and each[2] <= KEPT]
-        if len(known) < 2:
-            return None
-        (scale, first, own), (_, second, _) = known
-        estimate = (np.minimum(first, second) / scale).astype(np.float32)
-        trial = cls(samples[2], scores.candidate_vectors, scores.similarity, estimate, own)
-        third = shift(trial)
-        if third is None or not trial.kept:
-            return None
-        counts = _Others.of(trial, Shifted(*third, lambda *given: given[0])).counts(trial.kept[0], k)
+        samples = [scores.restrict(queries=scores.queries[rows[number::3]]) for number in range(3)]
+        with threads(None) as work_on:
+            (_, one), (_, two), (block, three) = [_sampled(each, shift, work_on) for each in samples]
+            if one is None or two is None or three is None or one[2] > KEPT:
+                return None
+            estimate = (np.minimum(one[1], two[1]) / one[0]).astype(np.float32)
+            trial = cls(samples[2].query_vectors, scores.candidate_vectors, scores.similarity, estimate, one[2])
+            kept = _joined(work_on(trial._best_of, np.array_split(block, -(-len(block) // AT_ONCE))))
+        counts = _Others.of(trial, Shifted(*three, lambda *given: given[0])).counts(kept, k)
         if _work(counts, scores.shape[1]) > MOST:
             return None
-        return cls(scores.query_vectors, scores.candidate_vectors, scores.similarity, estimate, own)
+        return cls(scores.query_vectors, scores.candidate_vectors, scores.similarity, estimate, one[2])
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Float32:
         """Like `VectorScores.block`; keeps the best of every row."""
@@ -183,6 +182,36 @@ class RecordedScores(VectorScores):
         for row, own in zip(rows.tolist(), scores, strict=True):
             found = choose(0, shifted.apply(own[None], np.arange(self.shape[1]), start + row))
             best[0][row], best[1][row] = found[0][0], found[1][0]
+
+
+def _sampled(
+    sample: VectorScores, shift: Callable[[Scores], Shift | None], work_on: Callable[..., Iterator[Any]]
+) -> tuple[Float32, Shift | None]:
+    """The scores of a tile of queries, and the shifts that they give: ranges of candidates at the same time.
+
+    A tile is one block of a pass, which would run on one core while the others wait.
+    """
+    (rows, width), columns = sample.shape, sample.candidates
+    block = np.empty((rows, width), dtype=np.float32)
+    step = TILE_COLUMNS * -(-width // (TILE_COLUMNS * usable_cores()))
+
+    def work(low: int) -> Shift | None:
+        high = min(low + step, width)
+        block[:, low:high] = sample.piece(0, rows, low, high)
+        return shift(MatrixScores(sample.queries, columns[low:high], block[:, low:high], checked=True))
+
+    told = list(work_on(work, range(0, width, step)))
+    found = [each for each in told if each is not None]
+    if len(found) < len(told):
+        return block, None
+    return block, (found[0][0], np.concatenate([shifts for _, shifts, _ in found]), found[0][2])
+
+
+def _joined(parts: Iterable[BestEstimated]) -> BestEstimated:
+    """What was kept of several ranges of rows."""
+    names = [each.name for each in fields(BestEstimated)]
+    columns = zip(*([getattr(part, name) for name in names] for part in parts), strict=True)
+    return BestEstimated(*map(np.concatenate, columns))
 
 
 def _work(counts: IntArray, width: int) -> float:
