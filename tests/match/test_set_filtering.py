@@ -53,6 +53,7 @@ def test_lists_are_those_of_float32(data, monkeypatch):
         force(patch, case.form)
         patch.setattr(set_filtering, "MOST_VERIFIED", data.draw(st.sampled_from([0.25, 1.0])))
         patch.setattr(set_filtering, "WIDTH", data.draw(st.sampled_from([1, 50, 4096])))
+        patch.setattr(set_filtering, "TILE", data.draw(st.sampled_from([1, 50, 1024])))
         found = case.scores.top(case.k)
     assert np.array_equal(found.indices, plain.indices)
     assert np.array_equal(found.scores, plain.scores)

@@ -33,7 +33,7 @@ class Columns(Protocol):
         """Stores the candidates from `start` on, which is a multiple of `STEP`."""
 
     def multiply(self, rows: Rounded, out: Bits) -> None:
-        """Products of up to `TILE_ROWS` queries and all candidates, as the bits of bfloat16 numbers."""
+        """Products of some queries and all candidates, as the bits of bfloat16 numbers."""
 
 
 class Format(Hashable, Protocol):

@@ -39,6 +39,9 @@ from limner.scores.verifying import Products
 
 WIDTH = 4096
 """Candidate vectors whose low-precision products with a tile of query vectors are in memory at once, about."""
+TILE = 1024
+"""Query vectors whose products with these are computed at once: each product waits for the interpreter's lock several
+times, which many cores contend for, so that few large ones take less time than many small ones."""
 BOUNDED = 1 << 23
 """Pairs of items whose bounds are in memory at once."""
 PROBED = 4
@@ -213,7 +216,7 @@ class SetFilter:
 
         wanted = len(part.codes) * chunk.width
         if not hasattr(self._own, "bits") or len(self._own.bits) < wanted:
-            self._own.bits = np.empty(max(wanted, TILE_ROWS * WIDTH), dtype=np.uint16)
+            self._own.bits = np.empty(max(wanted, TILE * WIDTH), dtype=np.uint16)
         bits = self._own.bits[:wanted].reshape(-1, chunk.width)
         chunk.columns.multiply(part, bits)
         keys: Keys = bits.view(np.int16)
@@ -243,8 +246,8 @@ class SetFilter:
         starts = self.scores.query_sets.starts[start : stop + 1]
         matrix = self.scores.singles.query_vectors.matrix
         tiles, factors = [], []
-        for low in range(int(starts[0]), int(starts[-1]), TILE_ROWS):
-            high = min(low + TILE_ROWS, int(starts[-1]))
+        for low in range(int(starts[0]), int(starts[-1]), TILE):
+            high = min(low + TILE, int(starts[-1]))
             part = self.form.round(matrix[low:high])
             tiles.append((owners_of(starts, low, high), part))
             factors.append(Bounds.of(part, self._stored[1]).query)
