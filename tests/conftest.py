@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,6 +59,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Whether a file is left out."""
     return True if config.getoption("quick") and tiers(collection_path, ()) else None
+
+
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:
+    """Refuses a name of a test that holds none, such as the tuple that a decorator returned: it would never run."""
+    if name.startswith("test_") and not callable(obj) and not isinstance(obj, ModuleType):
+        raise pytest.UsageError(f"{collector.nodeid}: {name} is a {type(obj).__name__}, which pytest does not run")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -45,11 +45,10 @@ class Case:
         self.form = data.draw(st.sampled_from(FORMATS))
 
 
-@standing
-def test_lists_are_those_of_float32(data, monkeypatch):
+def same_lists(data):
     case = Case(data)
     plain = case.scores.top(case.k)
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         force(patch, case.form)
         patch.setattr(set_filtering, "MOST_VERIFIED", data.draw(st.sampled_from([0.25, 1.0])))
         patch.setattr(set_filtering, "WIDTH", data.draw(st.sampled_from([1, 50, 4096])))
@@ -59,8 +58,7 @@ def test_lists_are_those_of_float32(data, monkeypatch):
     assert np.array_equal(found.scores, plain.scores)
 
 
-@standing
-def test_no_score_is_outside_its_bounds(data, monkeypatch):
+def bounds_hold(data):
     case = Case(data)
     if not filtering._fits(case.scores.singles):
         return
@@ -178,15 +176,14 @@ def test_items_with_more_vectors_than_a_tile(monkeypatch):
         assert np.abs(there.matrix() - here.matrix()).max() < 1e-5
 
 
-@standing
-def test_lists_on_a_device_are_those_of_its_float32(data, monkeypatch):
+def same_lists_on_a_device(data):
     pytest.importorskip("torch", reason="torch is not installed")
     from limner.scores import device_sets
 
     case = Case(data)
     if case.scores.singles.may_overflow:
         return
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_sets, "ROWS", 64)
         patch.setattr(device_sets, "FEW", data.draw(st.sampled_from([16, 64])))
         patch.setattr(device_sets, "COLUMNS", 256)
@@ -223,3 +220,8 @@ def test_products_that_single_precision_does_not_hold_are_refused():
     huge = {"a": np.full((2, 4), 3e19, np.float32)}
     with pytest.raises(LimnerError, match="single precision does not hold"):
         Scores.from_sets(huge, huge, similarity="dot", pooling="maxsim", device=DEVICE)
+
+
+test_lists_are_the_same, test_lists_are_the_same_long = standing(same_lists)
+test_no_score_is_outside_its_bounds, test_no_score_is_outside_its_bounds_long = standing(bounds_hold)
+test_lists_on_a_device_are_the_same, test_lists_on_a_device_are_the_same_long = standing(same_lists_on_a_device)
