@@ -215,11 +215,19 @@ def test_few_candidates_are_verified_on_a_device(monkeypatch):
     assert asked and max(asked) < 100
 
 
-def test_products_that_single_precision_does_not_hold_are_refused():
+@pytest.mark.parametrize(("size", "pooling"), [(3e19, "max"), (3e19, "smooth"), (3e19, "maxsim"), (8e18, "maxsim")])
+def test_scores_that_single_precision_does_not_hold_are_refused(size, pooling):
     pytest.importorskip("torch", reason="torch is not installed")
-    huge = {"a": np.full((2, 4), 3e19, np.float32)}
+    huge = {"a": np.full((2, 4), size, np.float32)}  # products reach 3.6e39, or 2.6e38 and their sum 5.1e38
     with pytest.raises(LimnerError, match="single precision does not hold"):
-        Scores.from_sets(huge, huge, similarity="dot", pooling="maxsim", device=DEVICE)
+        Scores.from_sets(huge, huge, similarity="dot", pooling=pooling, device=DEVICE)
+
+
+def test_large_products_that_are_not_summed_are_compared_on_a_device():
+    pytest.importorskip("torch", reason="torch is not installed")
+    large = {"a": np.full((2, 4), 8e18, np.float32), "b": np.full((2, 4), 7e18, np.float32)}
+    scores = Scores.from_sets(large, large, similarity="dot", pooling="max", device=DEVICE)
+    assert scores.top(1)["b"] == ["a"]
 
 
 test_lists_are_the_same, test_lists_are_the_same_long = standing(same_lists)

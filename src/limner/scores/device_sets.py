@@ -129,10 +129,11 @@ class TorchSetScores(Scores):
     @classmethod
     def sent(cls, scores: SetScores, *, device: str) -> TorchSetScores:
         """Copies the vectors of scores on the CPU to a device."""
-        longest = scores.singles.bound
-        if longest > LARGEST:
+        reach = scores.singles.bound if scores.pooling == "smooth" else scores.bound
+        if reach > LARGEST:
+            what = "sums of products" if scores.pooling == "maxsim" else "products"
             raise LimnerError(
-                f"products of these vectors may reach {longest:.3g}, which single precision does not hold: divide all "
+                f"{what} of these vectors may reach {reach:.3g}, which single precision does not hold: divide all "
                 "vectors by a constant"
             )
         rows, columns = (
