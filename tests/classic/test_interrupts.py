@@ -117,9 +117,59 @@ def app(prog_name):
 cli.app = app
 command.main()
 """
+HALF_MADE = """
+import limner.__main__ as command, time
+from limner import cli
+
+class Half:
+    "An interrupt while an object is made: its finaliser fails, and Python prints that it ignores the error."
+    def __init__(self):
+        print("working", flush=True)
+        time.sleep(300)
+        self.text = ""
+
+    def __del__(self):
+        self.text
+
+def app(prog_name):
+    try:
+        Half()
+    except KeyboardInterrupt:
+        pass  # from here on nothing holds it
+    raise SystemExit(130)
+
+cli.app = app
+command.main()
+"""
+THREAD = """
+import limner.__main__ as command, threading, time
+from limner import cli
+
+def app(prog_name):
+    "A thread that fails because the main thread has left."
+    left = threading.Event()
+    def work():
+        left.wait()
+        raise RuntimeError("nobody takes what is made")
+    thread = threading.Thread(target=work)
+    thread.start()
+    print("working", flush=True)
+    try:
+        time.sleep(300)
+    finally:
+        left.set()
+        thread.join()
+
+cli.app = app
+command.main()
+"""
+CASES = {
+    "deaf": DEAF, "within text": WITHIN_TEXT, "another error": LATE, "busy": BUSY, "half made": HALF_MADE,
+    "thread": THREAD,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("code", [DEAF, WITHIN_TEXT, LATE, BUSY], ids=["deaf", "within text", "another error", "busy"])
+@pytest.mark.parametrize("code", CASES.values(), ids=CASES)
 def test_a_command_ends_after_an_interrupt_whatever_it_does(code):
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -50,17 +50,25 @@ def end_soon() -> None:
     signal.set_wakeup_fd(begin, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _raise)
     sys.unraisablehook = partial(_raise_again, sys.unraisablehook)
+    threading.excepthook = partial(_tell_thread, threading.excepthook)
 
 
 def _raise_again(others: Callable[[sys.UnraisableHookArgs], object], lost: sys.UnraisableHookArgs) -> None:
     """Raises a KeyboardInterrupt again that came in a finaliser or a callback, where Python prints and drops it.
 
-    Not at once, as this function is called from there: another thread does it when the callback has returned.
+    Not at once, as this function is called from there: another thread does it when the callback has returned. After
+    Ctrl-C other errors there are not told: finalisers fail on objects that were only half made.
     """
     if issubclass(lost.exc_type, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         threading.Timer(LATER, _thread.interrupt_main).start()
-    else:
+    elif not heard.is_set():
         others(lost)
+
+
+def _tell_thread(others: Callable[[threading.ExceptHookArgs], object], failed: threading.ExceptHookArgs) -> None:
+    """Tells of an error that ends a thread, but not after Ctrl-C: the main thread has left what it needs."""
+    if not heard.is_set():
+        others(failed)
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
