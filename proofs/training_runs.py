@@ -173,7 +173,7 @@ def trained(task: Task) -> Trained | None:
     torch.set_num_threads(1)
     pairs, _ = world(task.folder)
     began = time.perf_counter()
-    model = _model(task)
+    model = model_of(task)
     seconds = time.perf_counter() - began
     first = model.scores(pairs.test)
     chosen = ways(model, pairs, tuned=str(job.options["device"]) != "cpu") if task.every_way else [("none", first)]
@@ -190,7 +190,7 @@ def trained(task: Task) -> Trained | None:
     return result
 
 
-def _model(task: Task) -> Any:
+def model_of(task: Task) -> Any:
     """The trained model of a job."""
     job = task.job
     pairs, features = world(task.folder)
@@ -222,7 +222,7 @@ def all_trained(
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
     tasks = [
-        Task(job, folder, every_way, changed, None if kept is None else kept / _name(job), deadline) for job in jobs
+        Task(job, folder, every_way, changed, None if kept is None else kept / name_of(job), deadline) for job in jobs
     ]
     if workers == 1:
         done = [trained(task) for task in tasks]
@@ -235,7 +235,7 @@ def all_trained(
     return [each for each in done if each is not None]
 
 
-def _name(job: Job) -> str:
+def name_of(job: Job) -> str:
     """The same for the same model."""
     chosen = sorted(job.options.items())
     about: tuple[object, ...] = (job.label, job.seed, job.system, job.noise, job.images, job.warm, chosen)
