@@ -187,6 +187,68 @@ def test_a_command_ends_after_an_interrupt_whatever_it_does(code):
     assert told == "limner: interrupted; files are written atomically, so nothing is left half done\n"
 
 
+DONE = """
+import limner.__main__ as command, signal
+from limner import cli
+
+def app(prog_name):
+    "Ctrl-C when the command is done: while it is looked at how it ended."
+    command.heard.is_set = lambda: signal.raise_signal(signal.SIGINT) or False
+    raise SystemExit(3)
+
+cli.app = app
+command.main()
+"""
+AT_THE_END = """
+import atexit, limner.__main__ as command, signal, threading, time
+from limner import cli
+
+def app(prog_name):
+    "Ctrl-C when the command is done, at the end of Python itself."
+    def last():
+        signal.raise_signal(signal.SIGINT)
+        print("written", flush=True)
+    atexit.register(last)
+    raise SystemExit(3)
+
+cli.app = app
+command.main()
+"""
+ENDLESS = """
+import limner.__main__ as command, signal, threading
+from limner import cli
+
+def app(prog_name):
+    "Ctrl-C when the command is done, and the end of Python waits for a thread."
+    def work():
+        signal.raise_signal(signal.SIGINT)
+        threading.Event().wait()
+    threading.Timer(0.1, work).start()
+    raise SystemExit(3)
+
+cli.app = app
+command.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        (DONE, (3, "", "")),
+        (AT_THE_END, (3, "written\n", "")),
+        (ENDLESS, (130, "", "limner: interrupted; files are written atomically, so nothing is left half done\n")),
+    ],
+    ids=["done", "at the end", "endless"],
+)
+def test_an_interrupt_of_a_command_that_is_done_raises_nothing(code, ending):
+    child = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG / 10, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert (child.returncode, child.stdout, child.stderr) == ending
+
+
 def test_results_and_errors_come_back_as_they_are():
     assert interruptible(lambda: threading.current_thread().name) == "limner work"
 

@@ -76,6 +76,19 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def raise_no_more() -> None:
+    """From now on, Ctrl-C raises nothing: the command is done, and nobody is left who would take the error.
+
+    What Python still does at its end is not cut off, but if it takes long, the process ends as after any Ctrl-C.
+    """
+    if signal.getsignal(signal.SIGINT) is _raise:
+        signal.signal(signal.SIGINT, _note)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    heard.set()
+
+
 def _wait(end: int) -> None:
     while os.read(end, 1) != bytes([signal.SIGINT]):
         pass
