@@ -117,6 +117,22 @@ def app(prog_name):
 cli.app = app
 command.main()
 """
+HELP = """
+import limner.__main__ as command, sys, threading
+from limner.cli.errors import Shell
+
+def help(*given):
+    "A library that makes another error of an interrupt while the command line is read: help is shown there."
+    print("working", flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        raise ImportError("cannot load")
+
+Shell.get_help = Shell.format_help = help
+sys.argv[1:] = ["--help"]
+command.main()
+"""
 HALF_MADE = """
 import limner.__main__ as command, time
 from limner import cli
@@ -164,8 +180,8 @@ cli.app = app
 command.main()
 """
 CASES = {
-    "deaf": DEAF, "within text": WITHIN_TEXT, "another error": LATE, "busy": BUSY, "half made": HALF_MADE,
-    "thread": THREAD,
+    "deaf": DEAF, "within text": WITHIN_TEXT, "another error": LATE, "another error in the help": HELP, "busy": BUSY,
+    "half made": HALF_MADE, "thread": THREAD,
 }  # fmt: skip
 
 

@@ -94,9 +94,7 @@ class Shell(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(self._interrupted()) from None
         except Exception as error:
-            if interrupts.heard.is_set():
-                raise typer.Exit(self._interrupted()) from None
-            if ctx.params.get("debug"):
+            if ctx.params.get("debug") and not interrupts.heard.is_set():
                 traceback.print_exc()
             raise typer.Exit(self._failed(error)) from None
 
@@ -110,6 +108,8 @@ class Shell(TyperGroup):
         return self._told(f"error: {error.format_message()} (see '{path} --help')", Status.USAGE)
 
     def _failed(self, error: Exception) -> int:
+        if interrupts.heard.is_set():
+            return self._interrupted()
         if isinstance(error, BrokenPipeError):
             _abandon_stdout()
             return Status.BROKEN_PIPE
