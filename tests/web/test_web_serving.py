@@ -66,21 +66,44 @@ def test_a_port_that_is_taken_is_said(tmp_path):
             serve(store=tmp_path / "a.db", port=taken.getsockname()[1])
 
 
-def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
-    command = [sys.executable, "-m", "limner", "serve", "scenes", "--team", "--port", "0", "--json", "-O", "images=50"]
+def started(folder: Path, *options: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
+    """The command in a process of its own, and what it says of itself."""
+    command = [sys.executable, "-m", "limner", "serve", "scenes", *options, "--port", "0", "--json", "-O", "images=50"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell in the background may ignore it
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=heard
-    )
-    told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=heard,
+    )  # fmt: skip
+    return process, json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+
+
+def test_the_command_says_where_it_is_and_ends_when_told(tmp_path):
+    process, told = started(tmp_path, "--team")
     assert told["url"].startswith("http://127.0.0.1:")
     assert told["invitation"].startswith(f"{told['url']}invite/")
     assert told["store"] == "limner-answers.db"
     with urllib.request.urlopen(f"{told['url']}login", timeout=60) as answered:  # at once: nobody is refused
         assert answered.status == 200
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) in (0, 130)
+    process.communicate(timeout=20)
+    assert process.returncode in (0, 130)
+
+
+def test_a_request_that_the_end_cuts_off_is_counted_without_a_traceback(tmp_path):
+    process, told = started(tmp_path)
+    host = told["url"].removeprefix("http://").rstrip("/")
+    head = ("POST /api/answers HTTP/1.1", f"Host: {host}", "Content-Type: application/json", "Content-Length: 1000")
+    name, port = host.split(":")
+    with socket.create_connection((name, int(port))) as asking:
+        asking.sendall("\r\n".join([*head, "", "{"]).encode())  # the rest never comes
+        with urllib.request.urlopen(told["url"], timeout=60) as answered:  # later, so the other one is being read
+            assert answered.status == 200
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode in (0, 130)
+    assert "Cancel 1 running task" in said
+    assert "Traceback" not in said
 
 
 def test_the_first_admin_is_invited_until_there_is_one(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
@@ -39,10 +40,16 @@ class Bounded(logging.Filter):
         return True
 
 
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether a record is about more than a request cut off by the end of the server, which counts these itself."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
 _bounded = Bounded()
 
 
 def bound_logs() -> None:
-    """Rate-limits the server's logs."""
+    """Rate-limits the server's logs, without requests that its end cuts off."""
     for name in LOGGERS:
+        logging.getLogger(name).addFilter(is_news)
         logging.getLogger(name).addFilter(_bounded)
