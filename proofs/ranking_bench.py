@@ -301,15 +301,15 @@ class Bench:
     def _search(self, asked: System, source: str) -> GridSearch:
         """Every setting, measured on dev; the images' kernels are decomposed once for all systems."""
         (_, dev_images, _), (own, dev_texts, _) = self.images(source, asked.images), self.texts(asked)
-        found, texts = GridSearch(fuse=True), self._decomposed(own)
+        found, texts = GridSearch(fuse=True), self.decomposed(own)
         for power in (1.0,) if source == "cnn" else self.options.powers:
-            pair = self._pair(source, asked.images, power, texts)
+            pair = self.pair(source, asked.images, power, texts)
             how: dict[str, Any] = {"kappas": self.options.kappas, "diagonals": self.options.diagonals, "power": power}
             for solution in trials(pair, Dev.of(self.data.dev), dev_images**power, dev_texts, **how):
                 found.add(pair, *solution)
         return found
 
-    def _pair(self, source: str, kind: str, power: float, texts: Spectrum) -> Any:
+    def pair(self, source: str, kind: str, power: float, texts: Spectrum) -> Any:
         """The two decomposed kernels; the images' one is kept for the systems that follow."""
         key = source, kind, power
         if key not in self._held:
@@ -318,7 +318,8 @@ class Bench:
         held = self._held[key]
         return KernelPair(held, texts, "single") if isinstance(held, Spectrum) else Half(held, texts)
 
-    def _decomposed(self, kernel: np.ndarray) -> Spectrum:
+    def decomposed(self, kernel: np.ndarray) -> Spectrum:
+        """A text kernel's eigenvectors: all, or the leading ones."""
         rank = self.options.rank
         return spectrum(kernel) if rank is None else timed("leading eigenvectors", lambda: leading(kernel, rank))
 
