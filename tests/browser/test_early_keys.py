@@ -36,8 +36,11 @@ def page(browser, site):
 
 
 @contextmanager
-def before_its_scripts(page, path: str, shown: str):
-    """A page that is shown while its scripts are still on their way; they come at the end of the block."""
+def before_its_scripts(page, path: str, shown: str, *, leads: str = ""):
+    """A page that is shown while its scripts are still on their way; they come at the end of the block.
+
+    `leads`: what is to be seen on the page that the keys lead to; otherwise they stay on this one.
+    """
     held, come = [], []
     page.route(SCRIPTS, lambda route: route.continue_() if come else held.append(route))
     page.goto(path, wait_until="commit")
@@ -46,6 +49,13 @@ def before_its_scripts(page, path: str, shown: str):
     come.append(True)
     for route in held:
         route.continue_()
+    if leads:
+        page.wait_for_selector(leads)
+    settle(page)
+
+
+def settle(page):
+    """Waits until the page's scripts have run, and the keys held back until then were heard."""
     page.wait_for_load_state("load")
     page.evaluate(ALL_DONE)
 
@@ -58,13 +68,10 @@ def focused(page) -> int:
 def test_a_key_on_a_failures_page_leads_to_the_next_once(page):
     page.goto("/failures")
     first = page.get_attribute("[data-card]", "href")
-    with before_its_scripts(page, first, ".drawn rect"):
+    with before_its_scripts(page, first, ".drawn rect", leads="main > p:has-text('2 of')"):
         page.keyboard.press("j")
         page.wait_for_timeout(200)
         assert "1 of" in page.inner_text("main > p >> nth=0")
-    page.wait_for_selector("main > p:has-text('2 of')")
-    page.wait_for_load_state("load")
-    page.evaluate(ALL_DONE)
     assert "2 of" in page.inner_text("main > p >> nth=0")
     page.keyboard.press("j")  # from here on the page itself hears them
     page.wait_for_selector("main > p:has-text('3 of')")
@@ -95,11 +102,12 @@ def test_a_key_between_two_scripts_is_heard_once_and_after_those_before_it(page)
     page.goto("/failures", wait_until="commit")
     page.wait_for_selector("[data-card]")
     page.wait_for_timeout(500)
+    while not held:
+        page.wait_for_timeout(50)
     page.keyboard.press("j")
     page.keyboard.press("j")
     held[0].fulfill(content_type="text/javascript", body="")
-    page.wait_for_load_state("load")
-    page.evaluate(ALL_DONE)
+    settle(page)
     assert focused(page) == 1
 
 
@@ -171,9 +179,8 @@ def test_a_vote_by_a_key_pressed_twice_is_one_vote(page, site):
     images = list(held.images.ids)
     rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(held.texts.ids)[:2]]
     add_comparisons(store, rivals, study="preference")
-    with before_its_scripts(page, "/prefer", "#vote button >> nth=2"):
+    with before_its_scripts(page, "/prefer", "#vote button >> nth=2", leads="p:has-text('1 of 2 votes')"):
         page.keyboard.press("1")
         page.keyboard.press("1")
         assert votes(store) == []
-    page.wait_for_selector("p:has-text('1 of 2 votes')")
     assert [vote.choice for vote in votes(store)] == ["left"]
