@@ -106,7 +106,8 @@ def precisions(bench: Bench, asked: System) -> dict[tuple[str, str], Vector]:
 def solved(work: Work) -> dict[tuple[str, str, str], Vector]:
     """A system with one corpus, exact and cut, in a process of its own: by kernels, settings and task."""
     options, name, corpus, deadline = work
-    file = options.keep / f"{name}, {corpus}.npz"
+    how = (options.rank, *options.kappas, *options.diagonals, *options.powers, "quick" if options.quick else "")
+    file = options.keep / f"{name}, {corpus}, {' '.join(map(str, how)).strip()}.npz"
     if file.is_file():
         with np.load(file) as held:
             return {tuple(key.split("|")): held[key] for key in held}  # type: ignore[misc]
