@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
-from limner.core.count_kernels import limits_of, put_in_order
+from limner.core.count_kernels import limits_of, put_in_order, reaching
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.core.pair_kernels import scores_of
 from limner.evaluation.placements import NEVER, Asked, place
@@ -387,9 +387,11 @@ def in_parts(x, y, ends):
 def test_a_pair_is_summed_in_the_parts_that_are_given(ends, layout):
     rng = np.random.default_rng(0)
     query, others = (rng.integers(-999, 999, (n, ends[-1])).astype(np.float32) / 7 for n in (1, 11))
-    found, places = np.empty(9, np.float32), np.array([3, 1, 4, 1, 5, 9, 2, 6, 10])
-    scores_of(layout(query)[0], layout(others), places, np.array(ends), found)
-    assert found.tolist() == [in_parts(query[0], others[place], ends) for place in places]
+    expected = np.array([in_parts(query[0], other, ends) for other in others])
+    for count in (1, 3, 4, 5, 9, 15, 16, 17, 20, 33):
+        found, places = np.full(count + 1, 7, np.float32), rng.integers(0, len(others), count)
+        scores_of(layout(query)[0], layout(others), places, np.array(ends), found)
+        assert found.tolist() == [*expected[places], 7]
 
 
 def test_the_order_of_sums_is_found_only_if_all_bits_agree(monkeypatch):
@@ -803,6 +805,14 @@ def test_keys_are_in_the_order_of_all_bfloat16_numbers():
     steps = np.diff(numbers[finite][order]), np.diff(keys[0][finite][order].astype(int))
     assert np.array_equal(steps[0] > 0, steps[1] > 0)
     assert (steps[1] >= 0).all()
+
+
+@pytest.mark.parametrize("width", [1, 63, 64, 65, 130, 391])
+def test_the_keys_that_reach_a_limit_are_found_in_groups_that_are_not_full_too(width):
+    row = np.random.default_rng(0).integers(-5, 6, width).astype(np.int16)
+    for group in range(-(-width // 64)):
+        part, bits = row[group * 64 : group * 64 + 64], reaching(row, group, np.int16(2))
+        assert [bool(bits >> n & 1) for n in range(64)] == [*(part >= 2), *[False] * (64 - len(part))]
 
 
 @pytest.mark.parametrize("reach", [0.0, 1e-6, 0.01, 3.0])

@@ -1,7 +1,8 @@
 """The k best of every row from low-precision products in order, with exact scores; see `limner.core.count_kernels`.
 
-The candidate with the highest product of each of the k groups of columns with the highest ones is scored first. The
-lowest of these scores rules out nearly all others by the bound. All functions release the GIL.
+The candidate with the highest product of each of the groups of columns with the highest ones is scored first: of k
+groups, or of so many more as are scored in the same time. The k-th highest of these scores rules out nearly all others
+by the bound. All functions release the GIL.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.count_kernels import bounded, limits_of, reaching
+from limner.core.count_kernels import limits_of, reaching
 from limner.core.group_kernels import GROUP, lowest_bit
 from limner.core.kernels import best, insert
-from limner.core.pair_kernels import scores_of
+from limner.core.pair_kernels import ROWS, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 HIGHEST, LONGEST = 2**15 - 1, 2**15
 """The highest key, and how many are counted in 16 bits."""
-FEW = 8
+FEW = 16
 """So many candidates are scored at once: bounds of their scores would save nothing."""
 
 
@@ -49,23 +50,32 @@ def _kth(tops, k):  # type: ignore[no-untyped-def]
 
 @_jit
 def _highest(row, tops, first):  # type: ignore[no-untyped-def]
-    """The column of the highest product of each of the k groups with the highest ones, in ascending order."""
+    """The column of the highest product of each of the groups with the highest ones, in ascending order."""
     k, filled = first.shape[0], 0
     least = _kth(tops, k)
     equal = k - (_many_reach(tops, np.int16(least + 1)) if least < HIGHEST else 0)
-    for g in range(tops.shape[0]):
-        if tops[g] > least or (tops[g] == least and equal > 0):
-            equal -= tops[g] == least
-            first[filled] = g * GROUP + lowest_bit(reaching(row, g, tops[g]))
-            filled += 1
+    for low in range(0, tops.shape[0], GROUP):
+        groups = reaching(tops, low // GROUP, least)
+        while groups:
+            g = low + lowest_bit(groups)
+            groups &= groups - np.uint64(1)
+            if tops[g] > least or equal > 0:
+                equal -= tops[g] == least
+                first[filled] = g
+                filled += 1
+    for n in range(k):  # apart from the loop above: what is far away in memory is then read at the same time
+        first[n] = first[n] * GROUP + lowest_bit(reaching(row, first[n], tops[first[n]]))
 
 
 @_jit
 def _others(row, tops, least, first, places):  # type: ignore[no-untyped-def]
     """Lists the other columns whose products are not below a limit; returns their number."""
     count, n = 0, 0
-    for g in range(tops.shape[0]):
-        if tops[g] >= least:
+    for low in range(0, tops.shape[0], GROUP):
+        groups = reaching(tops, low // GROUP, least)
+        while groups:
+            g = low + lowest_bit(groups)
+            groups &= groups - np.uint64(1)
             bits = reaching(row, g, least)
             while n < first.shape[0] and first[n] < (g + 1) * GROUP:
                 if first[n] >= g * GROUP:
@@ -79,46 +89,40 @@ def _others(row, tops, least, first, places):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _row(row, tops, vectors, closeness, reach, memory, indices, scores):  # type: ignore[no-untyped-def]
-    """The k best of a row; returns how many were computed in float32."""
-    (places, least, most, first, known, eps, number, word), k, count = memory, indices.shape[0], row.shape[0]
-    held, floor = (k if tops.shape[0] >= k else 0), np.float32(0)
+def _row(row, tops, vectors, reach, memory, indices, scores):  # type: ignore[no-untyped-def]
+    """The k best of a row; returns how many were scored."""
+    (places, found, first, known, eps, number, word), k, count = memory, indices.shape[0], row.shape[0]
+    held, floor = (first.shape[0] if tops.shape[0] >= k else 0), np.float32(-np.inf)
     if held:
         _highest(row, tops, first)
         scores_of(vectors[0], vectors[1], first, vectors[2], known)
-        floor = known.min()
+        best(known.reshape(1, held), indices.reshape(1, k), scores.reshape(1, k))
+        floor = scores[k - 1]
         limit, _ = limits_of(np.float64(floor), reach, eps, number, word)
         count = _others(row, tops, limit, first, places)
     else:
         for n in range(count):
             places[n] = n
-    left = count
-    if not held or count > FEW:
-        left = 0
-        bounded(vectors, closeness, places[:count], least, most)
-        if not held:
-            best(least[:count].reshape(1, count), indices.reshape(1, k), scores.reshape(1, k))
-            floor = scores[k - 1]
-        for n in range(count):
-            if most[n] >= floor:
-                places[left] = places[n]
-                left += 1
-    scores_of(vectors[0], vectors[1], places[:left], vectors[2], least)
-    _merge((first[:held], known), (places[:left], least), indices, scores)
+    scores_of(vectors[0], vectors[1], places[:count], vectors[2], found)
+    _merge((first[:held], known), (places[:count], found), floor, indices, scores)
     return held + count
 
 
 @_jit
-def _merge(one, other, indices, scores):  # type: ignore[no-untyped-def]
-    """The k best of two lists of columns, each in ascending order, with their scores; equal scores keep the order."""
-    (first, known), (places, found), k, a, b = one, other, indices.shape[0], 0, 0
-    for n in range(first.shape[0] + places.shape[0]):
+def _merge(one, other, floor, indices, scores):  # type: ignore[no-untyped-def]
+    """The k best of two lists of columns, each in ascending order, with their scores; equal scores keep the order.
+
+    At least k scores reach `floor`.
+    """
+    (first, known), (places, found), k, a, b, held = one, other, indices.shape[0], 0, 0, 0
+    for _ in range(first.shape[0] + places.shape[0]):
         if b == places.shape[0] or (a < first.shape[0] and first[a] < places[b]):
             value, place, a = known[a], first[a], a + 1
         else:
             value, place, b = found[b], places[b], b + 1
-        if n < k or value > scores[k - 1]:
-            insert(value, place, scores, indices, min(n, k))
+        if value >= floor and (held < k or value > scores[k - 1]):
+            insert(value, place, scores, indices, held)
+            held = min(held + 1, k)
 
 
 @_jit
@@ -137,15 +141,15 @@ def best_near(keys, tops, vectors, bounds, room, indices, scores):  # type: igno
     Returns:
         Whether there was room.
     """
-    (queries, candidates, ends), (query, candidate, close_query, close_candidate, eps) = vectors, bounds
+    (queries, candidates, ends), (query, candidate, _, _, eps), k = vectors, bounds, indices.shape[1]
     width, number, factors = keys.shape[1], np.empty(1, np.float32), (candidate[0].max(), candidate[1].max())
-    places, least, most = np.empty(width + 1, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
-    first, known = np.empty(indices.shape[1], np.int64), np.empty(indices.shape[1], np.float32)
-    memory = places, least, most, first, known, np.float64(eps), number, number.view(np.int32)
+    held = min(-(-k // ROWS) * ROWS, max(k, tops.shape[1]))
+    places, found = np.empty(width + 1, np.int64), np.empty(width, np.float32)
+    first, known = np.empty(held, np.int64), np.empty(held, np.float32)
+    memory = places, found, first, known, np.float64(eps), number, number.view(np.int32)
     for r in range(keys.shape[0]):
         reach = (np.float64(query[r, 0]) * factors[0] + np.float64(query[r, 1]) * factors[1]) + query[r, 2]
-        told, closeness = (queries[r], candidates, ends), (close_query[r], close_candidate, query[r, 2])
-        room -= _row(keys[r], tops[r], told, closeness, reach, memory, indices[r], scores[r])
+        room -= _row(keys[r], tops[r], (queries[r], candidates, ends), reach, memory, indices[r], scores[r])
         if room < 0:
             return False
     return True

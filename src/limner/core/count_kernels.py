@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, fetch, highest_key, in_order, lowest_bit, not_below, turn
+from limner.core.group_kernels import GROUP, bits_set, fetch, highest_key, in_order, lowest_bit, not_below, turn
 from limner.core.kernels import NEVER
 from limner.core.pair_kernels import products_of, scores_of
 
@@ -136,41 +136,43 @@ def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _above(keys, tops, most, depth):  # type: ignore[no-untyped-def]
-    """The number of keys above a limit; counting ends when it has reached the depth."""
-    above = np.int64(0)
-    for g in range(tops.shape[0]):
-        if tops[g] > most:
-            part, higher = keys[g * GROUP : (g + 1) * GROUP], np.uint16(0)
-            for i in range(part.shape[0]):
-                higher = np.uint16(higher + np.uint16(part[i] > most))
-            above += np.int64(higher)
-            if above >= depth:
-                break
-    return above
+def reaching(row, group, least):  # type: ignore[no-untyped-def]
+    """A bit for each key of a group of this row that is at least this one."""
+    low, size = group * GROUP, row.shape[0]
+    if low + GROUP <= size:
+        return not_below(row.ctypes.data + 2 * low, least)
+    if size >= GROUP:  # the last keys: the first of them are in the group before
+        return not_below(row.ctypes.data + 2 * (size - GROUP), least) >> np.uint64(low + GROUP - size)
+    bits = np.uint64(0)
+    for i in range(size):
+        bits |= np.uint64(row[i] >= least) << np.uint64(i)
+    return bits
 
 
 @_jit
-def reaching(row, group, least):  # type: ignore[no-untyped-def]
-    """A bit for each key of a group of this row that is at least this one."""
-    low = group * GROUP
-    if low + GROUP <= row.shape[0]:
-        return not_below(row.ctypes.data + 2 * low, least)
-    bits = np.uint64(0)
-    for i in range(row.shape[0] - low):
-        bits |= np.uint64(row[low + i] >= least) << np.uint64(i)
-    return bits
+def _above(keys, tops, most, depth):  # type: ignore[no-untyped-def]
+    """The number of keys above a limit; counting ends when it has reached the depth."""
+    above, least = np.int64(0), np.int16(most + 1)
+    for low in range(0, tops.shape[0], GROUP):
+        groups = reaching(tops, low // GROUP, least)
+        while groups and above < depth:
+            above += bits_set(reaching(keys, low + lowest_bit(groups), least))
+            groups &= groups - np.uint64(1)
+    return above
 
 
 @_jit
 def _mark(keys, tops, limits, marks):  # type: ignore[no-untyped-def]
     """Marks the keys near a positive, a bit for each; returns whether there are any."""
     (least, most), some = limits, np.uint64(0)
-    for g in range(tops.shape[0]):
-        if tops[g] >= least:
+    for low in range(0, tops.shape[0], GROUP):
+        groups = reaching(tops, low // GROUP, least)
+        while groups:
+            g = low + lowest_bit(groups)
             near = reaching(keys, g, least)
             if tops[g] > most:
                 near &= ~reaching(keys, g, np.int16(most + 1))
+            groups &= groups - np.uint64(1)
             marks[g] |= near
             some |= near
     return some != 0
@@ -190,8 +192,15 @@ def _listed(marks, places):  # type: ignore[no-untyped-def]
 
 @_jit
 def bounded(vectors, closeness, columns, least, most):  # type: ignore[no-untyped-def]
-    """Bounds of the scores of a row and some columns, from products in float32 that are summed in any order."""
-    (query, candidates, _), (close_query, close_candidate, tiny) = vectors, closeness
+    """Bounds of the scores of a row and some columns.
+
+    With the ends of sums these are the scores; without, they are from products in float32, summed in any order.
+    """
+    (query, candidates, ends), (close_query, close_candidate, tiny) = vectors, closeness
+    if ends.shape[0]:
+        scores_of(query, candidates, columns, ends, least)
+        most[: columns.shape[0]] = least[: columns.shape[0]]
+        return
     products_of(query, candidates, columns, least)
     for n in range(columns.shape[0]):
         exact, reach = np.float64(least[n]), 2 * (close_query * close_candidate[columns[n]] + tiny)
@@ -200,39 +209,29 @@ def bounded(vectors, closeness, columns, least, most):  # type: ignore[no-untype
 
 
 @_jit
-def _compare(vectors, mine, limits, found, bounds, columns):  # type: ignore[no-untyped-def]
-    """Compares a positive with the candidates that are near it; returns how many are above, and how many are equal.
+def _compare(mine, limits, found, bounds, columns):  # type: ignore[no-untyped-def]
+    """Compares a positive with the candidates that are near it; returns how many are above, and how many are left.
 
     Args:
-        vectors: Of the row, of all candidates, and the ends of sums, see `scores_of`; without ends, candidates that
-            only scores on the grid can compare count as equal.
         mine: The column of the positive, and its score.
         limits: What a product must reach to be near the positive, and what it must not exceed.
         found: The keys of candidates that are near any positive of the row, and their columns.
         bounds: The least and the highest score of each of them.
-        columns: Output, the columns of those that are equal; the positive itself is left out.
+        columns: Output, the columns of those that are equal, or that only scores on the grid can compare; the positive
+            itself is left out.
     """
-    (query, candidates, ends), (positive, own), (keys, places), (least, most) = vectors, mine, found, bounds
+    (positive, own), (keys, places), (least, most) = mine, found, bounds
     low, high, above, close, count = np.int32(limits[0]), np.int32(limits[1]), np.uint32(0), np.uint32(0), 0
     for n in range(keys.shape[0]):
         near = np.uint32(keys[n] >= low) & np.uint32(keys[n] <= high)
         above = np.uint32(above + (near & np.uint32(least[n] > own)))
         close = np.uint32(close + (near & np.uint32(most[n] >= own)))
-    higher = np.int64(above)
-    if close == above:
-        return higher, 0
-    one, score = np.empty(1, np.int64), np.empty(1, np.float32)
-    for n in range(keys.shape[0]):
-        if keys[n] < low or keys[n] > high or least[n] > own or most[n] < own or places[n] == positive:
-            continue
-        one[0], score[0] = places[n], own
-        if ends.shape[0]:
-            scores_of(query, candidates, one, ends, score)
-        higher += score[0] > own
-        if score[0] == own:
-            columns[count] = places[n]
-            count += 1
-    return higher, count
+    if close > np.uint32(above + 1):  # the positive itself is near, and not above
+        for n in range(keys.shape[0]):
+            if low <= keys[n] <= high and least[n] <= own <= most[n] and places[n] != positive:
+                columns[count] = places[n]
+                count += 1
+    return np.int64(above), count
 
 
 @_jit
@@ -314,7 +313,7 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
                 if filled + count > whose.shape[0]:
                     return -1
                 pair, theirs = (limits[p, 0], limits[p, 1]), (listed[:count], places[:count])
-                found = _compare(told, (places_of[p], own[p]), pair, theirs, (least, most), columns[filled:])
+                found = _compare((places_of[p], own[p]), pair, theirs, (least, most), columns[filled:])
                 above[p] += found[0]
                 whose[filled : filled + found[1]] = p
                 filled += found[1]

@@ -105,6 +105,16 @@ def lowest_bit(context, mask):  # type: ignore[no-untyped-def]
 
 
 @_intrinsic
+def bits_set(context, mask):  # type: ignore[no-untyped-def]
+    """The number of bits that are set."""
+
+    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        return builder.ctpop(given[0])
+
+    return types.int64(types.uint64), generate
+
+
+@_intrinsic
 def in_order(context, address, target):  # type: ignore[no-untyped-def]
     """Stores a group as whole numbers of 16 bits in the order of the products, both zeros as 0; returns the highest."""
 

@@ -1,7 +1,7 @@
 """Float32 products of single pairs of vectors, summed in the order in which a matrix library sums those of a tile.
 
 A matrix library adds the products of a pair one after another with fused multiply-adds, in parts of a few hundred
-dimensions each, and then adds up the parts. `limner.scores.tiles` finds the parts by comparing bits. Eight pairs are
+dimensions each, and then adds up the parts. `limner.scores.tiles` finds the parts by comparing bits. Sixteen pairs are
 computed side by side in the lanes of registers, because every addition waits for the one before it. All loops release
 the GIL.
 """
@@ -23,11 +23,12 @@ _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 _intrinsic: Any = intrinsic
 
-ROWS, LANES = 8, 4
-"""Pairs side by side, and dimensions that are read at once."""
+ROWS, FEW, LANES = 16, 4, 4
+"""Pairs side by side, pairs of short lists side by side, and dimensions that are read at once."""
 
 _ADDRESS, _NUMBER, _SIZE = types.uintp, types.float32, types.intp
-_INT, _LONG, _FLOATS = ir.IntType(32), ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
+_INT, _LONG = ir.IntType(32), ir.IntType(64)
+_FOUR = ir.VectorType(ir.FloatType(), LANES)
 
 
 @_intrinsic
@@ -40,87 +41,92 @@ def _added(context, x, y, total):  # type: ignore[no-untyped-def]
     return _NUMBER(_NUMBER, _NUMBER, _NUMBER), generate
 
 
-def _loaded(builder: Any, address: Any, offset: Any) -> Any:
-    loaded = builder.load(builder.inttoptr(builder.add(address, offset), ir.PointerType(_FLOATS)))
+def _loaded(builder: Any, address: Any, kind: Any) -> Any:
+    loaded = builder.load(builder.inttoptr(address, ir.PointerType(kind)))
     loaded.align = 4
     return loaded
 
 
 def _mixed(builder: Any, one: Any, other: Any, order: list[int]) -> Any:
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INT, LANES), order))
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INT, len(order)), order))
+
+
+def _joined(builder: Any, parts: list[Any]) -> Any:
+    """Short registers one after another in a long one."""
+    while len(parts) > 1:
+        both = list(range(2 * parts[0].type.count))
+        parts = [_mixed(builder, *pair, both) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def _turned(builder: Any, rows: list[Any]) -> list[Any]:
-    """The transpose of four rows."""
+    """The transposes of blocks of four by four numbers, which lie side by side in four registers."""
+    width = rows[0].type.count
+    blocks = range(0, width, LANES)
+    low, high = ([at + n + other for at in blocks for n in half for other in (0, width)] for half in ((0, 1), (2, 3)))
     for _ in range(2):  # each step interleaves two rows that are two apart
         pairs = [(rows[0], rows[2]), (rows[1], rows[3])]
-        rows = [_mixed(builder, *pair, order) for pair in pairs for order in ([0, 4, 1, 5], [2, 6, 3, 7])]
+        rows = [_mixed(builder, *pair, order) for pair in pairs for order in (low, high)]
     return rows
 
 
-@_intrinsic
-def _side_by_side(context, query, rows, steps, sums):  # type: ignore[no-untyped-def]
-    """Sums of the products of a vector and eight others over some steps of four dimensions, at least one.
+def _addresses(builder: Any, rows: Any, count: int) -> list[Any]:
+    """The addresses of candidates; see `_side_by_side`."""
+    first, stride, places, last = (builder.extract_value(rows, n) for n in range(4))
+    found = []
+    for n in range(count):
+        number = ir.Constant(_LONG, n)
+        at = builder.select(builder.icmp_signed("<", number, last), number, last)
+        place = _loaded(builder, builder.add(places, builder.mul(at, ir.Constant(_LONG, 8))), _LONG)
+        found.append(builder.add(first, builder.mul(stride, place)))
+    return found
 
-    All but `steps` are addresses. Every sum is computed one product after another: each lane holds another pair.
+
+def _side_by_side(count: int) -> Any:
+    """An operation that adds the products of a vector and `count` others to sums: dimensions in steps of four.
+
+    It takes the address of the vector; a tuple for the others: the address of the first candidate, the distance to the
+    next in bytes, the address of the places of candidates, and the last of these to read, which is repeated; the number
+    of steps, at least one; and the address of the sums. Every sum is computed one product after another: each lane
+    holds another pair.
     """
-    signature = types.void(_ADDRESS, types.UniTuple(_ADDRESS, ROWS), _SIZE, _ADDRESS)  # type: ignore[no-untyped-call]
+    floats = ir.VectorType(ir.FloatType(), count)
 
-    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
-        query, rows, steps, target = given
-        kind = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
-        fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")  # type: ignore[no-untyped-call]
-        before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        step, held = builder.phi(_LONG), [builder.phi(_FLOATS) for _ in range(0, ROWS, LANES)]
-        offset = builder.mul(step, ir.Constant(_LONG, 4 * LANES))
-        numbers, sums = _loaded(builder, query, offset), list(held)
-        for part in range(len(sums)):
-            places = (builder.extract_value(rows, part * LANES + n) for n in range(LANES))
-            turned = _turned(builder, [_loaded(builder, place, offset) for place in places])
-            for lane, column in enumerate(turned):
-                every = _mixed(builder, numbers, numbers, [lane] * LANES)
-                sums[part] = builder.call(fma, [every, column, sums[part]])
-        following = builder.add(step, ir.Constant(_LONG, 1))
-        for phi, start, later in [
-            (step, ir.Constant(_LONG, 0), following),
-            *((phi, ir.Constant(_FLOATS, [0.0] * LANES), last) for phi, last in zip(held, sums, strict=True)),
-        ]:
-            phi.add_incoming(start, before)
-            phi.add_incoming(later, loop)
-        builder.cbranch(builder.icmp_signed("<", following, steps), loop, after)
-        builder.position_at_end(after)
-        for part, each in enumerate(sums):
-            place = builder.add(target, ir.Constant(_LONG, 4 * LANES * part))
-            builder.store(each, builder.inttoptr(place, ir.PointerType(_FLOATS))).align = 4
-        return context.get_dummy_value()
+    @_intrinsic
+    def add_products(context, query, rows, steps, sums):  # type: ignore[no-untyped-def]
+        """Adds the products to the sums."""
+        signature = types.void(_ADDRESS, types.UniTuple(_ADDRESS, 4), _SIZE, _ADDRESS)  # type: ignore[no-untyped-call]
 
-    return signature, generate
+        def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+            query, rows, steps, target = given
+            kind = ir.FunctionType(floats, [floats] * 3)
+            fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{count}f32")  # type: ignore[no-untyped-call]
+            vectors, first = _addresses(builder, rows, count), _loaded(builder, target, floats)
+            before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            step, sums = builder.phi(_LONG), builder.phi(floats)
+            offset, added = builder.mul(step, ir.Constant(_LONG, 4 * LANES)), sums
+            loaded = [_loaded(builder, builder.add(vector, offset), _FOUR) for vector in vectors]
+            blocks = [_joined(builder, loaded[n::LANES]) for n in range(LANES)]
+            numbers = _loaded(builder, builder.add(query, offset), _FOUR)
+            for lane, column in enumerate(_turned(builder, blocks)):
+                added = builder.call(fma, [_mixed(builder, numbers, numbers, [lane] * count), column, added])
+            following = builder.add(step, ir.Constant(_LONG, 1))
+            for phi, start, later in ((step, ir.Constant(_LONG, 0), following), (sums, first, added)):
+                phi.add_incoming(start, before)
+                phi.add_incoming(later, loop)
+            builder.cbranch(builder.icmp_signed("<", following, steps), loop, after)
+            builder.position_at_end(after)
+            builder.store(added, builder.inttoptr(target, ir.PointerType(floats))).align = 4
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return add_products
 
 
-@_jit
-def _eight(query, candidates, places, ends, sums, out):  # type: ignore[no-untyped-def]
-    """The products of a vector and eight candidates; `sums` is memory for eight numbers."""
-    start, out[:] = np.int64(0), 0
-    in_line = query.strides[0] == 4 and candidates.strides[1] == 4
-    p, q, r, s, t, u, v, w = places
-    first, stride = candidates.ctypes.data, candidates.strides[0]
-    for end in ends:
-        steps, skip = (end - start) // LANES if in_line else 0, first + 4 * start
-        sums[:] = 0
-        if steps:
-            rows = (
-                skip + stride * p, skip + stride * q, skip + stride * r, skip + stride * s,
-                skip + stride * t, skip + stride * u, skip + stride * v, skip + stride * w,
-            )  # fmt: skip
-            _side_by_side(query.ctypes.data + 4 * start, rows, steps, sums.ctypes.data)
-        for i in range(start + LANES * steps, end):
-            for n in range(ROWS):
-                sums[n] = _added(query[i], candidates[places[n], i], sums[n])
-        for n in range(ROWS):
-            out[n] += sums[n]
-        start = end
+_few_side_by_side, _many_side_by_side = _side_by_side(FEW), _side_by_side(ROWS)
 
 
 @_jit
@@ -130,18 +136,32 @@ def scores_of(query, candidates, places, ends, out):  # type: ignore[no-untyped-
     Args:
         query: The vector of the query.
         candidates: Vectors, one per row.
-        places: Rows of `candidates`.
+        places: Rows of `candidates`, one after another in memory.
         ends: Where each part of a sum ends; the last is the number of dimensions.
-        out: Output, one score per place.
+        out: Output, one score per place; it may be longer.
     """
-    last, memory = places.shape[0] - 1, np.empty((2, ROWS), np.float32)
-    for low in range(0, last + 1, ROWS):
-        p, q, r = places[min(low + 1, last)], places[min(low + 2, last)], places[min(low + 3, last)]
-        s, t, u = places[min(low + 4, last)], places[min(low + 5, last)], places[min(low + 6, last)]
-        eight = places[low], p, q, r, s, t, u, places[min(low + 7, last)]
-        _eight(query, candidates, eight, ends, memory[0], memory[1])
-        for n in range(min(ROWS, last + 1 - low)):
-            out[low + n] = memory[1, n]
+    sums, count = np.empty(ROWS, np.float32), places.shape[0]
+    in_line = query.strides[0] == 4 and candidates.strides[1] == 4
+    out[:count] = 0
+    for low in range(0, count, ROWS):
+        held, start = min(ROWS, count - low), np.int64(0)
+        for part in range(ends.shape[0]):
+            end, skip = ends[part], 4 * start
+            steps = (end - start) // LANES if in_line else 0
+            sums[:] = 0
+            if steps:
+                vector, stride, listed = query.ctypes.data + skip, candidates.strides[0], places.ctypes.data + 8 * low
+                rows = candidates.ctypes.data + skip, np.uintp(stride), listed, np.uintp(held - 1)
+                if held <= FEW:
+                    _few_side_by_side(vector, rows, steps, sums.ctypes.data)
+                else:
+                    _many_side_by_side(vector, rows, steps, sums.ctypes.data)
+            for i in range(start + LANES * steps, end):
+                for n in range(held):
+                    sums[n] = _added(query[i], candidates[places[low + n], i], sums[n])
+            for n in range(held):
+                out[low + n] += sums[n]
+            start = end
 
 
 @_summing
@@ -160,7 +180,7 @@ def _four(query, rows):  # type: ignore[no-untyped-def]
 
 @_jit
 def products_of(query, candidates, places, out):  # type: ignore[no-untyped-def]
-    """Like `scores_of`, but each sum is computed in any order, which is faster."""
+    """Like `scores_of`, but each sum is computed in any order."""
     last = places.shape[0] - 1
     for low in range(0, last + 1, 4):
         p, q, r = places[min(low + 1, last)], places[min(low + 2, last)], places[min(low + 3, last)]
