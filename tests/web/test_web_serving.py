@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -103,6 +104,18 @@ def test_a_request_that_the_end_cuts_off_is_counted_without_a_traceback(tmp_path
         _, said = process.communicate(timeout=20)
     assert process.returncode in (0, 130)
     assert "Cancel 1 running task" in said
+    assert "Traceback" not in said
+
+
+def test_a_second_interrupt_of_the_server_leaves_no_traceback(tmp_path):
+    process, told = started(tmp_path)
+    with urllib.request.urlopen(told["url"], timeout=60) as answered:
+        assert answered.status == 200
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode in (0, 130)
     assert "Traceback" not in said
 
 

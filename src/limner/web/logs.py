@@ -41,8 +41,13 @@ class Bounded(logging.Filter):
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether a record is about more than a request cut off by the end of the server, which counts these itself."""
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+    """Whether a record is about more than what the end of the server cuts off: it counts such requests itself.
+
+    The app's own task, cut off by a second Ctrl-C, is reported as text.
+    """
+    if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
+        return False
+    return not record.getMessage().rstrip().endswith("\nasyncio.exceptions.CancelledError")
 
 
 _bounded = Bounded()
