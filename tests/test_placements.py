@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limner import Embeddings, Judgements, LimnerError, Ranking, Scores
 from limner.evaluation.measures import parse
-from limner.evaluation.placements import NEVER, Asked, place
+from limner.evaluation.placements import NEVER, OUTSIDE_POOL, Asked, _by_rank, place
 
 MEASURES = parse("R@1 R@3 MeanR MRR mAP@R RP nDCG@4")
 
@@ -122,3 +122,17 @@ def test_unknown_rules_are_refused():
         place(source, [], ties="random")
     with pytest.raises(LimnerError, match="unknown value '.*' of unretrieved"):
         place(source, [], unretrieved="zero")
+
+
+@pytest.mark.parametrize("levels", [1, 4])
+@pytest.mark.parametrize("most", [3, 10**6, 10**17])
+def test_positives_are_in_order_of_query_rank_and_grade(most, levels):
+    rng = np.random.default_rng(0)
+    rows, grades = rng.integers(0, 40, 500), rng.integers(0, levels, 500) / 3
+    above = np.where(rng.random(500) < 0.2, rng.choice([NEVER, OUTSIDE_POOL], 500), rng.integers(0, most, 500))
+    expected = sorted(range(500), key=lambda n: (rows[n], above[n], grades[n], n))
+    assert _by_rank(rows, above, grades).tolist() == expected
+    above[0] = OUTSIDE_POOL + 7
+    expected = sorted(range(500), key=lambda n: (rows[n], above[n], grades[n], n))
+    assert _by_rank(rows, above, grades).tolist() == expected
+    assert _by_rank(rows[:0], above[:0], grades[:0]).tolist() == []

@@ -238,7 +238,7 @@ class _Counter:
             relevant, depths = p.grades[inside] > 0, p.depths[inside] if len(members) <= MOST_REQUESTS else NEVER
             self.depths[at] = np.maximum(self.depths[at], depths)
             self.requests[at[relevant]] |= np.uint64(1) << np.uint64(number % MOST_REQUESTS)
-        self.indptr = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
+        self.indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
         self.pools = asked.query_pools
         if asked.query_pools is not None and asked.candidate_pools is not None:
             self._cut(asked.candidate_pools)

@@ -20,6 +20,8 @@ def total(p: Placements, values: FloatArray) -> FloatArray:
 
 def _within(p: Placements, cut: Any) -> FloatArray:
     """The probability that each positive is within its query's cut-off."""
+    if p.untied:
+        return np.asarray(p.above < cut, dtype=np.float64)
     return np.asarray(np.clip((cut - p.above) / p.tied, 0.0, 1.0))
 
 
@@ -52,6 +54,10 @@ def _any_within(p: Placements, cut: int) -> FloatArray:
     """
     has = p.relevant > 0
     first = p.indptr[:-1][has]
+    if p.untied:
+        values = np.zeros(len(p.queries))
+        values[has] = p.above[first] < cut
+        return values
     tied, m = p.tied[first], p.group[1][first]
     free = np.clip(cut - p.above[first], 0, tied)
     missed = np.ones(len(first))
@@ -111,7 +117,7 @@ def first_rank(p: Placements, measure: Parameters) -> FloatArray:
     """The expected rank of the first of m positives among t tied candidates: above + (t + 1) / (m + 1)."""
     first = p.indptr[:-1]
     lost = p.above[first] >= NEVER
-    ranks = p.above[first] + (p.tied[first] + 1) / (p.group[1][first] + 1)
+    ranks = p.above[first] + (1.0 if p.untied else (p.tied[first] + 1) / (p.group[1][first] + 1))
     return np.where(lost, np.inf, ranks)
 
 
@@ -135,11 +141,12 @@ def _expected_reciprocal(above: int, tied: int, m: int, cut: int) -> float:
 
 def _average_precision(p: Placements, cut: IntArray) -> FloatArray:
     """Sum of rel_i P@i over the first `cut` ranks, divided by R."""
-    before, m = p.group
     limit = cut[p.query]
+    before = p.order if p.untied else p.group[0]
     values = np.where(p.above < limit, (before + 1.0) / (p.above + 1.0), 0.0)
     open_ = (p.tied > 1) & (p.above < limit)
     if open_.any():
+        m = p.group[1]
         values[open_] = _tied_precision(before[open_], m[open_], p.above[open_], p.tied[open_], limit[open_])
     return total(p, values) / p.relevant
 
