@@ -45,11 +45,14 @@ def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # t
 
     `words` are the bits of `vectors`; without the sign they are in the order of the numbers.
     """
+    word = np.zeros(1, np.int32)
+    number = word.view(np.float32)
     for r in range(vectors.shape[0]):
-        highest = np.zeros(1, np.int32)
+        highest = np.int32(0)  # not an item of an array, so that the loop vectorises
         for i in range(vectors.shape[1]):
-            highest[0] = max(highest[0], words[r, i] & np.int32(0x7FFFFFFF))
-        scale = np.float32(highest.view(np.float32)[0] / np.float32(127))
+            highest = np.int32(max(highest, np.int32(words[r, i] & np.int32(0x7FFFFFFF))))
+        word[0] = highest
+        scale = np.float32(number[0] / np.float32(127))
         scale = scale if scale >= SMALLEST else np.float32(0)
         inverse = np.float32(1) / scale if scale > 0 else np.float32(0)
         for i in range(vectors.shape[1]):
