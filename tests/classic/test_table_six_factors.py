@@ -31,7 +31,7 @@ def found(factors):
     cells = list(product(factors.KERNELS, factors.CORPORA, factors.SETTINGS))
     held = {}
     for task in factors.TASKS:
-        noise = {name: rng.normal(scale=4, size=400) for name in ("one", "two")}
+        noise = {name: rng.normal(scale=4, size=400) for name in ("Tri5-ic", "Tri5-BNC+ic")}
         held["Tri5", task] = {c: base - 4.0 * (c[2] == factors.SETTINGS[-1]) for c in cells}
         for name, each in noise.items():
             held[name, task] = {c: base + each - each.mean() + 0.5 * (c[0] == "cut") for c in cells}
@@ -59,6 +59,15 @@ def test_claims_name_the_factor_that_does_it(factors, found):
     assert (claims[3].ours, claims[3].reference) == (2, 2)
     text = factors.table(found)
     assert text.count("of 2 |") == 24 and "| settings: d = 1, p = 2, kappa up to 1 instead of all | search |" in text
+
+
+def test_the_corpus_is_told_of_variants_that_use_one_only(factors, found):
+    for cell, values in found["Tri5-BNC+ic", "i2t"].items():
+        found["Tri5-BNC+ic", "i2t"][cell] = values + 3.0 * (cell[1] == factors.CORPORA[1])
+    assert factors.effect(factors.mean_gain(found, "i2t", "corpus"), "corpus").mean() == pytest.approx(3.0)
+    without = {key: each for key, each in found.items() if "BNC" not in key[0]}
+    assert list(factors.factors(without)) == ["kernels", "settings"] and "corpus:" not in factors.table(without)
+    assert not any(claim.claim.startswith("corpus") for claim in factors.claims(without))
 
 
 def test_kinds_of_settings_are_parts_of_each_other(factors):
