@@ -824,9 +824,8 @@ def test_limits_leave_out_only_what_the_bound_rules_out(reach):
     numbers = (numbers.view(np.uint32) >> np.uint32(16) << np.uint32(16)).view(np.float32)
     keys = (numbers.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.int16).reshape(1, -1).copy()
     put_in_order(keys, np.empty((1, -(-keys.size // 64)), np.int16))
-    number = np.empty(1, np.float32)
     for own in [0.0, *rng.standard_normal(20), 1e-30, -1e-30, *numbers[::97].astype(float)]:
-        least, most = limits_of(own, reach, READ, number, number.view(np.int32))
+        least, most = limits_of(own, reach, READ)
         for key, value in zip(keys[0], (Fraction(float(each)) for each in numbers), strict=True):
             error = eps * abs(value) + Fraction(reach)
             assert key <= most or value - error > Fraction(own)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.count_kernels import limits_of, reaching
+from limner.core.count_kernels import largest_factors, limits_of, reaching
 from limner.core.group_kernels import GROUP, lowest_bit
-from limner.core.kernels import best, insert
 from limner.core.pair_kernels import ROWS, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
@@ -91,38 +90,37 @@ def _others(row, tops, least, first, places):  # type: ignore[no-untyped-def]
 @_jit
 def _row(row, tops, vectors, reach, memory, indices, scores):  # type: ignore[no-untyped-def]
     """The k best of a row; returns how many were scored."""
-    (places, found, first, known, eps, number, word), k, count = memory, indices.shape[0], row.shape[0]
-    held, floor = (first.shape[0] if tops.shape[0] >= k else 0), np.float32(-np.inf)
-    if held:
+    (places, found, first, known, eps), (query, candidates, ends), k = memory, vectors, indices.shape[0]
+    held, count = 0, row.shape[0]
+    if tops.shape[0] >= k:
         _highest(row, tops, first)
-        scores_of(vectors[0], vectors[1], first, vectors[2], known)
-        best(known.reshape(1, held), indices.reshape(1, k), scores.reshape(1, k))
-        floor = scores[k - 1]
-        limit, _ = limits_of(np.float64(floor), reach, eps, number, word)
+        scores_of(query, candidates, first, ends, known)
+        _keep(first, known, 0, indices, scores)
+        held, (limit, _) = first.shape[0], limits_of(np.float64(scores[k - 1]), reach, eps)
         count = _others(row, tops, limit, first, places)
     else:
         for n in range(count):
             places[n] = n
-    scores_of(vectors[0], vectors[1], places[:count], vectors[2], found)
-    _merge((first[:held], known), (places[:count], found), floor, indices, scores)
+    others = places[:count]
+    scores_of(query, candidates, others, ends, found)
+    _keep(others, found, held, indices, scores)
     return held + count
 
 
 @_jit
-def _merge(one, other, floor, indices, scores):  # type: ignore[no-untyped-def]
-    """The k best of two lists of columns, each in ascending order, with their scores; equal scores keep the order.
-
-    At least k scores reach `floor`.
-    """
-    (first, known), (places, found), k, a, b, held = one, other, indices.shape[0], 0, 0, 0
-    for _ in range(first.shape[0] + places.shape[0]):
-        if b == places.shape[0] or (a < first.shape[0] and first[a] < places[b]):
-            value, place, a = known[a], first[a], a + 1
-        else:
-            value, place, b = found[b], places[b], b + 1
-        if value >= floor and (held < k or value > scores[k - 1]):
-            insert(value, place, scores, indices, held)
-            held = min(held + 1, k)
+def _keep(columns, found, held, indices, scores):  # type: ignore[no-untyped-def]
+    """Puts columns among the k best so far, of which there are `held`; of equal scores the first columns are kept."""
+    k = indices.shape[0]
+    for n in range(columns.shape[0]):
+        value, column, at = found[n], columns[n], min(held + n, k)
+        if at == k:
+            at -= 1
+            if not (value > scores[at] or (value == scores[at] and column < indices[at])):
+                continue
+        while at > 0 and (scores[at - 1] < value or (scores[at - 1] == value and indices[at - 1] > column)):
+            scores[at], indices[at] = scores[at - 1], indices[at - 1]
+            at -= 1
+        scores[at], indices[at] = value, column
 
 
 @_jit
@@ -142,11 +140,10 @@ def best_near(keys, tops, vectors, bounds, room, indices, scores):  # type: igno
         Whether there was room.
     """
     (queries, candidates, ends), (query, candidate, _, _, eps), k = vectors, bounds, indices.shape[1]
-    width, number, factors = keys.shape[1], np.empty(1, np.float32), (candidate[0].max(), candidate[1].max())
+    width, factors = keys.shape[1], largest_factors(candidate)
     held = min(-(-k // ROWS) * ROWS, max(k, tops.shape[1]))
     places, found = np.empty(width + 1, np.int64), np.empty(width, np.float32)
-    first, known = np.empty(held, np.int64), np.empty(held, np.float32)
-    memory = places, found, first, known, np.float64(eps), number, number.view(np.int32)
+    memory = places, found, np.empty(held, np.int64), np.empty(held, np.float32), np.float64(eps)
     for r in range(keys.shape[0]):
         reach = (np.float64(query[r, 0]) * factors[0] + np.float64(query[r, 1]) * factors[1]) + query[r, 2]
         room -= _row(keys[r], tops[r], (queries[r], candidates, ends), reach, memory, indices[r], scores[r])

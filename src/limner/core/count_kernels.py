@@ -12,11 +12,22 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, bits_set, fetch, highest_key, in_order, lowest_bit, not_below, turn
+from limner.core.group_kernels import (
+    GROUP,
+    bits_of,
+    bits_set,
+    fetch,
+    highest_key,
+    in_order,
+    lowest_bit,
+    not_below,
+    turn,
+)
 from limner.core.kernels import NEVER
 from limner.core.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
+_ordering = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)
 
 LOWEST = np.int16(-(2**15))
 """Below the keys of all numbers."""
@@ -80,42 +91,48 @@ def transpose(keys, start, out, tops):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _limit(value, up, number, word):  # type: ignore[no-untyped-def]
-    """The lowest whole number that is not below a value, or the highest that is not above it; see `in_order`.
-
-    `number` is memory of one float32, and `word` are its bits.
-    """
-    number[0] = value
-    if up and number[0] < value:
-        number[0] = np.nextafter(number[0], np.float32(np.inf))
-    if not up and number[0] > value:
-        number[0] = np.nextafter(number[0], np.float32(-np.inf))
-    size = np.int64(word[0] & np.int32(0x7FFFFFFF))
-    size = -size if word[0] < 0 else size
+def _limit(value, up):  # type: ignore[no-untyped-def]
+    """The lowest whole number that is not below a value, or the highest that is not above it; see `in_order`."""
+    number = np.float32(value)
+    if up and number < value:
+        number = np.nextafter(number, np.float32(np.inf))
+    if not up and number > value:
+        number = np.nextafter(number, np.float32(-np.inf))
+    size = np.int64(bits_of(number) & np.int32(0x7FFFFFFF))
+    size = -size if bits_of(number) < 0 else size
     return np.int16((size + 0xFFFF) >> 16 if up else size >> 16)
 
 
 @_jit
-def limits_of(own, reach, eps, number, word):  # type: ignore[no-untyped-def]
+def limits_of(own, reach, eps):  # type: ignore[no-untyped-def]
     """What a product must reach to be near a positive with this score, and what it must exceed to be above it."""
     most, least = own + reach, own - reach
     most += 2.0**-40 * abs(most)
     least -= 2.0**-40 * abs(least)
     above = most / (1 - eps) if most > 0 else most / (1 + eps)
     near = least / (1 + eps) if least > 0 else least / (1 - eps)
-    return _limit(near, False, number, word), _limit(above, True, number, word)
+    return _limit(near, False), _limit(above, True)
+
+
+@_ordering
+def largest_factors(candidate):  # type: ignore[no-untyped-def]
+    """The largest factor of all columns, of both kinds; no factor is NaN, so that the loop vectorises."""
+    one = other = np.float32(0)
+    for i in range(candidate.shape[1]):
+        one = max(one, candidate[0, i])
+        other = max(other, candidate[1, i])
+    return np.float64(one), np.float64(other)
 
 
 @_jit
 def _all_limits(bounds, indptr, own):  # type: ignore[no-untyped-def]
     """The limits of all positives, with the largest factors of the columns; see `limits_of`."""
     query, candidate, _, _, eps = bounds
-    number, found = np.empty(1, np.float32), np.empty((own.shape[0], 2), np.int16)
-    word, factors = number.view(np.int32), (np.float64(candidate[0].max()), np.float64(candidate[1].max()))
+    found, factors = np.empty((own.shape[0], 2), np.int16), largest_factors(candidate)
     for r in range(indptr.shape[0] - 1):
         reach = (query[r, 0] * factors[0] + query[r, 1] * factors[1]) + query[r, 2]
         for p in range(indptr[r], indptr[r + 1]):
-            found[p, 0], found[p, 1] = limits_of(np.float64(own[p]), reach, np.float64(eps), number, word)
+            found[p, 0], found[p, 1] = limits_of(np.float64(own[p]), reach, np.float64(eps))
     return found
 
 
@@ -209,7 +226,7 @@ def bounded(vectors, closeness, columns, least, most):  # type: ignore[no-untype
 
 
 @_jit
-def _compare(mine, limits, found, bounds, columns):  # type: ignore[no-untyped-def]
+def _compare(mine, limits, found, bounds, columns, filled):  # type: ignore[no-untyped-def]
     """Compares a positive with the candidates that are near it; returns how many are above, and how many are left.
 
     Args:
@@ -219,9 +236,10 @@ def _compare(mine, limits, found, bounds, columns):  # type: ignore[no-untyped-d
         bounds: The least and the highest score of each of them.
         columns: Output, the columns of those that are equal, or that only scores on the grid can compare; the positive
             itself is left out.
+        filled: How many columns are there already.
     """
     (positive, own), (keys, places), (least, most) = mine, found, bounds
-    low, high, above, close, count = np.int32(limits[0]), np.int32(limits[1]), np.uint32(0), np.uint32(0), 0
+    low, high, above, close, first = np.int32(limits[0]), np.int32(limits[1]), np.uint32(0), np.uint32(0), filled
     for n in range(keys.shape[0]):
         near = np.uint32(keys[n] >= low) & np.uint32(keys[n] <= high)
         above = np.uint32(above + (near & np.uint32(least[n] > own)))
@@ -229,9 +247,9 @@ def _compare(mine, limits, found, bounds, columns):  # type: ignore[no-untyped-d
     if close > np.uint32(above + 1):  # the positive itself is near, and not above
         for n in range(keys.shape[0]):
             if low <= keys[n] <= high and least[n] <= own <= most[n] and places[n] != positive:
-                columns[count] = places[n]
-                count += 1
-    return np.int64(above), count
+                columns[filled] = places[n]
+                filled += 1
+    return np.int64(above), filled - first
 
 
 @_jit
@@ -308,13 +326,15 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
             places[n] = pool[places[n]] if pool.shape[0] else places[n]
         told, closeness = (queries[r], candidates, sums), (close_query[r], close_candidate, query[r, 2])
         bounded(told, closeness, places[:count], least, most)
+        theirs, both = (listed[:count], places[:count]), (least, most)
         for p in range(mine.start, mine.stop):
             if near[p]:
                 if filled + count > whose.shape[0]:
                     return -1
-                pair, theirs = (limits[p, 0], limits[p, 1]), (listed[:count], places[:count])
-                found = _compare((places_of[p], own[p]), pair, theirs, (least, most), columns[filled:])
-                above[p] += found[0]
-                whose[filled : filled + found[1]] = p
-                filled += found[1]
+                pair = limits[p, 0], limits[p, 1]
+                higher, equal = _compare((places_of[p], own[p]), pair, theirs, both, columns, filled)
+                above[p] += higher
+                for n in range(equal):
+                    whose[filled + n] = p
+                filled += equal
     return filled

@@ -95,6 +95,16 @@ def number(context, address):  # type: ignore[no-untyped-def]
 
 
 @_intrinsic
+def bits_of(context, value):  # type: ignore[no-untyped-def]
+    """The bits of a float32 number, as a whole number."""
+
+    def generate(context, builder, signature, given):  # type: ignore[no-untyped-def]
+        return builder.bitcast(given[0], _INT)
+
+    return types.int32(_NUMBER), generate
+
+
+@_intrinsic
 def lowest_bit(context, mask):  # type: ignore[no-untyped-def]
     """The position of the lowest bit that is set; at least one must be."""
 
