@@ -45,6 +45,7 @@ from training_runs import (
     keep_tables,
     model_of,
     name_of,
+    prepare,
     world,
 )
 
@@ -319,7 +320,7 @@ def sides_of(file: Path) -> dict[str, Side]:
 
 def models(options: argparse.Namespace, folder: Path, kept: Path) -> dict[str, dict[str, list[dict[str, Side]]]]:
     """Trains what is not kept yet, the longest first; by loss and strength what there is."""
-    world(folder)
+    prepare(folder)
     deadline = None if options.minutes is None else time.time() + 60 * options.minutes
     wanted = {
         (loss, name, seed): job(loss, seed, changed, options)

@@ -204,6 +204,14 @@ def model_of(task: Task) -> Any:
     return train(learned, job.system, **how)
 
 
+def prepare(folder: Path) -> None:
+    """Reads the data, and compiles what an evaluation needs: processes that part from this one have both."""
+    pairs, _ = world(folder)
+    one = np.random.default_rng(0).standard_normal((len(pairs.dev.images) + len(pairs.dev.texts), 4))
+    cut = len(pairs.dev.images)
+    found(Scores.from_embeddings(*_halves(pairs.dev, one, cut)), pairs.dev)
+
+
 def all_trained(
     jobs: Sequence[Job],
     folder: Path,
@@ -215,10 +223,7 @@ def all_trained(
     deadline: float | None = None,
 ) -> list[Trained]:
     """Trains many models, some at once. What is compiled and read is so before the processes part."""
-    pairs, _ = world(folder)
-    one = np.random.default_rng(0).standard_normal((len(pairs.dev.images) + len(pairs.dev.texts), 4))
-    cut = len(pairs.dev.images)
-    found(Scores.from_embeddings(*_halves(pairs.dev, one, cut)), pairs.dev)
+    prepare(folder)
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
     tasks = [
