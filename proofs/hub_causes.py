@@ -360,8 +360,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     fewer = "".join(f", {count} of {name}" for name, count in some.items())
     text = tables(rows, gained_by) + (
         f"\n\nGRU and joint space {options.size}; means over {options.seeds} seeds{fewer}. Shares are those of the "
-        "items that are nearest to some query, sum loss; gains are those of CSLS (k = 10), kNN loss, with 95% intervals "
-        "over queries.\n"
+        "items that are nearest to some query, sum loss; gains are those of CSLS (k = 10), kNN loss, with 95% "
+        "intervals over queries.\n"
     )
     log(text)
     if options.save and not options.quick:
