@@ -7,7 +7,8 @@ last one count. The weights scale their parts freely, so that a share above 65% 
 more. Other trainings show what moves it: without camera's names, so that every name says something, and with a half or
 three quarters of the images exchanged for another one of their split, so that images say less.
 
-Needs `--data` and a GPU; for `--kept`, `--workers` and `--minutes` see `file_names.py`.
+Needs `--data` and a GPU; for `--kept`, `--workers` and `--minutes` see `file_names.py`. Few workers: eight on one GPU
+slow each other down.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ def tries(run: Run, seed: int) -> list[Run]:
 
 
 def best(run: Run, seeds: int, work: Work) -> list[Mapping[str, np.ndarray]]:
-    """What is kept of the try that is better on dev, for every seed that has been trained."""
+    """What is kept of the try that is better on dev, for every seed of which all tries have been trained."""
     found = []
     for seed in range(seeds):
         held = [kept(each, work) for each in tries(run, seed) if (work.kept / each.file).is_file()]
-        if held:
+        if len(held) == len(SUM_EPOCHS):
             found.append(max(held, key=lambda each: float(each["dev"])))
     return found
 
@@ -111,6 +112,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     )
     found = {run.name: best(run, options.seeds, work) for run in every}
     found = {name: held for name, held in found.items() if held}
+    if SEEN.name not in found:
+        raise SystemExit(f"no {SEEN.name} has been trained with every try: give it more --minutes, or fewer --workers")
     text = table(found)
     log(text)
     if options.save and not options.quick:

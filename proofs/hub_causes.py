@@ -355,6 +355,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         kept = options.kept or Path(instead)
         kept.mkdir(parents=True, exist_ok=True)
         found = models(options, folder, kept)
+    if missing := [loss for loss in ("sum", KNN) if FULL not in found.get(loss, {})]:
+        raise SystemExit(f"no model was trained with the loss {missing[0]}: give it more --minutes")
     rows, gained_by = list(hub_rows(found["sum"])), gain_rows(found[KNN])
     some = {name: len(each) for held in found.values() for name, each in held.items() if len(each) < options.seeds}
     fewer = "".join(f", {count} of {name}" for name, count in some.items())

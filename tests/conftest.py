@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
+import sys
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -94,6 +96,13 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder; set LIMNER_DATA to one that holds flickr8k/, coco/, ...")
     return folder
+
+
+@pytest.fixture
+def proof_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a script of `proofs/` by its name, which finds those beside it and in `benchmarks/`."""
+    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
+    return importlib.import_module
 
 
 @pytest.fixture(scope="session")

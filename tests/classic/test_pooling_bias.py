@@ -99,13 +99,12 @@ def test_expected_precision_lies_between_the_bounds(pooling):
     assert bias.precision < pool.expected(scores, chances) < bias.if_right
 
 
-def test_the_widest_pool_is_that_of_the_systems_that_bring_most(monkeypatch):
-    root = Path(__file__).parents[2]
-    monkeypatch.setattr(sys, "path", [str(root / "proofs"), str(root / "benchmarks"), *sys.path])
-    from thirty_systems import OTHERS, widest
-
+def test_the_widest_pool_is_that_of_the_systems_that_bring_most(proof_script):
+    script = proof_script("thirty_systems")
+    widest, others_of_all = script.widest, script.OTHERS
     own = np.array([[True, True, False, False, False]])
     others = {"same": own, "one": np.array([[False, False, True, False, False]]),
               "two": np.array([[False, False, False, True, True]])}  # fmt: skip
     assert widest([own], others, 1) == (4, ("two",)) and widest([own], others, 2) == (5, ("one", "two"))
-    assert len(OTHERS) == 3 and all(each.method == "nearest" and each.images == "histogram" for each in OTHERS.values())
+    assert len(others_of_all) == 3
+    assert all(each.method == "nearest" and each.images == "histogram" for each in others_of_all.values())

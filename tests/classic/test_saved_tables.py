@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def saved(monkeypatch):
+def saved(proof_script):
     pytest.importorskip("torch", reason="the scripts that train import torch")
-    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
-    import saved_tables
-
-    return saved_tables
+    return proof_script("saved_tables")
 
 
 def test_rows_are_found_by_their_first_cells(saved):

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def proof(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
-    import table_seven_queries
-
-    return table_seven_queries
+def proof(proof_script):
+    return proof_script("table_seven_queries")
 
 
 def measured(proof, of, **others):

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from limner.stats import randomisation
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def table_six(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
-    import table_six
-
-    return table_six
+def table_six(proof_script):
+    return proof_script("table_six")
 
 
 @pytest.fixture

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from limner.systems.classic.selection import Setting
 
-ROOT = Path(__file__).parents[2]
 SHIFTS = {"kernels": 0.5, "corpus": 0.0, "settings": 4.0}
 
 
 @pytest.fixture
-def factors(monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
-    import table_six_factors
-
-    return table_six_factors
+def factors(proof_script):
+    return proof_script("table_six_factors")
 
 
 @pytest.fixture

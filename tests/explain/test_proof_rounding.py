@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import limner
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def rounding(monkeypatch):
+def rounding(proof_script):
     pytest.importorskip("torch", reason="the scripts that train import torch")
-    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
-    import text_only_rounding
-
-    return text_only_rounding
+    return proof_script("text_only_rounding")
 
 
 @pytest.fixture

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import limner
 from limner import Embeddings, Judgements, Scores
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
-def causes(monkeypatch):
+def causes(proof_script):
     pytest.importorskip("torch", reason="the scripts that train import torch")
-    monkeypatch.setattr(sys, "path", [str(ROOT / "proofs"), str(ROOT / "benchmarks"), *sys.path])
-    import hub_causes
-
-    return hub_causes
+    return proof_script("hub_causes")
 
 
 def side(causes, images=30, seed=0, noise=0.9):

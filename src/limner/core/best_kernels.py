@@ -18,8 +18,6 @@ _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
 HIGHEST, LONGEST = 2**15 - 1, 2**15
 """The highest key, and how many are counted in 16 bits."""
-FEW = 16
-"""So many candidates are scored at once: bounds of their scores would save nothing."""
 
 
 @_jit
