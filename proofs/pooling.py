@@ -6,7 +6,6 @@ filter count as not relevant. So a first answer of another system is judged; or 
 the paper's own systems; or not judged although it passes, because none of the thirty systems returned it. Only the last
 kind is pooling bias. R-precision if all of these were right is an upper bound. What is to be expected of them is what
 people said of judged answers that are like them: of the same BLEU-pre, and of the same system at a similar rank.
-`unjudged.py` shows both.
 """
 
 from __future__ import annotations

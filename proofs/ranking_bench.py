@@ -1,4 +1,4 @@
-"""What `ranking_paper.py` and `lexical_ablation.py` share: Flickr8k as the paper splits it, kernels, KCCA, reports.
+"""What `ranking_paper.py` and `thirty_systems.py` share: Flickr8k as the paper splits it, kernels, KCCA, reports.
 
 Kernels are computed once for all systems that share them. With a `--keep` folder kernels and scores stay for the next
 run. `--gpu` decomposes on a GPU.

@@ -13,8 +13,7 @@ distance. Needs Flickr8k (`--data`) and the weights of at least one encoder:
 
 On one core of a Neoverse-N1 the first takes about five minutes; the second, with sixteen times as many weights in its
 layers, about an hour, and seconds on a GPU. Weights in half precision are widened first, and the notes say so. `--cache
-FILE` keeps the vectors. `--corpora mean` averages the vectors of the four captions instead, as the text says. Further
-readings of the task are in `text_only_readings.py`.
+FILE` keeps the vectors. `--corpora mean` averages the vectors of the four captions instead, as the text says.
 """
 
 from __future__ import annotations

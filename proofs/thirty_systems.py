@@ -33,7 +33,6 @@ import ranking_bench
 from ranking_bench import FOUND, JUDGED, TASKS, Bench, Reports, opened, values
 from ranking_paper import PUBLISHED, SOURCES, markdown, settings, tables
 from table_seven import SIMILARITIES, by_group
-from table_six import Drawn, differences, published_gain
 
 from claims import THREADS, Claim, log, main, result_file
 from limner.evaluation.comparison import compare
@@ -121,11 +120,6 @@ def table_six(found: Mapping[str, Reports]) -> Iterator[Claim]:
         told = ", ".join(f"{n} {gains[n]:+.1f} (p = {p[n]:.2g})" for n in SIMILARITIES if n not in better)
         what = f"variants with lexical similarities that beat Tri5 in R-precision (p <= 0.05), {title}"
         yield Claim(what, len(better), len(SIMILARITIES), ">= 1", told and f"not beyond chance: {told}", source="print")
-        drawn = differences({name: found[name] for name in ("Tri5", *SIMILARITIES)}, task)
-        gain = published_gain(task, PUBLISHED)
-        likely = [Drawn(each).found(gain) / 100 for each in drawn.values()]
-        what = f"how many of them 1,000 queries would find on average if each gained as Tri5Sem in print, {title}"
-        yield Claim(what, sum(likely), len(SIMILARITIES), ">= 0.8", f"{gain:+.1f} points", source="theory")
         printed = {"i2t": ("<= 0.05", "p < 0.03 published"), "t2i": ("> 0.05", "published: not significant")}[task]
         note = f"{gains['Tri5-idf']:+.1f} points; {printed[1]}"
         yield Claim(f"p of the gain of idf weights alone, {title}", p["Tri5-idf"], goal=printed[0], note=note)

@@ -9,7 +9,7 @@ epochs), because Flickr8k has a fifth of Flickr30k's steps in an epoch. The best
 two more seeds. Training stops after 8 epochs without a better dev rsum. The max loss is trained twice: from the start,
 and after 5 epochs of the sum loss. Then the towers of the kNN loss with inverted softmax and with CSLS, the hubs of
 trained towers (Table 5), and an LSTM in place of the GRU, with four tries of its own. Max is ahead of sum here, but
-not in the paper: `max_against_sum.py` asks why.
+not in the paper.
 
 Needs `--data`, and a GPU: about 60 models. `--workers N` trains N at once, `--kept FOLDER` keeps the result of every
 model and goes on from what is there, `--minutes N` starts no further model after so many minutes; `--variants` adds a

@@ -1,4 +1,4 @@
-"""Towers trained on Flickr8k many at a time: what `tower_losses.py`, `noisy_pairs.py` and `max_against_sum.py` share.
+"""Towers trained on Flickr8k many at a time: what `tower_losses.py` and `noisy_pairs.py` share.
 
 One job is one model; jobs run in processes of their own, several at once on one GPU or on the cores of the CPU. With a
 `kept` folder the result of every job is written there, and what is there is not trained again. After the deadline no

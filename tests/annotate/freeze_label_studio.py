@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import secrets
+import socket
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +50,59 @@ def predicted() -> list[dict[str, Any]]:
     return collection_tasks(limner.Collection("toy", limner.Items(["i0", "i1"], [None, None]), texts, pairs))
 
 
+@contextmanager
+def serving(place: Path, folder: Path, token: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Label Studio, from the moment its first page came: its port and process."""
+    folder.mkdir(exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {
+        "BASE_DATA_DIR": str(folder),
+        "USERNAME": "a@example.org",
+        "PASSWORD": secrets.token_hex(8),
+        "USER_TOKEN": token,
+    }
+    environment = os.environ | {f"LABEL_STUDIO_{name}": value for name, value in settings.items()}
+    environment |= {"COLLECT_ANALYTICS": "False", "LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN": "true"}
+    environment.pop("PYTHONPATH", None)
+    command = [place / "bin" / "label-studio", "start", "--no-browser", "--port", str(port)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _await_page(port, process)
+        yield port, process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def asked(port: int, token: str, path: str, body: object) -> Any:
+    """One request to the programming interface of Label Studio."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    headers = {"Authorization": f"Token {token}", "Content-Type": "application/json"}
+    connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+    reply = connection.getresponse()
+    data = reply.read()
+    if reply.status >= 300:
+        raise RuntimeError(f"Label Studio answered {path} with {reply.status}: {data[:200]!r}")
+    return json.loads(data)
+
+
+def _await_page(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(1200):
+        if process.poll() is not None:
+            raise RuntimeError(f"Label Studio ended with status {process.returncode}")
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", "/user/login/")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            time.sleep(0.5)
+    raise RuntimeError("Label Studio never answered")
+
+
 def second_account(port: int, token: str) -> str:
     """A further account, made with the link for invitations; returns its token."""
-    from serve_install import asked
-
     link = asked(port, token, "/api/invite", None)["invite_url"]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", link)
@@ -76,7 +131,6 @@ def chosen(control: str, *choices: str) -> dict[str, Any]:
 def frozen(port: int, token: str) -> dict[str, Any]:
     """Both projects, answered and exported."""
     from limner.annotate.label_studio import interface
-    from serve_install import asked
 
     other = second_account(port, token)
 
@@ -108,9 +162,6 @@ def frozen(port: int, token: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT / "benchmarks")]
-    from serve_install import serving
-
     token = secrets.token_hex(20)
     with tempfile.TemporaryDirectory() as folder, serving(Path(sys.argv[1]), Path(folder) / "data", token) as (port, _):
         held = frozen(port, token)
