@@ -14,8 +14,9 @@ people's judgements. Marks say how sure the difference to Tri5Sem is (* p <= 0.1
 
 The paper's outside corpus, the British National Corpus, cannot be passed on; `--corpus FILE` takes any text with one
 sentence in each line, `--corpus FOLDER` the definitions in WordNet's data files; COCO's captions stand in for it if
-nothing is given. `--histograms FILE` keeps what takes longest, the visual words of all photographs. Kernels are decomposed exactly, with `--gpu` on a GPU; with `--rank` that of the texts is cut to
-its leading eigenvectors, and that of the images solved with exactly, which takes far less time.
+nothing is given. `--histograms FILE` keeps what takes longest, the visual words of all photographs. Kernels are
+decomposed exactly, with `--gpu` on a GPU; with `--rank` that of the texts is cut to its leading eigenvectors, and that
+of the images solved with exactly, which takes far less time.
 """
 
 from __future__ import annotations
