@@ -12,7 +12,8 @@ counts as a miss.
 
 Systems: "histograms" is limner's small model; "captions" scores an image by its other captions (TF-IDF); the simulated
 one is the truth with noise; "CLIP" are stored vectors of CLIP ViT-B/32. Flickr8k and CLIP's vectors are used where
-LIMNER_DATA has them.
+LIMNER_DATA has them. With `--uneven` the collections are simulated: images have different numbers of queries, and the
+more queries an image has, the vaguer they are, so that a precision over images is far above that over queries.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import limner
-from claims import Claim, log, main
+from claims import Claim, log, main, set_part
 from limner.core.judgements import Judgements
 from limner.search.cut_off import calibrate, judged_queries
 from limner.stats import Answers, precision_threshold
@@ -36,6 +37,14 @@ from limner.systems.held_out import outside
 
 PROMISES = (0.5, 0.7, 0.9)
 ABSENT, K, DRAWS, USUAL = 0.2, 10, 1000, 100
+IMAGES = 500
+"""Images of a simulated collection, and of each sample from it."""
+SIZES = {
+    "1 or 9 queries of an image": ((1, 9), (0.75, 0.25)),
+    "1 or 5 queries of an image": ((1, 5), (0.75, 0.25)),
+    "1 to 20 queries of an image": (tuple(range(1, 21)), tuple(0.7**n * 0.3 / (1 - 0.7**20) for n in range(20))),
+}
+SKILLS = {"confidences that say nothing": 0.0, "confidences that say much": 3.0}
 
 
 def by_captions(part: limner.Collection) -> np.ndarray:
@@ -112,6 +121,19 @@ def plain(scores: limner.Scores, right: Judgements, known: Answers) -> Answers:
     return Answers(*taken, left, np.arange(len(rows)))
 
 
+def uneven(size: tuple[int, ...], chances: tuple[float, ...], skill: float) -> Answers:
+    """Queries with one hit each: right nearly always for an image with one query, rarely for one with most."""
+    rng = np.random.default_rng(0)
+    sizes = rng.choice(size, IMAGES, p=chances)
+    clusters = np.repeat(np.arange(IMAGES), sizes)
+    vague = (sizes[clusters] - 1) / (max(size) - 1)
+    luck = rng.standard_normal(IMAGES)[clusters]
+    right = rng.random(len(clusters)) < 0.97 - 0.7 * vague
+    confidence = skill * right + luck + rng.standard_normal(len(clusters))
+    without = luck + rng.standard_normal(len(clusters)) - 2 * (skill > 0)
+    return Answers(confidence[:, None], right[:, None], without[:, None], clusters)
+
+
 class Population:
     """A collection as a population: exact precision at any threshold, and samples of its images."""
 
@@ -148,36 +170,67 @@ def usual(sample: Answers, promise: float) -> float:
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
-    draws, fixed = (40 if options.quick else DRAWS), None
+    draws = 40 if options.quick else DRAWS
+    if options.uneven:
+        set_part(options, "uneven")
+        yield from run_uneven(draws)
+        return
+    fixed = None
     for name, answers, raw in collections(options.quick):
         population, flat = Population(answers), Population(raw)
         if fixed is None:
             fixed = {promise: usual(flat.answers, promise) for promise in PROMISES}
         for promise in PROMISES:
-            rng = np.random.default_rng(0)
-            found, loose = [], []
-            for seed in range(draws):
-                sample = population.drawn(rng)
-                found.append(precision_threshold(sample, precision=promise, absent=ABSENT, seed=seed))
-                if seed < USUAL:
-                    loose.append(population.at(usual(sample, promise)))
-            held = [population.at(each.value) for each in found if each.value is not None]
-            broken = 100 * sum(each < promise for each in held) / draws
-            answered = 100 * float(np.mean([each.answered for each in found]))
-            kept = f"precision {np.mean(held):.3f} on average, {min(held):.3f} at least" if held else "out of reach"
-            note = (
-                f"cut-off found in {len(held)} of {draws}: {kept}, {answered:.1f}% answered; usual threshold "
-                f"{np.mean(loose):.3f}, broken in {100 * np.mean(np.array(loose) < promise):.0f}%; fixed cosine "
-                f"{fixed[promise]:.2f}: {flat.at(fixed[promise]):.3f}"
-            )
-            log(f"{name}, promise {promise}: broken {broken:.1f}%; {note}")
-            if held:
-                claim = f"{name}, promise {promise}: calibrations that break it, percent"
-                yield Claim(claim, broken, goal="<= 5", note=note)
-            else:
-                claim = f"{name}, promise {promise}: calibrations that find a cut-off, percent"
-                yield Claim(claim, 0, goal=">= 1", note=note)
+            note_end = f"; fixed cosine {fixed[promise]:.2f}: {flat.at(fixed[promise]):.3f}"
+            yield calibrations(name, population, promise, draws, note_end)
+
+
+def run_uneven(draws: int) -> Iterator[Claim]:
+    """Images with different numbers of queries; the precision over images stands beside.
+
+    Where confidences say nothing, hardly a threshold keeps any of the promises over queries, and none may be made.
+    """
+    for sizes, (size, chances) in SIZES.items():
+        for words, skill in SKILLS.items():
+            answers = uneven(size, chances, skill)
+            counts = answers.sizes[np.asarray(answers.clusters)]
+            alike = np.average(answers.right[:, 0], weights=1 / counts)
+            note_end = f"; all first hits: {answers.right.mean():.3f} right over queries, {alike:.3f} over images"
+            for promise in PROMISES[:2]:
+                name = f"{sizes}, {words}"
+                yield calibrations(name, Population(answers), promise, draws, note_end, reachable=skill > 0)
+
+
+def calibrations(
+    name: str, population: Population, promise: float, draws: int, note_end: str, *, reachable: bool = True
+) -> Claim:
+    """How often a promise is broken, or that no calibration finds a cut-off for one that should be within reach."""
+    rng = np.random.default_rng(0)
+    found, loose = [], []
+    for seed in range(draws):
+        sample = population.drawn(rng)
+        found.append(precision_threshold(sample, precision=promise, absent=ABSENT, seed=seed))
+        if seed < USUAL:
+            loose.append(population.at(usual(sample, promise)))
+    held = [population.at(each.value) for each in found if each.value is not None]
+    broken = 100 * sum(each < promise for each in held) / draws
+    answered = 100 * float(np.mean([each.answered for each in found]))
+    kept = f"precision {np.mean(held):.3f} on average, {min(held):.3f} at least" if held else "out of reach"
+    note = (
+        f"cut-off found in {len(held)} of {draws}: {kept}, {answered:.1f}% answered; usual threshold "
+        f"{np.mean(loose):.3f}, broken in {100 * np.mean(np.array(loose) < promise):.0f}%{note_end}"
+    )
+    log(f"{name}, promise {promise}: broken {broken:.1f}%; {note}")
+    if held or not reachable:
+        return Claim(f"{name}, promise {promise}: calibrations that break it, percent", broken, goal="<= 5", note=note)
+    claim = f"{name}, promise {promise}: calibrations that find a cut-off, percent"
+    return Claim(claim, 0, goal=">= 1", note=note)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which collections."""
+    parser.add_argument("--uneven", action="store_true", help="only simulated images with uneven numbers of queries")
 
 
 if __name__ == "__main__":
-    main(run, __doc__)
+    main(run, __doc__, configure=configure)

@@ -13,7 +13,7 @@ from limner.stats import Answers, precision_threshold, precision_within_reach
 
 
 def gain(answers, threshold, precision, absent):
-    """The mean gain of each cluster, query by query."""
+    """The gain of each cluster over its number of queries if all have as many, query by query."""
     sums = {}
     for row, label in enumerate(answers.clusters):
         shown = [bool(r) for c, r in zip(answers.confidence[row], answers.right[row], strict=True) if c >= threshold]
@@ -42,6 +42,90 @@ def test_gains_are_those_of_the_definition():
     precision, answered = answers.measured(1.0, absent=0.3)
     assert np.mean(gain(answers, 1.0, precision, 0.3)) == pytest.approx(0, abs=1e-12)
     assert answered == np.mean([(row >= 1.0).any() for row in answers.confidence])
+
+
+def uneven(rng, images, *, vague):
+    """Images with one clear query, which the first hit answers, or with several vague ones, which it rarely does.
+
+    The confidence says nothing about which: with images weighed alike, more than 0.7 of the first hits are right.
+    """
+    clear = rng.random(images) < 0.75
+    clusters = np.repeat(np.arange(images), np.where(clear, 1, vague))
+    n = len(clusters)
+    right = rng.random(n) < np.where(clear[clusters], 0.99, 0.3)
+    return Answers(1 + rng.random((n, 1)), right[:, None], np.zeros((n, 1)), clusters)
+
+
+@pytest.mark.parametrize("vague", [5, 9])
+def test_a_promise_is_for_a_random_query_however_many_an_image_has(vague):
+    rng = np.random.default_rng(7)
+    world = uneven(rng, 20_000, vague=vague)
+    shown = world.confidence[:, 0] >= 1
+    assert world.right[shown, 0].mean() < 0.65, "over queries, at any threshold"
+    broken = []
+    for seed in range(60):
+        found = precision_threshold(uneven(rng, 400, vague=vague), precision=0.7, absent=0.01, seed=seed)
+        broken.append(found.value is not None)
+    assert np.mean(broken) <= 0.05
+
+
+def test_a_promise_with_uneven_images_is_still_found():
+    rng = np.random.default_rng(8)
+    sample = uneven(rng, 400, vague=5)
+    found = precision_threshold(sample, precision=0.4, absent=0.01)
+    assert found.value is not None and found.largest == 5 and found.answered > 0.5
+
+
+def test_measured_precision_is_over_queries():
+    """By a slow count."""
+    world = uneven(np.random.default_rng(9), 300, vague=4)
+    threshold = 1.4
+    shown = [bool(right) for c, right in zip(world.confidence[:, 0], world.right[:, 0], strict=True) if c >= threshold]
+    assert world.measured(threshold, absent=0.01) == pytest.approx((np.mean(shown), len(shown) / len(world.confidence)))
+
+
+def test_an_image_with_more_queries_than_promised_for_does_not_count():
+    """The bet needs a bound on an image's queries that is set before the test."""
+    rng = np.random.default_rng(10)
+    sample = drawn(rng, 40, queries=2)
+    clusters = np.asarray(sample.clusters).copy()
+    clusters[:12] = 0  # one image with 12 queries
+    large = Answers(sample.confidence, sample.right, sample.without, clusters)
+    sizes = {precision_threshold(large, precision=0.5, seed=seed).largest for seed in range(8)}
+    counts = {precision_threshold(large, precision=0.5, seed=seed).clusters for seed in range(8)}
+    assert sizes == {2, 12} and counts == {17, 18}
+    alike = Answers(sample.confidence, sample.right, sample.without, np.repeat(np.arange(40), 2))
+    one, other = (sample.gains(np.array([1.0]), precision=0.5, absent=0.2, largest=size) for size in (2, 4))
+    assert one == pytest.approx(2 * other) and one == pytest.approx(
+        alike.gains(np.array([1.0]), precision=0.5, absent=0.2)
+    )
+
+
+def test_one_image_with_nearly_all_queries_is_named_or_left_out():
+    """Its size is the bound of the bet if it is in the half that proposes."""
+    pair = Answers(np.ones((16, 1)), np.ones((16, 1), bool), np.zeros((16, 1)), [0, 1, *[2] * 7, *[3] * 7])
+    found = [precision_threshold(pair, precision=0.5, seed=seed) for seed in range(20)]
+    assert {(each.largest, each.clusters) for each in found} == {(1, 0), (7, 2)}
+    assert all(each.value is None for each in found)
+    rng = np.random.default_rng(11)
+    owner = np.arange(900) // 300  # 300 queries of one image, all other images have one
+    labels = np.where(owner == 0, 0, np.arange(900))
+    right, other = rng.standard_normal((2, 900, 16))
+    scores = limner.Scores.from_embeddings(right + 0.5 * other, right)
+    pairs = Judgements.from_pairs((n, n) for n in range(900))
+    whole = [calibrate(scores, pairs, images=labels, seed=seed) for seed in range(8)]
+    known = next(each for each in whole if each.answers.sizes.max() > 1)
+    with pytest.raises(LimnerError, match="and up to 300: leave out the largest"):
+        known.cut_off(0.99)
+
+
+def test_the_queries_of_an_image_stay_together_where_some_are_sampled(monkeypatch):
+    monkeypatch.setattr("limner.search.cut_off.MOST", 100)
+    rng = np.random.default_rng(12)
+    right, other = rng.standard_normal((2, 600, 16))
+    scores = limner.Scores.from_embeddings(right + 0.5 * other, right)
+    known = calibrate(scores, Judgements.from_pairs((n, n) for n in range(600)), images=np.arange(600) // 6)
+    assert set(known.answers.sizes) == {6} and len(known.answers.sizes) == 17
 
 
 def test_a_promise_is_broken_at_most_as_often_as_said_and_finds_answers():

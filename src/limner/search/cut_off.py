@@ -1,5 +1,8 @@
 """A cut-off that guarantees precision: only hits above it are shown.
 
+The precision is the share of right hits among those that a query shows, on average over queries that show any. A query
+counts as much as any other, however many judged queries its image has (`limner.stats.precision_threshold`).
+
 The confidence of a hit is its CSLS score: twice its score, minus the mean score of the item's nearest queries in a
 bank, minus the mean of the query's ten best scores. So hubs and vague queries get no credit for high scores. Judged
 queries, with and without their answers, determine which confidence gives which precision
@@ -56,10 +59,12 @@ class CutOff:
 
     def __str__(self) -> str:
         """The guarantee as a sentence."""
-        held = self.threshold
+        cut = self.threshold
+        each = f", at most {cut.largest:,} of one image" if cut.largest > 1 else ""
         return (
-            f"at least {held.precision:.0%} of what is shown is right (confidence {held.level:.0%}, if at most "
-            f"{held.absent:.0%} of queries have no match here; {held.answered:.0%} of those that have one are answered)"
+            f"at least {cut.precision:.0%} of what is shown is right, on average over the queries that get an answer "
+            f"(confidence {cut.level:.0%}, for queries drawn like the judged ones{each}, if at most {cut.absent:.0%} "
+            f"have no match here; {cut.answered:.0%} of the judged ones that test it are answered)"
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -94,7 +99,8 @@ class Calibration:
             best = f"about {reach:.2f} is" if reach else "no precision is"
             raise LimnerError(
                 f"no cut-off guarantees a precision of {precision:g} with this system and {found.clusters:,} judged "
-                f"images to test it: {best} within reach; lower it, judge more queries, or use a better system"
+                f"images to test it{_uneven(answers)}: {best} within reach; lower it, judge more queries, or use a "
+                "better system"
             )
         return CutOff(found, k)
 
@@ -133,6 +139,14 @@ class Calibration:
         return np.flatnonzero(found >= float(cut_off.threshold.value or 0))
 
 
+def _uneven(answers: Answers) -> str:
+    """A word on images with many more queries than others, each of which counts no more than the largest."""
+    sizes = answers.sizes
+    if sizes.max() <= 3 * sizes.mean():
+        return ""
+    return f" (with {sizes.mean():.1f} queries on average and up to {sizes.max():,}: leave out the largest)"
+
+
 def _only(ranking: Ranking, kept: Sequence[Array], k: int) -> Ranking:
     """A ranking with only some of its entries."""
     indices = np.full((len(kept), k), -1, dtype=ranking.indices.dtype)
@@ -155,7 +169,7 @@ def calibrate(
     """Computes a calibration from judged queries.
 
     Args:
-        scores: Scores of judged queries, with the same distribution as future queries, against all items.
+        scores: Scores of judged queries, of images drawn at random from those of future queries, against all items.
         judgements: The right answers.
         images: The image that each query belongs to, one label per query; queries of one image are not independent. By
             default all queries are independent.
@@ -206,7 +220,10 @@ def _some(scores: Scores, rows: Array) -> Scores:
 
 
 def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
-    """Rows of the bank, and rows of the judged queries that the cut-off is learned from; they share no images."""
+    """Rows of the bank, and rows of the judged queries that the cut-off is learned from; they share no images.
+
+    Images come in random order until there are enough queries; the queries of the last one stay together.
+    """
     order = np.random.default_rng(seed).permutation(int(labels.max(initial=-1)) + 1)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
@@ -216,7 +233,8 @@ def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
     rest = by_rank[(rank[labels[by_rank]] >= cut) & judged[by_rank]]
     if not len(bank) or not len(rest):
         raise LimnerError(f"{int(judged.sum()):,} judged queries: expected a few hundred to calibrate a cut-off")
-    return np.sort(bank[:MOST]), np.sort(rest[:MOST])
+    enough = rest[rank[labels[rest]] <= rank[labels[rest[:MOST][-1]]]]
+    return np.sort(bank[:MOST]), np.sort(enough)
 
 
 def _answers(asked: Scores, right: Judgements, near: FloatArray, labels: Array, progress: Progress | None) -> Answers:

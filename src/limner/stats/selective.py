@@ -1,16 +1,20 @@
 """A threshold with guaranteed precision: answers below it are not shown.
 
 Each query has a list of answers with confidences. Answers at or above the threshold are shown; a query without any
-gets no answer. Precision is the mean share of right answers among those shown, over the queries that get an answer.
-Each query is used twice, as it is and with its right answers removed, with weights 1 - a and a: the guarantee then
-holds if at most a share a of future queries has no right answer.
+gets no answer. Precision is the mean share of right answers among those shown, over the queries that get an answer:
+every query counts alike, however many its cluster (the queries of an image) has. Each query is used twice, as it is and
+with its right answers removed, with weights 1 - a and a: the guarantee then holds if at most a share a of future
+queries has no right answer.
 
-A threshold reaches precision p if the mean gain of a cluster (the queries of an image) is above 0. The gain of a query
-is (1 - a) (share right - p) if it is answered as it is, and - a p if it is answered without its right answers. Half of
-the clusters propose thresholds and stakes; the other half tests them, from the most promising one downwards, until one
-fails (fixed sequence testing; Angelopoulos et al. 2021, "Learn then Test"). The test bets a fixed stake on the gain of
-every cluster: if the precision is below p, the capital does not grow in expectation, so it exceeds 1 / (1 - level) with
-probability at most 1 - level (Markov), for any distribution and any number of clusters.
+The gain of a query is (1 - a) (share right - p) if it is answered as it is, and - a p if it is answered without its
+right answers; that of a cluster is their sum. Clusters are drawn independently, and a threshold reaches precision p if
+the mean gain of a cluster is at least 0: the precision is a ratio of two means over clusters. Half of the clusters
+propose thresholds and stakes; the other half tests them, from the most promising one downwards, until one fails (fixed
+sequence testing; Angelopoulos et al. 2021, "Learn then Test"). The test bets a fixed stake on the gain of every
+cluster: if the precision is below p, the capital does not grow in expectation, so it exceeds 1 / (1 - level) with
+probability at most 1 - level (Markov), for any distribution and any number of clusters. A bet needs a bound on what can
+be lost: the largest cluster of the half that proposes. The guarantee is for clusters of at most that size, and larger
+ones do not take part in the test.
 """
 
 from __future__ import annotations
@@ -64,8 +68,21 @@ class Answers:
         labels = np.asarray(self.clusters)[rows]
         return Answers(self.confidence[rows], self.right[rows], self.without[rows], labels)
 
-    def gains(self, thresholds: Vector, *, precision: float, absent: float) -> Matrix:
-        """The mean gain of each cluster (rows) at each threshold (columns, in ascending order)."""
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """The number of queries of each cluster."""
+        return np.bincount(codes(self.clusters, len(self.confidence), "clusters"))
+
+    def gains(self, thresholds: Vector, *, precision: float, absent: float, largest: int | None = None) -> Matrix:
+        """The gain of each cluster (rows) at each threshold (columns, in ascending order).
+
+        Args:
+            thresholds: Thresholds.
+            precision: The precision that gives a gain of 0.
+            absent: The share of queries without a right answer.
+            largest: Gains are divided by this number of queries, so that none is below `-precision`; by default that of
+                the largest cluster.
+        """
         owner = codes(self.clusters, len(self.confidence), "clusters")
         shown = _at_least(self.confidence, np.ones_like(self.right), thresholds)
         right = _at_least(self.confidence, self.right, thresholds)
@@ -73,11 +90,11 @@ class Answers:
         fooled = self.without.max(axis=1, initial=-np.inf)[:, None] >= thresholds
         gain = (1 - absent) * over - absent * precision * fooled
         order = np.argsort(owner, kind="stable")
-        starts = np.searchsorted(owner[order], np.arange(int(owner.max()) + 1))
-        return np.asarray(np.add.reduceat(gain[order], starts, axis=0) / np.bincount(owner)[:, None])
+        starts = np.searchsorted(owner[order], np.arange(int(owner.max(initial=-1)) + 1))
+        return np.asarray(np.add.reduceat(gain[order], starts, axis=0) / (largest or self.sizes.max(initial=1)))
 
     def measured(self, threshold: float, *, absent: float = 0.5) -> tuple[float, float]:
-        """The precision at a threshold (nan if nothing is answered), and the share of queries answered as they are."""
+        """The precision over queries (nan if none is answered), and the share of queries answered as they are."""
         spent = -self.gains(np.array([threshold]), precision=1.0, absent=absent).mean()  # answered, but wrong
         won = self.gains(np.array([threshold]), precision=0.0, absent=absent).mean()
         shown = (self.confidence >= threshold).any(axis=1)
@@ -95,6 +112,7 @@ class Threshold:
         absent: The largest share of queries without a right answer for which it holds.
         answered: The share of test queries that get an answer when none of their right answers are removed.
         clusters: The number of clusters it was tested on.
+        largest: The guarantee is for queries of clusters with at most so many.
     """
 
     value: float | None
@@ -103,6 +121,7 @@ class Threshold:
     absent: float
     answered: float
     clusters: int
+    largest: int = 1
 
 
 def precision_threshold(
@@ -111,7 +130,7 @@ def precision_threshold(
     """The lowest threshold whose precision is at least the given one, with probability at least `level`.
 
     Args:
-        answers: Answers to queries with the same distribution as future queries.
+        answers: Answers to queries whose clusters are drawn at random from those of future queries.
         precision: The precision to guarantee.
         absent: The share of future queries that have no right answer; the guarantee also holds for fewer.
         level: The probability that the guarantee holds.
@@ -127,14 +146,14 @@ def precision_threshold(
     precision, absent, level = (
         share(value, name) for value, name in ((precision, "precision"), (absent, "absent"), (level, "level"))
     )
-    tried, tests = _halves(answers, seed)
+    tried, tests, largest = _halves(answers, seed)
     grid, stakes, _ = _proposed(tried, precision, absent)
-    gains = tests.gains(grid[::-1], precision=precision, absent=absent)[:, ::-1]
+    gains = tests.gains(grid[::-1], precision=precision, absent=absent, largest=largest)[:, ::-1]
     capital = np.log1p(gains * stakes).sum(axis=0)
     passed = int(np.logical_and.accumulate(capital >= -np.log(1 - level)).sum())
     value = None if not passed else float(grid[passed - 1])
     shown = 0.0 if value is None else tests.measured(value, absent=absent)[1]
-    return Threshold(value, precision, level, absent, shown, len(gains))
+    return Threshold(value, precision, level, absent, shown, len(gains), largest)
 
 
 def _at_least(confidence: Matrix, counted: npt.NDArray[np.bool_], thresholds: Vector) -> Matrix:
@@ -169,19 +188,20 @@ def precision_within_reach(answers: Answers, *, absent: float = 0.5, level: floa
         level: The probability that the guarantee holds.
         seed: Seed of the random halves.
     """
-    tried, tests = _halves(answers, seed)
-    many = len(np.unique(np.asarray(tests.clusters)))
+    tried, tests, _ = _halves(answers, seed)
     for precision in np.arange(19, 0, -1) / 20:
-        if many * _proposed(tried, float(precision), absent)[2] >= -np.log(1 - level):
+        if len(tests.sizes) * _proposed(tried, float(precision), absent)[2] >= -np.log(1 - level):
             return float(precision)
     return 0.0
 
 
-def _halves(answers: Answers, seed: int) -> tuple[Answers, Answers]:
-    """Splits the queries into two random halves by cluster."""
+def _halves(answers: Answers, seed: int) -> tuple[Answers, Answers, int]:
+    """Two random halves by cluster, the second without clusters above the largest size in the first; that size."""
     owner = codes(answers.clusters, len(answers.confidence), "clusters")
     order = np.random.default_rng(seed).permutation(int(owner.max(initial=-1)) + 1)
     if len(order) < 4:
         raise LimnerError(f"got queries of {len(order)} clusters (images): expected at least 4, preferably hundreds")
-    first = np.isin(owner, order[: len(order) // 2])
-    return answers.take(first), answers.take(~first)
+    sizes, first = answers.sizes, order[: len(order) // 2]
+    largest = int(sizes[first].max())
+    tests = ~np.isin(owner, first) & (sizes[owner] <= largest)
+    return answers.take(np.isin(owner, first)), answers.take(tests), largest
