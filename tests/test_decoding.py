@@ -243,6 +243,26 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(width, height):
     assert time.process_time() - began < 5  # a bomb of this size takes minutes
 
 
+def line(width: int, height: int) -> bytes:
+    return saved(Image.new("L", (width, height), 99), "PNG")
+
+
+@pytest.mark.parametrize("size", [(20_000, 1), (1, 20_000), (101, 1)])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_line_of_pixels_is_no_input_for_a_model(size, drawn):
+    """20,000 x 1 pixels take 143 bytes; scaled to a short side of 224 they would be 4.5 million x 224."""
+    value = Image.new("RGB", size) if drawn else line(*size)
+    items = limner.Items(["line"], [value])
+    for opening in (lambda: items.open(0), lambda: items.opened(0, shortest=224).__enter__()):
+        with pytest.raises(Unreadable, match=r"'line' .*one side may be 100 times the other"):
+            opening()
+    assert max(items.open(0, side=100).size) <= 100  # it can be shown
+
+
+def test_a_banner_is_an_input():
+    assert limner.Items(["banner"], [line(400, 4)]).open(0).size == (400, 4)
+
+
 def test_a_photograph_of_a_hundred_megapixels_opens(tmp_path):
     """64 to 128 million pixels: today's telephones."""
     Image.new("L", (10_000, 10_000), 99).save(tmp_path / "large.jpg", quality=20)

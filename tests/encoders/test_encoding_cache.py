@@ -156,6 +156,31 @@ def test_refusals_and_damage(tmp_path):
         Cached(Lengths(), tmp_path)
 
 
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.9, 1.0])
+def test_changed_bytes_of_a_part_are_noticed(tmp_path, at):
+    """Vectors are any numbers: only a checksum tells that one bit of a key or of a row has changed."""
+    cached = Cached(Lengths(), tmp_path)
+    cached.encode(texts([f"text {n}" for n in range(30)]))
+    (part,) = cached.store.folder.glob("part-*")
+    data = bytearray(part.read_bytes())
+    head = 8 + int.from_bytes(data[:8], "little")  # the header of a safetensors file
+    data[head + round(at * (len(data) - head - 1))] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(LimnerError, match=r"part-.* do not match its checksum\): delete it; it will be recomputed"):
+        Cached(Lengths(), tmp_path)
+
+
+def test_a_part_without_a_checksum_is_refused(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    cached = Cached(Lengths(), tmp_path)
+    cached.encode(texts(["a"]))
+    (part,) = cached.store.folder.glob("part-*")
+    save_file(load_file(part), part)
+    with pytest.raises(LimnerError, match="checksum"):
+        Cached(Lengths(), tmp_path)
+
+
 def test_a_store_against_a_dictionary(tmp_path):
     rng = np.random.default_rng(0)
     store, held = RowStore(tmp_path, owner="x", width=1, dtype="float64"), {}

@@ -3,7 +3,8 @@
 Collections, encoders, pages, uploads, reports and indexes all open images here. The result is RGB, rotated by its EXIF
 orientation, with transparency on white, 16-bit grey scaled to 8 bits, and the first frame of an animation. Files are
 untrusted: only a few formats are read, an image above `PIXEL_LIMIT` pixels is refused, and at most `AT_ONCE` pixels are
-decoded at any time, whatever the number of threads; further images wait.
+decoded at any time, whatever the number of threads; further images wait. An image is refused, too, if one side is more
+than `RATIO_LIMIT` times the other, unless it is only shown.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ Value = Union[str, Path, bytes, Callable[[], "Image"], "Image", None]
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 PIXEL_LIMIT = 128_000_000
 """An image with more pixels than this is refused before it is decoded: a 20 KB file can decode to gigabytes."""
+RATIO_LIMIT = 100
+"""An image with a longer side than this many times the shorter one is no input for a model: models scale the shorter
+side to a fixed length, and 20,000 x 1 pixels in 143 bytes grow to gigabytes."""
 AT_ONCE = 128_000_000
 """Pixels that may be decoded at the same time in this process, at about 8 bytes each."""
 # pixels: up to the first size an image never waits; from the second on, freed memory is returned to the system
@@ -116,12 +120,14 @@ def opened(
         raise LimnerError(f"image {name!r} has only an id, no pixels: give the folder with images when loading")
     if callable(value) or hasattr(value, "getexif"):
         drawn: Any = value() if callable(value) else value
+        _refuse_extreme(drawn, name, "drawn", side)
         yield _smaller(upright(drawn), side)
         return
     with _lazily(value, name, formats) as image:
         if image.width * image.height > limit:
             size = f"{image.width} x {image.height} pixels; the limit is {limit:,}"
             raise Unreadable(name, _where(value), f"it has {size}")
+        _refuse_extreme(image, name, _where(value), side)
         with _explained(value, name):
             pixels = _drafted(image, side, shortest)
         with _waiting.turn(pixels):
@@ -156,6 +162,13 @@ def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
     except (Exception, _pillow().DecompressionBombWarning) as error:  # decoders raise almost any exception
         reason = "it is of another kind" if "cannot identify" in str(error) else str(error) or type(error).__name__
         raise Unreadable(name, _where(value), reason[:200]) from error
+
+
+def _refuse_extreme(image: Image, name: str, where: object, side: int | None) -> None:
+    """Refuses a very long and narrow image, unless it is downscaled in proportion to be shown."""
+    if side is None and max(image.size) > RATIO_LIMIT * min(image.size):
+        size = f"{image.width:,} x {image.height:,} pixels; one side may be {RATIO_LIMIT} times the other"
+        raise Unreadable(name, where, f"it has {size}")
 
 
 def _where(value: str | Path | bytes) -> object:

@@ -1,7 +1,8 @@
 """A disk cache of computed rows, keyed by model and item, so that a killed run can resume.
 
 Vectors of items and scores of pairs are stored in the same way: in parts that are written atomically. Each part is a
-safetensors file of keys (128-bit hashes) and rows of numbers. Several processes may write to one folder.
+safetensors file of keys (128-bit hashes) and rows of numbers, with a checksum. Several processes may write to one
+folder.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from limner.scores import Progress
 Keys = npt.NDArray[np.uint64]
 """Keys: two 64-bit integers per entry."""
 ABOUT = "about.json"
+_CHECKSUM, _LAYOUT = "blake2b", 2  # parts of another layout are in another folder
 
 
 def content_key(value: Any, *, kind: str) -> bytes:
@@ -66,6 +68,14 @@ def keys_of(values: Iterable[bytes]) -> Keys:
     return np.frombuffer(joined, dtype=np.uint64).reshape(-1, 2)
 
 
+def checksum(keys: Array, rows: Array) -> str:
+    """A checksum of the contents of a part."""
+    total = hashlib.blake2b(digest_size=8)
+    for array in (keys, rows):
+        total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()
+
+
 class RowStore:
     """Rows of numbers by key, in a folder of parts.
 
@@ -77,7 +87,7 @@ class RowStore:
     """
 
     def __init__(self, folder: str | Path, *, owner: str, width: int, dtype: str = "float32") -> None:
-        named = hashlib.blake2b(f"{owner} {width} {dtype}".encode(), digest_size=8).hexdigest()
+        named = hashlib.blake2b(f"{owner} {width} {dtype} {_LAYOUT}".encode(), digest_size=8).hexdigest()
         self.folder = folder_for(folder_for(folder) / named)
         self.width, self.dtype = width, np.dtype(dtype)
         if not (self.folder / ABOUT).is_file():
@@ -97,14 +107,17 @@ class RowStore:
         return len(self.keys) + sum(len(keys) for keys, _ in self._new)
 
     def _read(self, file: Path) -> tuple[Keys, object]:
-        from safetensors.numpy import load_file
+        from safetensors import safe_open
 
         with damage_told(file, what="part of a cache", mend="delete it; it will be recomputed"):
-            held = load_file(file)
-            keys, rows = held["keys"].view(np.uint64).reshape(-1, 2), held["rows"]
+            with safe_open(file, framework="numpy") as part:
+                keys, rows = (part.get_tensor(name) for name in ("keys", "rows"))
+                expected = (part.metadata() or {}).get(_CHECKSUM)
             if rows.shape != (len(keys), self.width) or rows.dtype != self.dtype:
                 raise ValueError(f"{len(keys)} keys with rows of shape {rows.shape}")
-            return keys, rows
+            if checksum(keys, rows) != expected:
+                raise ValueError("its contents do not match its checksum")
+            return keys.view(np.uint64).reshape(-1, 2), rows
 
     def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], Any]:
         """Which keys are known, and a row for each key (undefined for unknown ones)."""
@@ -125,8 +138,9 @@ class RowStore:
             return
         held = np.ascontiguousarray(rows, dtype=self.dtype).reshape(len(keys), self.width)
         name = f"part-{len(self):012d}-{os.getpid()}-{uuid.uuid4().hex[:8]}.safetensors"
+        written = {"keys": np.ascontiguousarray(keys).view(np.int64), "rows": held}
         with replacing(self.folder / name) as file:
-            save_file({"keys": np.ascontiguousarray(keys).view(np.int64), "rows": held}, file)
+            save_file(written, file, {_CHECKSUM: checksum(**written)})
         self._new.append((keys, held))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from limner.core.arrays import Float32
+from limner.core.arrays import Array, Float32
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_json
 
@@ -80,11 +80,11 @@ class Preprocessing:
     def __call__(self, image: Image) -> Float32:
         """The pixels of an RGB image: channels by height by width."""
         made = image if self.resize is None else image.resize(self._target(image.size), self.resample)
-        pixels = np.asarray(made, dtype=np.float32)
-        if self.crop is not None:
+        pixels = np.asarray(made)
+        if self.crop is not None:  # before the type is changed: what is cut off takes no memory as floats
             pixels = _centre(pixels, *self.crop)
         mean, std = (np.asarray(each, dtype=np.float32) for each in (self.mean, self.std))
-        scaled = (pixels * np.float32(self.scale) - mean) / std
+        scaled = (pixels.astype(np.float32) * np.float32(self.scale) - mean) / std
         return np.ascontiguousarray(scaled.transpose(2, 0, 1), dtype=np.float32)
 
     def _target(self, size: tuple[int, int]) -> tuple[int, int]:
@@ -109,9 +109,9 @@ def _size(told: Any, *, square: bool = False) -> tuple[int, int] | int:
     return found if isinstance(found, tuple) else int(found)
 
 
-def _centre(pixels: Float32, height: int, width: int) -> Float32:
+def _centre(pixels: Array, height: int, width: int) -> Array:
     """The centre crop of an image; a smaller image is padded with zeros."""
-    out = np.zeros((height, width, pixels.shape[2]), dtype=np.float32)
+    out = np.zeros((height, width, pixels.shape[2]), dtype=pixels.dtype)
     top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
     if top >= 0 and left >= 0:
         return pixels[top : top + height, left : left + width]
