@@ -117,7 +117,7 @@ def test_a_changed_file_is_encoded_again(tmp_path):
     assert Cached(after, tmp_path / "cache").encode(items)[:, 0].tolist() == [1, 7, 3]
     assert after.seen == [files[1]]
     files[2].unlink()
-    with pytest.raises(LimnerError, match=r"no image .*2\.jpg"):
+    with pytest.raises(LimnerError, match=r"image 'c': no file .*2\.jpg"):
         Cached(Lengths(), tmp_path / "cache").encode(items)
 
 

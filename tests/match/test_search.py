@@ -411,6 +411,40 @@ def test_bad_lists_are_refused(tmp_path, name, content, message):
         read(tmp_path / name)
 
 
+def test_a_list_of_image_paths_is_images(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    for name in ("a.png", "b c.JPG"):
+        Image.new("RGB", (4, 4)).save(tmp_path / "photos" / name)
+    (tmp_path / "list.txt").write_text(f"photos/a.png\n{tmp_path}/photos/b c.JPG\nphotos/gone.png\n")
+    listed = read(tmp_path / "list.txt")
+    assert (listed.kind, listed.ids[0]) == ("image", "photos/a.png")
+    assert [value.replace(str(tmp_path), "") for value in listed.values] == [
+        "/photos/a.png", "/photos/b c.JPG", "/photos/gone.png"]  # fmt: skip
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "from-here.txt").write_text("photos/a.png\n")
+    monkeypatch.chdir(tmp_path)
+    assert read("lists/from-here.txt").values == ("photos/a.png",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x/a.jpg\nx/b.jpg\n", r"lists 2 image files, and none of them exists, such as 'x/a.jpg': expected paths rel"),
+        ("a dog\nhere.png\n", r"line 2 is an image file, and other lines are texts"),
+    ],
+)
+def test_lists_of_images_that_cannot_be_are_refused(tmp_path, content, message):
+    Image.new("RGB", (4, 4)).save(tmp_path / "here.png")
+    (tmp_path / "a.txt").write_text(content)
+    with pytest.raises(LimnerError, match=message):
+        read(tmp_path / "a.txt")
+
+
+def test_a_text_may_end_in_the_name_of_a_file(tmp_path):
+    (tmp_path / "a.txt").write_text("a dog\nsee photo.jpg\n")
+    assert read(tmp_path / "a.txt").kind == "text"
+
+
 def test_missing_and_empty_lists_are_refused(tmp_path):
     with pytest.raises(LimnerError, match="no images in"):
         read(tmp_path)

@@ -6,15 +6,37 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.cli.console import progress
+from limner.cli.console import progress, tell
 from limner.cli.training import as_features, with_features
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, replacing_model
 from limner.core.paths import folder_for
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from limner.core.collection import Collection
     from limner.search import Index
+
+
+LISTED = 20
+"""Images that do not open and are listed in a warning."""
+
+
+def tell_unopened(reasons: Mapping[str, str], total: int) -> None:
+    """Warns of images that do not open.
+
+    Args:
+        reasons: Why each of them does not open.
+        total: The number of all images.
+    """
+    if not reasons:
+        return
+    lines = [f"warning: {len(reasons):,} of {total:,} images do not open and are left out:"]
+    lines += [f"  {reason}" for reason in list(reasons.values())[:LISTED]]
+    if len(reasons) > LISTED:
+        lines.append(f"  and {len(reasons) - LISTED:,} more; --json lists all")
+    tell("\n".join(lines))
 
 
 def system(name: str, *, folder: Path | None = None, said: bool = True, trust: bool = False) -> Any:

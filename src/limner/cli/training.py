@@ -162,9 +162,11 @@ def encoded_sides(
 def encoded_by_model(name: str, model: Any, sides: Sequence[Items]) -> list[Embeddings]:
     """Vectors of images and texts by a model or encoder with one space for both, with progress."""
     from limner.encoders import encoded
+    from limner.encoders.contract import refuse_blank
 
     found = []
     for items in sides:
+        refuse_blank(items)
         with progress(f"encoding {len(items):,} {items.kind}s with {name}") as told:
             found.append(encoded(model, items, progress=told))
     return found

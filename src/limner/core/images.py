@@ -61,6 +61,10 @@ class Unreadable(LimnerError):
         self.reason = reason
 
 
+class NoImage(LimnerError):
+    """An image of which only the id is known, or whose file does not exist."""
+
+
 def as_value(given: Any, *, name: str) -> Value:
     """Converts an image to the form that `Items` store.
 
@@ -117,7 +121,7 @@ def opened(
         limit: Maximum number of pixels.
     """
     if value is None:
-        raise LimnerError(f"image {name!r} has only an id, no pixels: give the folder with images when loading")
+        raise NoImage(f"image {name!r} has only an id, no pixels: give the folder with images when loading")
     if callable(value) or hasattr(value, "getexif"):
         drawn: Any = value() if callable(value) else value
         _refuse_extreme(drawn, name, "drawn", side)
@@ -158,7 +162,7 @@ def _explained(value: str | Path | bytes, name: str) -> Iterator[None]:
     except LimnerError:
         raise
     except FileNotFoundError:
-        raise LimnerError(f"image {name!r}: no file {Path(str(value))}; check the folder with images") from None
+        raise NoImage(f"image {name!r}: no file {Path(str(value))}; check the folder with images") from None
     except (Exception, _pillow().DecompressionBombWarning) as error:  # decoders raise almost any exception
         reason = "it is of another kind" if "cannot identify" in str(error) else str(error) or type(error).__name__
         raise Unreadable(name, _where(value), reason[:200]) from error

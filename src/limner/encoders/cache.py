@@ -36,8 +36,13 @@ ABOUT = "about.json"
 _CHECKSUM, _LAYOUT = "blake2b", 2  # parts of another layout are in another folder
 
 
-def content_key(value: Any, *, kind: str) -> bytes:
+def content_key(value: Any, *, kind: str, name: str = "image") -> bytes:
     """A hash of an item's content: the text, the bytes of the file, or the drawn pixels.
+
+    Args:
+        value: As `Items.values` holds it.
+        kind: "image" or "text".
+        name: Name of an image in error messages.
 
     >>> content_key("a dog", kind="text") == content_key("a dog", kind="text") != content_key("a cat", kind="text")
     True
@@ -46,16 +51,12 @@ def content_key(value: Any, *, kind: str) -> bytes:
         held = str(value).encode()
     elif isinstance(value, bytes):
         held = value
-    elif not isinstance(value, (str, Path)):
-        image = open_image(value, name="image")
-        held = repr(image.size).encode() + image.tobytes()
+    elif isinstance(value, (str, Path)) and Path(value).is_file():
+        held = read_bytes(value, what="image")
     else:
-        held = _bytes(Path(str(value)))
+        image = open_image(value, name=name)
+        held = repr(image.size).encode() + image.tobytes()
     return hashlib.blake2b(held, digest_size=16, person=kind.encode()).digest()
-
-
-def _bytes(file: Path) -> bytes:
-    return read_bytes(file, what="image")
 
 
 def keys_of(values: Iterable[bytes]) -> Keys:
@@ -187,7 +188,9 @@ class Cached:
     def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
         """Vectors of items; known items are read from the cache, the others are encoded and stored."""
         given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
-        keys = keys_of(content_key(value, kind=given.kind) for value in given.values)
+        keys = keys_of(
+            content_key(v, kind=given.kind, name=key) for key, v in zip(given.ids, given.values, strict=True)
+        )
         known, out = self.store.get(keys)
         self.reused = int(known.sum())
         first = _firsts(keys, known)

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +15,7 @@ from limner.core.arrays import Array, array
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
+from limner.core.images import NoImage
 from limner.core.progress import progress_for
 from limner.scores import Progress, VectorSets
 
@@ -119,11 +121,12 @@ def encoded(
     """
     images_only = getattr(system, "kinds", None) == ("image",)
     given = Items.of(items, kind="image" if images_only else None)
-    if _is_function(system):
-        return _from_function(system, given, progress)
-    encode = _encode(system, given.kind)
-    with nullcontext() if _is_built_in(system) else _failure_told(system, given):
-        made = encode(given, **progress_for(encode, progress))
+    with _missing_listed(given):
+        if _is_function(system):
+            return _from_function(system, given, progress)
+        encode = _encode(system, given.kind)
+        with nullcontext() if _is_built_in(system) else _failure_told(system, given):
+            made = encode(given, **progress_for(encode, progress))
     return _rows(made, given)
 
 
@@ -150,7 +153,7 @@ def encoded_sets(system: object, items: object, *, queries: bool, progress: Prog
         )
     given, encode = Items.of(items), system.encode_sets
     takes = "queries" in inspect.signature(encode).parameters
-    with nullcontext() if _is_built_in(system) else _failure_told(system, given):
+    with _missing_listed(given), nullcontext() if _is_built_in(system) else _failure_told(system, given):
         made = encode(given, **progress_for(encode, progress), **({"queries": queries} if takes else {}))
         found = made if isinstance(made, VectorSets) else VectorSets.of(_by_id(made, given))
     if list(found.ids) != list(given.ids):
@@ -159,6 +162,36 @@ def encoded_sets(system: object, items: object, *, queries: bool, progress: Prog
             f"({shown(given.ids)}): expected the same ids, in the same order"
         )
     return found
+
+
+def refuse_blank(texts: Items) -> None:
+    """Refuses texts without a single word, such as those of a data set of which only the ids are known.
+
+    >>> refuse_blank(Items(["t0", "t1"], ["", " "], kind="text"))
+    Traceback (most recent call last):
+    limner.core.errors.LimnerError: all 2 texts are empty, such as 't0': load the data set with its captions
+    """
+    if texts.kind == "text" and len(texts) and not any(text.strip() for text in texts.values):
+        raise LimnerError(
+            f"all {len(texts):,} texts are empty, such as {texts.ids[0]!r}: load the data set with its captions"
+        )
+
+
+@contextmanager
+def _missing_listed(items: Items) -> Iterator[None]:
+    """Adds to the error about one missing image how many are missing, and which."""
+    try:
+        yield
+    except NoImage as error:
+        missing = [key for key, value in zip(items.ids, items.values, strict=True) if _is_missing(value)]
+        if len(missing) < 2:
+            raise
+        count = f"{len(missing):,} of {len(items):,} images have no file ({shown(missing, most=10)})"
+        raise NoImage(f"{count}; the first: {error}") from error
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, (str, Path)) and not Path(value).is_file())
 
 
 def _by_id(made: object, items: Items) -> Mapping[str, object]:

@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.datasets.objects import rows
-from limner.encoders.contract import Encoder, TwoSided, encoded
+from limner.encoders.contract import Encoder, TwoSided, encoded, refuse_blank
 from limner.scores import Progress, Scores
 
 EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2i' to scores or rankings"
@@ -142,6 +142,7 @@ def _on(system: Any, truth: Collection, progress: Progress | None) -> object:
     if callable(getattr(system, "scores", None)):
         return system.scores(truth)
     if isinstance(system, (Encoder, TwoSided)) and not isinstance(system, str):
+        refuse_blank(truth.texts)
         sides = (encoded(system, items, progress=progress) for items in (truth.images, truth.texts))
         return Scores.from_embeddings(*sides)
     if is_matrix(system):

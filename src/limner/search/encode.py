@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
-from limner.core.errors import NothingKnown, ZeroVectors
+from limner.core.errors import LimnerError, NothingKnown, ZeroVectors
+from limner.core.images import NoImage, Unreadable
 from limner.core.progress import Progress
 from limner.encoders.contract import (
     Encoder,
@@ -16,14 +19,17 @@ from limner.encoders.contract import (
     encoded_sets,
     gives_sets,
     identity,
+    refuse_blank,
     set_similarity,
 )
-from limner.scores import VectorSets
+from limner.scores import VectorSets, usable_cores
 
 __all__ = [
-    "Encoder", "SetEncoder", "TwoSided", "encoded", "encoded_known", "encoded_queries", "encoded_sets", "gives_sets",
-    "identity", "set_similarity",
+    "Encoder", "SetEncoder", "TwoSided", "encoded", "encoded_known", "encoded_queries", "encoded_readable",
+    "encoded_sets", "gives_sets", "identity", "refuse_blank", "set_similarity", "unreadable",
 ]  # fmt: skip
+
+Result = TypeVar("Result")
 
 
 def encoded_known(
@@ -50,6 +56,43 @@ def encoded_known(
         kept = [row for row in range(len(items)) if row not in lost]
     left = items[sorted(lost)]
     return (encoded(system, items[kept], progress=progress) if kept else None), items[kept], left
+
+
+def encoded_readable(encode: Callable[[Items], Result], items: Items) -> tuple[Result | None, Items, dict[str, str]]:
+    """Encodes the images of a large collection that open; for an index, not for an evaluation.
+
+    Args:
+        encode: Encodes items.
+        items: The items.
+
+    Returns:
+        The result, None if no image opens; the items it belongs to; and the reason for each image that does not open.
+    """
+    try:
+        return encode(items), items, {}
+    except LimnerError:
+        broken = unreadable(items)
+        if not broken:
+            raise
+    readable = items.subset([key for key in items.ids if key not in broken])
+    return (encode(readable) if len(readable) else None), readable, broken
+
+
+def unreadable(items: Items) -> dict[str, str]:
+    """Opens all images; for each one that does not open, the reason."""
+
+    def reason(row: int) -> str | None:
+        try:
+            with items.opened(row):
+                return None
+        except (Unreadable, NoImage) as error:
+            return str(error)
+
+    if items.kind != "image":
+        return {}
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        reasons = pool.map(reason, range(len(items)))
+        return {key: why for key, why in zip(items.ids, reasons, strict=True) if why is not None}
 
 
 def encoded_queries(system: Any, queries: Items, *, sets: bool = False) -> Embeddings | VectorSets:

@@ -89,9 +89,10 @@ def read(path: str | Path) -> Items | Embeddings | VectorSets:
     """Reads a list of texts or images, or embeddings: one vector per item, or several.
 
     Args:
-        path: A text file, one text per line; csv, tsv or jsonl with a column of texts or images and optionally "id";
-            one image; a folder of images; or npy, npz, safetensors or parquet with vectors; npz or safetensors with
-            the arrays `vectors` and `counts` if items have several (see `limner.scores.VectorSets.load`).
+        path: A text file, one text or one path of an image per line; csv, tsv or jsonl with a column of texts or images
+            and optionally "id"; one image; a folder of images; or npy, npz, safetensors or parquet with vectors; npz or
+            safetensors with the arrays `vectors` and `counts` if items have several (see
+            `limner.scores.VectorSets.load`).
     """
     source = Path(path)
     ending = source.suffix.lower()
@@ -121,10 +122,33 @@ def _folder(folder: Path) -> Items:
 
 
 def _lines(path: Path) -> Items:
+    """Texts, one per line; or images, if all lines are paths of image files."""
     rows = [(str(number), line.strip()) for number, line in _read.filled_lines(path)]
     if not rows:
         raise LimnerError(f"{path} is empty: expected one text per line")
-    return Items(Ids(key for key, _ in rows), [text for _, text in rows], kind="text")
+    lines = [line for _, line in rows]
+    if all(line.lower().endswith(IMAGE_ENDINGS) for line in lines):
+        return _image_paths(path, lines)
+    listed = next((row for row in rows if row[1].lower().endswith(IMAGE_ENDINGS) and _place(path, row[1])), None)
+    if listed is not None:
+        raise LimnerError(f"{path}, line {listed[0]} is an image file, and other lines are texts: expected one kind")
+    return Items(Ids(key for key, _ in rows), lines, kind="text")
+
+
+def _image_paths(path: Path, lines: list[str]) -> Items:
+    """The images of a list; a path is relative to the folder of the list, or to the working directory."""
+    places = [_place(path, line) for line in lines]
+    if not any(places):
+        raise LimnerError(
+            f"{path} lists {len(lines):,} image files, and none of them exists, such as {lines[0]!r}: expected paths "
+            f"relative to {path.absolute().parent}, or to the working directory"
+        )
+    return Items(Ids(lines), [str(place or path.parent / line) for place, line in zip(places, lines, strict=True)])
+
+
+def _place(path: Path, line: str) -> Path | None:
+    """The image file that a line of a list names; None if there is none."""
+    return next((place for place in (path.parent / line, Path(line)) if os.path.isfile(place)), None)
 
 
 def _table(path: Path, ending: str) -> Items:

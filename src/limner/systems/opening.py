@@ -24,7 +24,7 @@ from limner.core.paths import read_array
 from limner.core.progress import progress_for
 from limner.core.registry import checked
 from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded, encoded_sets, encoder_named
-from limner.encoders.contract import gives_sets, set_similarity
+from limner.encoders.contract import gives_sets, refuse_blank, set_similarity
 from limner.scores import Progress, Scores
 from limner.systems.held_out import HoldOut, dev_of, hold_out
 from limner.systems.trained_on import TrainedOn
@@ -207,6 +207,7 @@ class FoundSystem:
         if self.kind == EMBEDDINGS:
             return _from_embeddings(self.given, parts)
         index = open_index_with_system(self.given, trust=self.trust)
+        refuse_blank(parts.held.texts)
         if index.about.has_sets:
             from limner.search.sets import scores_of_items
 
@@ -420,6 +421,7 @@ def _scored(model: Any, held: Collection, features: object, progress: Progress |
         options = {} if features is None else {"features": features}
         scores: Scores = model.scores(held, **progress_for(model.scores, progress), **options)
         return scores
+    refuse_blank(held.texts)
     if gives_sets(model):
         texts = encoded_sets(model, held.texts, queries=True)
         images = encoded_sets(model, held.images, queries=False, progress=progress)

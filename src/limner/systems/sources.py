@@ -17,6 +17,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.encoders import ENCODERS, Encoder, TwoSided, encoded, encoder_named
 from limner.encoders.cache import remembering
+from limner.encoders.contract import refuse_blank
 from limner.encoders.image_descriptors import Histograms
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Encoded:
 
     def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
         """Encodes the items; earlier results are read from the cache."""
+        refuse_blank(items)
         return encoded(self._cached, items, progress=progress).matrix
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
+from limner.cli.encoding import tell_unopened
 from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
 from limner.cli.training import Features, known_encoder, with_features
 from limner.core.errors import LimnerError
@@ -24,7 +25,8 @@ def encode(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="ITEMS", help="A folder of images, a text file (one text per line), csv, jsonl, or a COLLECTION."
+            metavar="ITEMS",
+            help="A folder of images, a text file (one text or path per line), csv, jsonl, or a COLLECTION.",
         ),
     ],
     out: Annotated[Path, word(f"Where to write the vectors: {' '.join(ENDINGS)}.", "-o", "--out", metavar="FILE")],
@@ -58,6 +60,9 @@ def encode(
 ) -> None:
     """Encode images or texts into vectors.
 
+    Images of a folder or list that do not open are listed and left out; the vectors keep the ids of the others. A
+    COLLECTION is for an evaluation and needs all of its images.
+
     Examples:
       $ limner encode photos/ --encoder efficientnet-lite --cache vectors/ -o photos.npy
       $ limner encode captions.txt --encoder minilm -o captions.npy
@@ -66,7 +71,7 @@ def encode(
       $ limner encode photos/ --encoder clip -O model=clip-vit-base-patch32/ -O device=cuda -o photos.parquet
     """
     refuse_ending([out], ENDINGS, "file of vectors")
-    items = _items(source, side, loading(loader), _columns(column))
+    items, is_list = _items(source, side, loading(loader), _columns(column))
     if features is not None and items.kind != "image":
         raise LimnerError(f"--features are for images, and these are {items.kind}s: leave them out")
     made = with_features(named_encoder(encoder, loading(option), trust=trust), features)
@@ -75,15 +80,17 @@ def encode(
     work = made if cache is None else Cached(made, cache)
     began = time.perf_counter()
     with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
-        vectors = _encoded(work, items, told)
+        vectors, unopened = _encoded(work, items, told, skip=is_list)
+    tell_unopened(unopened, len(items))
     seconds = time.perf_counter() - began
     vectors.save(out)
     saved([out])
     reused = getattr(work, "reused", 0)
-    rate = (len(items) - reused) / max(seconds, 1e-9)
-    facts = {"items": len(items), "kind": items.kind, "dim": vectors.dim, "encoder": encoder, "out": str(out)}
+    rate = (len(vectors) - reused) / max(seconds, 1e-9)
+    facts = {"items": len(vectors), "kind": items.kind, "dim": vectors.dim, "encoder": encoder, "out": str(out)}
     facts |= {"seconds": round(seconds, 3), "per second": round(rate, 1), "from the cache": reused}
-    answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
+    text = "\n".join(f"{name}: {value}" for name, value in facts.items())
+    answer(text, facts | ({"left out": unopened} if unopened else {}), as_json=as_json)
 
 
 def _columns(words: list[str] | None) -> dict[str, str]:
@@ -95,8 +102,8 @@ def _columns(words: list[str] | None) -> dict[str, str]:
     return {role: name for role, _, name in pairs}
 
 
-def _items(source: str, side: str | None, options: dict[str, object], columns: dict[str, str]) -> Items:
-    """The images or texts of a collection, with the ids that 'limner evaluate' uses; or a plain list of items."""
+def _items(source: str, side: str | None, options: dict[str, object], columns: dict[str, str]) -> tuple[Items, bool]:
+    """The images or texts of a collection, with the ids that 'limner evaluate' uses; or a list of items, and True."""
     from limner.core.collection import Items
 
     if side not in (None, "images", "texts"):
@@ -104,10 +111,8 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
     if side is not None or options or columns or _pairs(source):
         from limner.cli.options import load
 
-        found: Items = getattr(
-            load(source, None, **options, **({"columns": columns} if columns else {})), side or "texts"
-        )
-        return found
+        whole = load(source, None, **options, **({"columns": columns} if columns else {}))
+        return (whole.images if side == "images" else whole.texts), False
     from limner.search import read
 
     if not Path(source).exists():
@@ -115,7 +120,7 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
     given = read(source)
     if not isinstance(given, Items):
         raise LimnerError(f"{source} already contains vectors: expected images or texts")
-    return given
+    return given, True
 
 
 def _pairs(source: str) -> bool:
@@ -141,7 +146,16 @@ def named_encoder(name: str, options: dict[str, object], *, trust: bool) -> obje
     return named(name, **options)
 
 
-def _encoded(work: Any, items: Items, told: Progress) -> Any:
+def _encoded(work: Any, items: Items, told: Progress, *, skip: bool) -> tuple[Any, dict[str, str]]:
+    """The vectors, and with `skip` the images that do not open; a collection for an evaluation needs all of them."""
     from limner.encoders import encoded
+    from limner.encoders.contract import refuse_blank
+    from limner.search.encode import encoded_readable
 
-    return encoded(work, items, progress=told)
+    refuse_blank(items)
+    if not skip:
+        return encoded(work, items, progress=told), {}
+    vectors, _, unopened = encoded_readable(lambda part: encoded(work, part, progress=told), items)
+    if vectors is None:
+        raise LimnerError(f"none of the {len(items):,} images opens; the first: {next(iter(unopened.values()))}")
+    return vectors, unopened

@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.calibrating import calibrated, left_out, with_correction
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.encoding import folder_of, opened, prepared, system_for
+from limner.cli.encoding import folder_of, opened, prepared, system_for, tell_unopened
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
 from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
@@ -89,7 +89,7 @@ def index(
     """Add images or texts to a new or existing index for 'limner search'.
 
     With INDEX alone, describe it. Every change is one commit: an interrupted run loses no earlier data, and
-    --resume continues where it stopped.
+    --resume continues where it stopped. Images that do not open are listed and left out.
 
     Items may have several vectors each, such as one per token or patch, and are then searched by late interaction: with
     an encoder such as 'multi-vector(model=DIR)', or from an npz or safetensors file with the arrays 'vectors' (one row
@@ -119,6 +119,8 @@ def index(
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
             done["added"] = _added(path, source, system, similarity, existing, features=features, trust=trust)
+        if source.unopened:
+            done["left out"] = source.unopened
     elif ((system or features) and not (calibrate or correct)) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
@@ -161,6 +163,7 @@ class _Source:
         from limner.search import with_captions
 
         self.embeddings, self.ids = embeddings, ids
+        self.unopened: dict[str, str] = {}  # images that do not open, and why
         self.whole = load(collection, option) if collection else None
         self.items = _listed(items) if items else None
         if self.whole is not None:
@@ -228,7 +231,9 @@ def _added(
                 count += len(vectors)
             else:
                 count += made.add(vectors, items, existing=existing, measure=False, progress=told)
-    if made is not None and count > 8 * AT_ONCE:
+    if made is None:
+        raise LimnerError(f"none of the {len(source.unopened):,} images opens: nothing is indexed")
+    if count > 8 * AT_ONCE:
         with progress(f"compacting {len(made):,} items") as told:
             made.compact(progress=told)
     return count
@@ -269,7 +274,7 @@ def _pieces(
         yield source.vectors(), source.items
     else:
         several = gives_sets(model) if made is None else made.about.has_sets
-        yield from _encoded(model, _left(source.items, made, existing), several)
+        yield from _encoded(model, _left(source.items, made, existing), several, source.unopened)
 
 
 def _left(items: Items, made: Index | None, existing: str) -> Items:
@@ -285,29 +290,38 @@ def _left(items: Items, made: Index | None, existing: str) -> Items:
     return items[[row for row, held in enumerate(there) if not held]]
 
 
-def _encoded(model: Any, items: Items, several: bool) -> Iterator[tuple[Vectors, Items | None]]:
-    """The items encoded in chunks, with one vector each or several."""
+def _encoded(
+    model: Any, items: Items, several: bool, unopened: dict[str, str]
+) -> Iterator[tuple[Vectors, Items | None]]:
+    """The items encoded in chunks, with one vector each or several; `unopened` collects images that do not open."""
     from limner.encoders.batching import PART_SECONDS, paced
     from limner.scores import RUNNER
-    from limner.search.encode import encoded_known
+    from limner.search.encode import encoded_known, encoded_readable, refuse_blank
 
     cluster: Any = RUNNER.get()
     if several and cluster is not None:
         raise LimnerError("--cluster encodes one vector per item, and this system has several: leave out --cluster")
+    refuse_blank(items)
+
+    def encode(piece: Items) -> tuple[Vectors | None, Items, Items]:
+        if cluster is not None:
+            return cluster.encode(model, piece, batch=AT_ONCE), piece, piece[[]]
+        return encoded_known(model, piece, sets=several)
+
     lost: list[str] = []
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
     with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
         # A cluster starts slowly, and needs enough work for all its cores.
         for rows in paced(len(items), most=step, seconds=PART_SECONDS if cluster is None else None):
-            piece = items[rows]
-            if cluster is not None:
-                yield cluster.encode(model, piece, batch=AT_ONCE), piece
-            else:
-                vectors, kept, left = encoded_known(model, piece, sets=several)
-                lost += list(left.ids)
+            made, _, broken = encoded_readable(encode, items[rows])
+            unopened |= broken
+            if made is not None:
+                vectors, known, unknown = made
+                lost += list(unknown.ids)
                 if vectors is not None:
-                    yield vectors, kept
+                    yield vectors, known
             told(min(rows.stop, len(items)), len(items))
+    tell_unopened(unopened, len(items))
     left_out(items[items.ids.positions(lost)], len(items))
     if len(lost) == len(items) > 0:
         raise LimnerError(f"none of the {len(items):,} {items.kind}s is known to the system: nothing is indexed")
@@ -365,6 +379,8 @@ def _text(data: dict[str, Any]) -> str:
     if (counted := shown.get("vectors")) is not None:
         some = f"{counted['fewest']:,}" + (f" to {counted['most']:,}" if counted["most"] > counted["fewest"] else "")
         shown["vectors"] = f"{counted['total']:,}, {some} per item ({counted['pooling']})"
+    if (unopened := shown.get("left out")) is not None:
+        shown["left out"] = f"{len(unopened):,} images that do not open"
     if (held := shown.get("calibrated")) is not None:
         shown["calibrated"] = ", ".join(f"{promised}: {reached}" for promised, reached in held.items())
     return table((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shown.items())
