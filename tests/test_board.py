@@ -22,7 +22,7 @@ import toys
 from limner import LimnerError, stats
 from limner.cli import app
 from limner.evaluation import leaderboard
-from limner.evaluation.board import MEANS, NO_QUERIES, PAIRED, UNPAIRED
+from limner.evaluation.board import MEANS, NO_CLUSTERS, NO_QUERIES, PAIRED, UNPAIRED
 from limner.evaluation.mteb import read_mteb, task_results, write_mteb
 
 EVIL = "<script>window.hacked = 1</script> \" ' & {{ 7 * 7 }}"
@@ -131,6 +131,8 @@ def test_queries_that_are_given_tell_systems_apart(tmp_path):
     assert table.rows[0].detectable == pytest.approx(expected.detectable(0, 1))
     # As many queries as needed make the difference detectable.
     needed = round(table.rows[1].needed)
+    assert NO_CLUSTERS not in table.notes
+    assert NO_CLUSTERS in leaderboard([tmp_path / "t.csv"], queries=25_000).table("R@1").notes
     again = leaderboard([tmp_path / "t.csv"], queries=needed, clusters=needed // 5).table("R@1")
     assert again.rows[1].detectable == pytest.approx(0.001, rel=0.02)
 

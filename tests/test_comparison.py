@@ -92,11 +92,11 @@ def test_mcnemar_is_for_hits_and_misses(reports):
 
 def grouped_runs(seed, *, groups, queries=200):
     rng = np.random.default_rng(seed)
-    ids = [f"{k // 5}#{k % 5}" for k in range(queries)]
+    ids = [f"{k // 5} {k % 5}" for k in range(queries)]
     truth = Judgements.from_pairs([(q, "a") for q in ids], candidates="ab")
     shared = np.repeat(rng.standard_normal(queries // 5), 5) + 0.3 * rng.standard_normal(queries)
     scores = Scores.from_matrix(np.stack([shared, np.zeros(queries)], axis=1), ids, "ab")
-    known = {q: q.partition("#")[0] for q in ids} if groups else None
+    known = {q: q.partition(" ")[0] for q in ids} if groups else None
     return evaluate(scores, truth, measures="R@1", groups=known, name=f"s{seed}")
 
 

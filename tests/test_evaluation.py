@@ -270,20 +270,62 @@ def test_a_direction_goes_with_one_system_on_a_collection(toy, scored):
 
 def test_groups_of_plain_judgements():
     rng = np.random.default_rng(0)
-    queries = [f"img{k // 5}#{k % 5}" for k in range(50)]
-    scores = Scores.from_matrix(rng.random((50, 20)), queries, range(20))
-    truth = Judgements.from_pairs([(q, k % 20) for k, q in enumerate(queries)])
+    queries = [f"img{k // 5} {k % 5}" for k in range(50)]
+    scores = Scores.from_matrix(rng.random((50, 50)), queries, range(50))
+    truth = Judgements.from_pairs([(q, k) for k, q in enumerate(queries)])
     alone = evaluate(scores, truth, measures="R@5")
-    grouped = evaluate(scores, truth, measures="R@5", groups={q: q.partition("#")[0] for q in queries})
-    assert alone.results[0].clusters is None and "queries count as independent" in alone.notes[-1]
+    grouped = evaluate(scores, truth, measures="R@5", groups={q: q.partition(" ")[0] for q in queries})
+    assert alone.results[0].clusters is None and "pass groups (--groups FILE)" in alone.notes[-1]
     assert grouped.results[0].clusters.tolist() == [k // 5 for k in range(50)]
     assert grouped.results[0].interval.unit == "clusters" and grouped.results[0].interval.n == 10
     assert not any("independent" in note for note in grouped.notes)
-    with pytest.raises(LimnerError, match=r"groups: 49 queries have no group \('img0#1'"):
+    with pytest.raises(LimnerError, match=r"groups: 49 queries have no group \('img0 1'"):
         evaluate(scores, truth, groups={queries[0]: "img0"})
     toy = toys.collection(n=5)
     with pytest.raises(LimnerError, match="groups with a collection"):
         evaluate(toys.scores(toy), toy, groups={})
+
+
+@pytest.mark.parametrize(("name", "right", "clusters"), [
+    ("img{0}#{1}", lambda image, k: [f"{image} {k}"], 10),  # by id, whatever is relevant
+    ("img{0}#{1}", lambda image, k: [image, k + 200], 10),
+    ("{1}{0}", lambda image, k: [image], 10),  # five captions of one image
+    ("{1}{0}", lambda image, k: [image, image + 100], 10),
+    ("{1}{0}", lambda image, k: [image, k + 200], None),  # sets overlap in part
+    ("{1}{0}", lambda image, k: [f"{image} {k}"], None),  # every query has its own
+    ("{1}{0}", lambda image, k: [image % 2], None),  # two classes of 25
+])  # fmt: skip
+def test_captions_of_one_image_are_a_cluster_of_plain_judgements(name, right, clusters):
+    pairs = [(name.format(n // 5, "abcde"[n % 5] if "#" not in name else n % 5), n // 5, n % 5) for n in range(50)]
+    truth = Judgements.from_pairs([(q, each) for q, image, k in pairs for each in right(image, k)])
+    scores = Scores.from_matrix(
+        np.random.default_rng(0).random((50, len(truth.candidates))), truth.queries, truth.candidates
+    )
+    report = evaluate(scores, truth, measures="R@5")
+    own = report.results[0].clusters
+    assert report.results[0].queries == truth.queries
+    if clusters is None:
+        assert own is None and "pass groups (--groups FILE)" in report.notes[-1]
+    else:
+        assert [own.tolist().index(c) // 5 for c in own] == [image for _, image, _ in pairs]
+        assert f"50 queries, {clusters} clusters" in report.notes[-1]
+
+
+def test_few_false_differences_between_equal_systems_on_plain_judgements():
+    """At 5 percent, with captions that share the luck of their image, and nothing passed."""
+    truth = Judgements.from_pairs([(f"{k}", k // 5) for k in range(200)])
+    false = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        luck = np.repeat(rng.standard_normal((2, 40)), 5, axis=1) + 0.5 * rng.standard_normal((2, 200))
+        runs = [
+            Ranking.from_lists({q: [c, "x"] if each > 0 else ["x", c] for q, c, each in zip(
+                truth.queries, [k // 5 for k in range(200)], own, strict=True)}, candidates=[*range(40), "x"])
+            for own in luck
+        ]  # fmt: skip
+        reports = [evaluate(run, truth, measures="R@1", name=str(n), keep=0) for n, run in enumerate(runs)]
+        false += reports[0].compare(reports[1]).lines[0].differences[0].test.p_value < 0.05
+    assert false <= 11  # P(more | 5 percent) = 0.4 percent
 
 
 def test_graded_ndcg_says_which_gain():

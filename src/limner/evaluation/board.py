@@ -37,6 +37,10 @@ CAUTIOUS = (
     "only means are known: the variance is the largest that values between 0 and 1 can have, and queries count as "
     "different ones for each system. Systems that seem equal here may differ when compared query by query"
 )
+NO_CLUSTERS = (
+    "queries count as independent: if some belong together, such as five captions of one image, give the number of "
+    "images (clusters=N, or --clusters N), or rank sets are too small"
+)
 
 BOARD_FORMATS: Registry[Callable[..., str]] = Registry(
     "leaderboard file ending",
@@ -305,12 +309,14 @@ def _rank_sets(
         return None, MEANS, (f"{measure} has no bounds, so means alone do not tell systems apart",)
     if None in units:
         return None, MEANS, (NO_QUERIES,)
+    alone = entries[0].direction != "i2t" and any(entry.units is None for entry in entries)
+    notes = (CAUTIOUS, NO_CLUSTERS) if alone else (CAUTIOUS,)
     values = np.array([entry.value for entry in entries]) * measure.kind.better
     ends = tuple(sorted(end * measure.kind.better for end in bounds))
     return (
         stats.rank_sets_of_means(values, np.array(units, dtype=float), bounds=(ends[0], ends[1]), level=level),
         UNPAIRED,
-        (CAUTIOUS,),
+        notes,
     )
 
 

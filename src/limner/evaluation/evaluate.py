@@ -33,8 +33,9 @@ from limner.evaluation.judging import (
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.placements import Asked, Placements, place
 from limner.evaluation.protocols import View, views
+from limner.evaluation.query_clusters import clusters_of, images_of
 from limner.evaluation.report import Report
-from limner.evaluation.results import ALONE, Result
+from limner.evaluation.results import Result
 from limner.scores import Progress, Scores
 from limner.scores.both_directions import both_directions
 from limner.scores.corrected import gather_first
@@ -77,7 +78,8 @@ def evaluate(
         direction: Whether the queries of scores or a ranking are images ("i2t") or texts ("t2i"). Needed only if images
             and texts share ids; otherwise it follows from the ids.
         groups: With plain judgements, the group of each query (such as its image), by query id. Intervals and tests
-            then treat groups, not queries, as independent. With a collection, texts are already grouped by image.
+            treat groups, not queries, as independent. Without it, queries with ids such as `dog.jpg#0`, or with the
+            same relevant candidates, form a group. With a collection, texts are already grouped by image.
         judgements: Further judgements for a collection (by name, or a qrels file), each a separate view. An
             original pair that they do not judge counts as relevant.
         labels: A store of answers to a designed sample (`limner.annotate.plan`): the report then has the view
@@ -222,22 +224,14 @@ def _evaluate_run(
         )
     whole, (judged,), told = covered(system, [(f"{truth.name} (run)", truth)], how["missing"])
     (placements,), kept = place(whole, [Asked(judged)], empty=how["missing"] == "empty", **_passing(how, whole))
-    clusters = None if groups is None else _grouped(placements.queries, groups)
+    clusters, belonging = clusters_of(placements.queries, truth, groups)
     wanted = [m for m in measures if not m.kind.composite]
     wanted += judged_measures(placements, wanted)
     results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(wanted)]
     notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
-    notes += [*_source_notes(system), *told, *unjudged_queries(system, truth)]
-    notes += [ALONE] if groups is None else []
+    notes += [*_source_notes(system), *told, *unjudged_queries(system, truth), *belonging]
     settings = _settings(how, {f"{truth.name} run": truth}, {"run": system})
     return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, settings, tuple(notes))
-
-
-def _grouped(queries: Ids, groups: Mapping[str, object]) -> IntArray:
-    lacking = [query for query in queries if query not in groups]
-    if lacking:
-        raise LimnerError(f"groups: {len(lacking)} queries have no group ({shown(lacking)}): give every query one")
-    return np.unique([str(groups[query]) for query in queries], return_inverse=True)[1].astype(np.int64)
 
 
 def directions(
@@ -358,7 +352,7 @@ def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
 
 
 def _results(view: View, direction: str, placements: Placements, collection: Collection) -> list[Result]:
-    clusters = None if direction == "i2t" else _image_of(placements.queries, collection)
+    clusters = None if direction == "i2t" else images_of(placements.queries, collection)
     folds = None
     if view.folds is not None:
         folds = fold_of(placements.queries, _sides(collection, direction)[0], view.folds, collection)
@@ -381,17 +375,6 @@ def _result(
     clusters, folds = (None if codes is None else codes[kept] for codes in (clusters, folds))
     values, right = measure(placements), if_right(placements, measure)
     return Result(view, direction, measure, counted.queries, values, clusters, folds, counted.left_out, if_right=right)
-
-
-def _image_of(texts: Ids, collection: Collection) -> IntArray:
-    """The image of each text, since captions of one image are not independent; texts without one get a new number."""
-    pairs = collection.judgements.T.relevant
-    first = np.full(len(pairs.queries), -1, dtype=np.int64)
-    first[pairs.rows[::-1]] = pairs.columns[::-1]
-    found = first[pairs.queries.positions(texts)]
-    alone = found < 0
-    found[alone] = len(collection.images) + np.flatnonzero(alone)
-    return found
 
 
 def _outside_note(view: View, direction: str, placements: Placements) -> list[str]:

@@ -16,7 +16,10 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import Statistic
 
 DIRECTIONS = {"i2t": "image -> text", "t2i": "text -> image", "both": "both directions", "run": "query -> candidate"}
-ALONE = "queries count as independent: if some belong together, such as captions of one image, pass groups"
+ALONE = (
+    "queries count as independent: if some belong together, such as captions of one image, pass groups "
+    "(--groups FILE), or intervals are too narrow and p-values too small"
+)
 LEAST_FOR_MEDIAN = 6
 """With fewer queries there is no 95% interval of a median: all lie on one side of it in more than 5% of samples."""
 
