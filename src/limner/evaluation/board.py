@@ -310,13 +310,13 @@ def _rank_sets(
     if None in units:
         return None, MEANS, (NO_QUERIES,)
     alone = entries[0].direction != "i2t" and any(entry.units is None for entry in entries)
-    notes = (CAUTIOUS, NO_CLUSTERS) if alone else (CAUTIOUS,)
+    said: tuple[str, ...] = (CAUTIOUS, NO_CLUSTERS) if alone else (CAUTIOUS,)
     values = np.array([entry.value for entry in entries]) * measure.kind.better
     ends = tuple(sorted(end * measure.kind.better for end in bounds))
     return (
         stats.rank_sets_of_means(values, np.array(units, dtype=float), bounds=(ends[0], ends[1]), level=level),
         UNPAIRED,
-        notes,
+        said,
     )
 
 
