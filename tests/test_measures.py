@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from limner import Judgements, LimnerError, Measure, Ranking, Scores
+from limner import Ids, Judgements, LimnerError, Measure, Ranking, Scores, evaluate
 from limner.core.errors import TooShort
 from limner.evaluation.measures import DEFAULT, MEASURES, bounds, parse
-from limner.evaluation.placements import Asked, place
+from limner.evaluation.placements import NEVER, Asked, Placements, place
 
 ALL = parse(
     "R@1 R@2 R@5 S@3 Recall@2 Recall@4 P@1 P@3 MedR MeanR MRR MRR@2 nDCG nDCG@1 nDCG@3 MAP MAP@2 mAP@R RP PMRP "
@@ -45,6 +45,50 @@ def agree(measures, placed, oracle):
 @given(graded_query)
 def test_expectation_over_ties(query):
     agree(ALL, placed_by_scores(*query), lambda m: oracles.expected(m, *query))
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 1.0, 1.0, 2.0])), min_size=2, max_size=60).filter(
+        lambda items: any(grade > 0 for _, grade in items)
+    ),
+    st.integers(1, 12),
+)
+def test_no_share_is_above_1_or_below_0(items, k):
+    """Under ties, where sums of probabilities round: a bounded value is inside its bounds, to the last bit."""
+    scores, grades = zip(*items, strict=True)
+    placed = placed_by_scores(scores, grades)
+    cuts = {"required": f"@{k}", "optional": f"@{k}", "none": ""}
+    for kind in (kind for kind in MEASURES.values() if kind.bounds and kind.compute):
+        for text in {f"{kind.name}{cuts[kind.cut]}", *([kind.name] if kind.cut == "optional" else [])}:
+            for name in ("", *(f"({option})" for option, default in kind.options.items() if default is False)):
+                measure = Measure.parse(text + name)
+                if name == "(graded)" and kind.name in ("R", "S", "P"):
+                    continue  # means of grades, which may be above 1
+                found = measure(placed)[0]
+                assert kind.bounds[0] <= found <= kind.bounds[1], (measure, found)
+
+
+@pytest.mark.parametrize(
+    ("measure", "tied", "k"), [("P", 49, 1), ("MAP", 6, 3), ("PMRP", 60, 0), ("nDCG", 30, 7), ("MAP(capped)", 49, 7)]
+)
+def test_a_perfect_value_under_ties_is_1(measure, tied, k):
+    """All candidates are relevant and tied; the interval of such values is the one for shares."""
+    name, _, option = measure.partition("(")
+    text = f"{name}@{k}" if k else name
+    found = evaluate(
+        Scores.from_matrix(np.zeros((3, tied)), "abc", range(tied)),
+        Judgements.from_pairs([(q, c) for q in "abc" for c in range(tied)]),
+        measures=text + (f"({option}" if option else ""),
+    ).results[0]
+    assert found.values.max() <= 1 and found.interval is not None and "Wilson" in found.interval.method
+
+
+def test_contributions_far_down_a_list_are_not_negative():
+    """The share of a tie at rank 10^12 is lost to rounding; it is not below 0."""
+    one, far = np.array([0, 2]), np.array([10**12, 10**12])
+    placed = Placements(Ids(["q"]), one, far, np.array([2, 2]), np.ones(2), np.array([10**13]), np.array([NEVER]))
+    assert 0 <= Measure.parse("MAP")(placed)[0] < 1e-10
 
 
 @given(graded_query)

@@ -114,6 +114,22 @@ def test_captions_beside_foils(right, scores, expected):
     assert value(case, np.array([scores], dtype=float), PAIR) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("right", [1, 2, 3])
+@pytest.mark.parametrize("foils", [1, 2])
+def test_ties_count_the_share_of_orders_in_which_the_right_captions_come_first(right, foils):
+    """Against every order of the captions that keeps higher scores first; a constant system scores chance."""
+    case = ProbeCase("0", "s", ("a",), tuple("xyz"[:right]), tuple("pq"[:foils]))
+    for scores in itertools.product(range(3), repeat=right + foils):
+        orders = [
+            order
+            for order in itertools.permutations(range(right + foils))
+            if all(scores[a] >= scores[b] for a, b in itertools.pairwise(order))
+        ]
+        share = np.mean([set(order[:right]) == set(range(right)) for order in orders])
+        assert value(case, np.array([scores], dtype=float), PAIR) == pytest.approx(share)
+    assert value(case, np.zeros((1, right + foils)), PAIR) == pytest.approx(_chance(case, PAIR))
+
+
 @pytest.mark.parametrize(("right", "foils"), [(1, 1), (1, 3), (2, 1), (2, 2)])
 def test_chance_is_the_mean_over_all_orders(right, foils):
     case = ProbeCase("0", "s", ("a",), tuple("xy"[:right]), tuple("pqr"[:foils]))

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pictures import png, put
 
+import limner
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.judgements import Judgements
 from limner.datasets import extended
 from limner.datasets.coco import load_captions, load_karpathy_5k, read_instances, with_folds
 from limner.datasets.karpathy import load_precomp
+from limner.evaluation import protocols
+
+DATA = Path(os.environ.get("LIMNER_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 
 IMAGES = [{"id": 7, "file_name": "000007.jpg", "width": 40, "height": 30}, {"id": 9, "file_name": "000009.jpg"}]
 CAPTIONS = [{"id": 70, "image_id": 7, "caption": " A dog.\n"}, {"id": 90, "image_id": 9, "caption": "A cat."}]
@@ -314,3 +320,14 @@ def test_real_coco_mini_boxes_lie_in_their_images(shared_data):
 def test_real_val2017(shared_data):
     loaded = load_captions(shared_data / "coco" / "captions_val2017.json")
     assert (len(loaded.images), len(loaded.texts), loaded.warnings) == (5000, 25014, ())
+
+
+@pytest.mark.skipif(not (DATA / "coco").is_dir(), reason=f"needs COCO in {DATA / 'coco'} (LIMNER_DATA)")
+def test_the_manual_counts_the_repeated_captions_of_coco_right():
+    captions = list(limner.load(f"coco-5k:{DATA / 'coco'}").texts.values)
+    different = len(set(captions))
+    page = (Path(__file__).parents[2] / "docs" / "measures.md").read_text()
+    page = " ".join(page.split())
+    assert f"The {len(captions):,} captions of the COCO test set are {different:,} different texts" in page
+    assert f"{len(captions) - different} repeat an earlier one" in page and f"{different:,} different texts)" in page
+    assert ("coco-5k", different) in protocols._VARIANTS

@@ -1,5 +1,8 @@
 """Corrections where the plain way breaks: forbidden pairs, sharp temperatures, large scores, statistics used again."""
 
+import itertools
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import slow
@@ -91,6 +94,33 @@ def test_scores_that_cannot_be_weighed_are_refused(path, name):
     matrix[3, 2] = 3e38 if path != "float64" else 1.7e308
     with pytest.raises(LimnerError, match=r"row 3, column 2.*overflow"):
         given_as(matrix, path).correct(name).matrix()
+
+
+EXTREMES = (5e-324, 1e-45, 1e-30, 1e-3, 0.1, 0.24, 1.0, 1e10, 1e30, 1e38, 1.7e308)
+
+
+@pytest.mark.parametrize("path", ["float32", "float64"])
+@pytest.mark.parametrize("name", CORRECTIONS)
+@pytest.mark.parametrize("special", [None, 0.0, np.inf, -np.inf, np.nan, 1e37])
+def test_every_option_gives_numbers_or_is_refused(path, name, special):
+    """At any weight a score is a number, excluded where it was, or the correction refuses it."""
+    matrix = np.random.default_rng(3).standard_normal((6, 5))
+    if special is not None:
+        matrix[1:4, 2] = special
+    for option, number in itertools.product((field.name for field in fields(CORRECTIONS[name])), EXTREMES):
+        for own in (True, False):
+            try:
+                bank = {} if own else {"bank": given_as(matrix, path, queries="b")}
+                got = given_as(matrix, path).correct(name, **{option: number}, **bank).matrix()
+            except LimnerError:
+                continue
+            assert np.array_equal(np.isfinite(got), np.isfinite(matrix)), (option, number, own)
+            assert not np.isnan(got).any() and not np.isposinf(got).any(), (option, number, own)
+
+
+def test_a_number_beyond_single_precision_names_the_range():
+    with pytest.raises(LimnerError, match=r"inverted_softmax: option beta is 1e-45, expected a number from 1e-30 to"):
+        correction("inverted_softmax", beta=1e-45)
 
 
 # --- forbidden pairs ----------------------------------------------------------------------------------------------

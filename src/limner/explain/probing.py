@@ -11,6 +11,7 @@ does not test whether a system uses images.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -249,11 +250,16 @@ def value(case: ProbeCase, scores: FloatArray, measure: str) -> float:
 
 
 def _best(scores: FloatArray, right: int) -> float:
-    """Whether all right captions score above all foils; a tie with n foils counts 1 / (n + 1)."""
+    """Whether all right captions score above all foils.
+
+    If r right captions tie with f foils, it is the share of their orders in which the right ones come first:
+    r! f! / (r + f)!.
+    """
     lowest, foils = scores[:right].min(), scores[right:]
     if (foils > lowest).any():
         return 0.0
-    return 1.0 / (1 + int((foils == lowest).sum()))
+    tied_right, tied_foils = int((scores[:right] == lowest).sum()), int((foils == lowest).sum())
+    return 1.0 / math.comb(tied_right + tied_foils, tied_foils)
 
 
 def _chance(case: ProbeCase, measure: str) -> float:

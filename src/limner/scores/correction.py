@@ -25,6 +25,9 @@ from limner.scores.running import Block, kernels, number_type
 
 Grid = Mapping[str, Sequence[object]]
 
+SMALLEST_OPTION = 1e-30
+"""The smallest number of an option; it and its inverse, times any logarithm of a sum, are finite in float32."""
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -46,7 +49,8 @@ class Limit:
         if not self.reach:
             return
         kind = number_type(block)
-        row, column = kernels(block).first_beyond(block, kind.type(float(np.finfo(kind).max) / self.reach))
+        most = float(np.finfo(kind).max) / max(self.reach, 1.0)  # a finite limit, which +inf is beyond
+        row, column = kernels(block).first_beyond(block, kind.type(most))
         if row >= 0:
             value = float(block[row, column])
             what = "times a correction's weight overflows" if np.isfinite(value) else "cannot be corrected"
@@ -135,6 +139,9 @@ class Correction(ABC):
             if not isinstance(value, (int, float)) or not 0 < value < np.inf or (whole and value != int(value)):
                 kind = "whole number" if whole else "number"
                 raise LimnerError(f"{self.name}: option {name} is {value!r}, expected a {kind} above 0")
+            if not whole and not SMALLEST_OPTION <= value <= 1 / SMALLEST_OPTION:
+                ends = f"{SMALLEST_OPTION:g} to {1 / SMALLEST_OPTION:g}"
+                raise LimnerError(f"{self.name}: option {name} is {value!r}, expected a number from {ends}")
             object.__setattr__(self, name, int(value) if whole else float(value))
 
     def __str__(self) -> str:

@@ -16,6 +16,8 @@ from limner.evaluation.placements import Placements
 
 DEEPEST = 1_000_000_000
 """The largest accepted cut-off."""
+ROUNDING = 2.0**-40
+"""How far rounding may move a value beyond its bounds, relative to their distance."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,14 @@ def _computed(measure: Measure, placements: Placements) -> FloatArray:
         many = len(placements.queries)
         got = "NaN" if values.shape == (many,) else f"an array of shape {values.shape}"
         raise LimnerError(f"measure {measure} gave {got}: expected one number for each of {many} queries")
-    return values
+    return values if measure.kind.bounds is None else _on_bounds(values, *measure.kind.bounds)
+
+
+def _on_bounds(values: FloatArray, low: float, high: float) -> FloatArray:
+    """Puts values that rounding moved beyond a bound on it; a mean of grades may be far beyond it and stays."""
+    slack = ROUNDING * (high - low)
+    values = np.where((values > high) & (values <= high + slack), high, values)
+    return np.where((values < low) & (values >= low - slack), low, values)
 
 
 def parse(measures: str | Measure | MeasureKind | Iterable[str | Measure | MeasureKind]) -> tuple[Measure, ...]:

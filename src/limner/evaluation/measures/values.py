@@ -157,7 +157,7 @@ def _tied_precision(before: IntArray, m: IntArray, above: IntArray, tied: IntArr
 
     places = np.minimum(limit - above, tied)
     harmonic = digamma(above + places + 1.0) - digamma(above + 1.0)
-    rising = places - (above + 1.0) * harmonic
+    rising = np.maximum(places - (above + 1.0) * harmonic, 0.0)  # a sum of (j - 1) / (a + j), after cancellation
     return np.asarray(((before + 1) * harmonic + (m - 1) / (tied - 1) * rising) / tied)
 
 
