@@ -171,7 +171,7 @@ def check_evaluation(world: World, ties: str) -> None:
         world.system,
         world.collection,
         protocol=list(PROTOCOLS),
-        measures=MEASURES,
+        measures=[m for m in MEASURES if m.name != "PMRP"],
         ties=ties,
         direction="i2t",
         workers=1,
@@ -181,6 +181,8 @@ def check_evaluation(world: World, ties: str) -> None:
         sums = []
         for direction in view.directions:
             for name, (value, values) in expected_values(world, view, direction, ties).items():
+                if name.startswith("PMRP"):
+                    continue  # no protocol has plausible matches; plain judgements are below
                 result = got[view.name, direction, name]
                 assert dict(zip(result.queries, result.values, strict=True)) == pytest.approx(values, abs=1e-9), result
                 assert result.value == pytest.approx(value, abs=1e-9, nan_ok=True), result

@@ -361,3 +361,37 @@ def test_every_protocol_measures_what_it_names():
     for protocol in PROTOCOLS.values():
         assert protocol.views and protocol.about
         assert all(isinstance(m, Measure) for view in protocol.views for m in view.measures)
+
+
+# --- measures that are defined on some judgements ----------------------------------------------------------------
+
+
+def test_pmrp_is_measured_on_plausible_matches_alone():
+    toy = toys.collection(n=6, per_image=2)
+    scores = toys.scores(toy)
+    with pytest.raises(LimnerError, match=r"PMRP is defined on plausible matches.*it has pairs.*or choose RP"):
+        evaluate(scores, toy, measures="PMRP R@1")
+    with pytest.raises(LimnerError, match="plausible matches"):
+        evaluate(scores, toy, measures="PMRP", judgements={"people": toy.judgements})
+    more = Judgements.from_pairs([("i0", "t0"), ("i0", "t5"), ("i3", "t1")])
+    report = evaluate(scores, toy, measures="PMRP RP", judgements={"plausible-mine": more})
+    assert {(r.view, str(r.measure)) for r in report.results} == {
+        ("pairs", "RP"), ("plausible-mine", "RP"), ("plausible-mine", "PMRP")
+    }  # fmt: skip
+
+
+def test_plain_judgements_with_pmrp_are_noted():
+    run, truth = Ranking.from_lists({"q": "ab"}, candidates="ab"), Judgements.from_pairs([("q", "b")])
+    assert any("PMRP is defined on plausible matches" in note for note in evaluate(run, truth, measures="PMRP").notes)
+    named = evaluate(run, truth.with_name("plausible-0"), measures="PMRP RP")
+    assert not any("PMRP" in note for note in named.notes)
+
+
+def test_scores_of_one_caption_an_image_name_the_option_that_loads_them():
+    images = [f"{k}.jpg" for k in range(3)]
+    pairs = Judgements.from_pairs([(image, f"{image}#{n}") for image in images for n in range(5)])
+    matrix = np.eye(3)
+    with pytest.raises(LimnerError, match=r"captions number 2: load these alone with captions=\[2\] \(-O captions=\[2"):
+        evaluate(Scores.from_matrix(matrix, [f"{image}#2" for image in images], images), pairs.T)
+    with pytest.raises(LimnerError, match=r"are not ranked \([^)]*\): rank them too"):
+        evaluate(Scores.from_matrix(matrix, ["0.jpg#1", "1.jpg#2", "2.jpg#2"], images), pairs.T)

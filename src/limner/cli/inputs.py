@@ -215,11 +215,14 @@ def _refuse_shape(file: Path, got: tuple[int, ...], wanted: tuple[int, int], who
     """Refuses a matrix without ids that fits neither the part nor the whole collection."""
     if got in (wanted, whole):
         return
-    hint = (
-        "it looks transposed; save matrix.T"
-        if got[::-1] in (wanted, whole)
-        else "choose another --split, or name rows and columns with --image-ids and --text-ids"
-    )
+    hint = "choose another --split, or name rows and columns with --image-ids and --text-ids"
+    if got[::-1] in (wanted, whole):
+        hint = "it looks transposed; save matrix.T"
+    elif got in ((wanted[0], wanted[0]), (whole[0], whole[0])):
+        hint = (
+            "if it has one caption of each image, such as the judged captions of Flickr8k (number 2), load these alone "
+            "with -O captions=[2], or name the columns with --text-ids"
+        )
     raise LimnerError(f"{file} is a matrix of {got}, expected {wanted}, images by texts: {hint}")
 
 

@@ -32,7 +32,7 @@ from limner.evaluation.judging import (
 )
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.placements import Asked, Placements, place
-from limner.evaluation.protocols import View, views
+from limner.evaluation.protocols import View, fitting, undefined_notes, views
 from limner.evaluation.query_clusters import clusters_of, images_of
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result
@@ -118,7 +118,7 @@ def evaluate(
         truth, further, told = with_judgements(truth, judgements)
         asked += [replace(view, measures=chosen or DEFAULT) for view in further]
         notes += told
-    sources = directions(system, truth, direction)
+    asked, sources = fitting(asked, truth), directions(system, truth, direction)
     judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
     with both_directions():
         results, top, told = _measured(sources, asked, judged, truth, how)
@@ -230,6 +230,7 @@ def _evaluate_run(
     results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(wanted)]
     notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
     notes += [*_source_notes(system), *told, *unjudged_queries(system, truth), *belonging]
+    notes += undefined_notes(wanted, truth.name)
     settings = _settings(how, {f"{truth.name} run": truth}, {"run": system})
     return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, settings, tuple(notes))
 

@@ -214,7 +214,8 @@ def _align(source: Scores | Ranking, asked: Asked) -> Positives:
         lacking = np.unique(judged.rows[(rows < 0) & relevant])
         raise LimnerError(
             f"{len(lacking)} queries of the judgements {judged.name!r} are not ranked "
-            f"({shown(judged.queries[lacking])}): rank them too, or restrict the judgements to the ranked queries "
+            f"({shown(judged.queries[lacking])}): {_one_caption(source.queries)}rank them too, or restrict the "
+            "judgements to the ranked queries "
             "(a split: collection.test; or judgements.restrict(queries=...)), or choose how they count with "
             "missing='empty' or 'skip' (--missing)"
         )
@@ -231,6 +232,15 @@ def _align(source: Scores | Ranking, asked: Asked) -> Positives:
         columns, inside = np.where(inside, columns, -1), kept
     depths = np.broadcast_to(NEVER if asked.depth is None else asked.depth, len(judged.queries))[judged.rows[inside]]
     return Positives(rows[inside], columns[inside], judged.grades[inside], outside, depths)
+
+
+def _one_caption(queries: Ids) -> str:
+    """Advice if all queries are captions with the same number, as in "dog.jpg#2"."""
+    numbers = {query.rpartition("#")[2] for query in queries if "#" in query}
+    if len(numbers) != 1 or not all("#" in query for query in queries) or not next(iter(numbers)).isdigit():
+        return ""
+    (number,) = numbers
+    return f"these are captions number {number}: load these alone with captions=[{number}] (-O captions=[{number}]); or "
 
 
 def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, ties: str) -> Placements:

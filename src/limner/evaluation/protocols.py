@@ -174,6 +174,34 @@ def views(
     return chosen, notes
 
 
+def fitting(asked: Iterable[View], collection: Collection) -> list[View]:
+    """The views with the measures that are defined on their judgements; refuses a measure that fits no view."""
+    asked = list(asked)
+    for measure in dict.fromkeys(m for view in asked for m in view.measures):
+        if not any(_is_defined(measure, view.judgements) for view in asked):
+            raise LimnerError(
+                f"{measure} is defined on {measure.kind.judgements} matches, which {collection.name!r} does not have "
+                f"(it has {', '.join(view.judgements for view in asked)}): load COCO with its objects "
+                "(coco-5k with instances=FILE), name your own judgements "
+                f"'{measure.kind.judgements}...', or choose RP"
+            )
+    kept = ((view, tuple(m for m in view.measures if _is_defined(m, view.judgements))) for view in asked)
+    return [replace(view, measures=measures) for view, measures in kept if measures]
+
+
+def undefined_notes(measures: Iterable[Measure], judgements: str) -> list[str]:
+    """Notes on measures that are defined on other judgements than those of this name."""
+    return [
+        f"{m} is defined on {m.kind.judgements} matches; {judgements!r} counts as such"
+        for m in measures
+        if not _is_defined(m, judgements)
+    ]
+
+
+def _is_defined(measure: Measure, judgements: str) -> bool:
+    return judgements.lower().startswith(measure.kind.judgements)
+
+
 def _usual(name: str, collection: Collection, measures: tuple[Measure, ...]) -> View:
     """The default view of these judgements; if they are partial, it combines them with the original pairs."""
     judged = collection.all_judgements[name]

@@ -103,6 +103,7 @@ class MeasureKind:
             of the first k with the same weight, or "all" in the pool.
         composite: The parts it sums over both directions; None for a plain measure.
         on_grades: Note for graded relevance; "" for none.
+        judgements: How the names of the judgements it is defined on begin; "" for any judgements.
 
     >>> MEASURES["MedR"].summary, MEASURES["MedR"].better, MEASURES["rsum"].composite.parts
     ('median', -1, ('R@1', 'R@5', 'R@10'))
@@ -129,6 +130,7 @@ class MeasureKind:
     decided_by: str = "all"
     composite: Composite | None = None
     on_grades: Callable[[Parameters], str] | None = None
+    judgements: str = ""
 
     def __post_init__(self) -> None:
         """Checks the traits."""

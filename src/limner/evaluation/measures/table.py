@@ -128,6 +128,7 @@ BUILT_IN = (
         "Musgrave et al. 2020; Chun et al. 2021",
         options={**_GRADED, "cap": 50},
         sees="R",
+        judgements="plausible",
     ),
     MeasureKind(
         "Judged",

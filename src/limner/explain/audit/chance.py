@@ -127,10 +127,11 @@ def _value(measure: Measure, scorer: Scorer) -> float:
 
 
 def _measures() -> Iterator[Measure]:
-    """Every measure, cut where it can be unless it is a default; of kinds with the same function only the first."""
+    """Every measure of any judgements, cut where it can be unless it is a default; of equal functions only the first."""
     seen: list[object] = []
     for name, kind in MEASURES.items():
-        if kind.judged or (not kind.rank and kind.composite is None and (kind.bounds is None or kind.compute in seen)):
+        shared = kind.bounds is None or kind.compute in seen
+        if kind.judged or kind.judgements or (not kind.rank and kind.composite is None and shared):
             continue
         seen.append(kind.compute)
         cuts = CUTS if kind.cut == "required" else CUTS[-1:] if kind.cut == "optional" else ()
