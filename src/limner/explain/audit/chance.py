@@ -127,7 +127,7 @@ def _value(measure: Measure, scorer: Scorer) -> float:
 
 
 def _measures() -> Iterator[Measure]:
-    """Every measure of any judgements, cut where it can be unless it is a default; of equal functions only the first."""
+    """Measures of any judgements, cut where they can be unless they are defaults; of equal functions the first."""
     seen: list[object] = []
     for name, kind in MEASURES.items():
         shared = kind.bounds is None or kind.compute in seen
