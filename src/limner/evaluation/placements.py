@@ -240,7 +240,8 @@ def _one_caption(queries: Ids) -> str:
     if len(numbers) != 1 or not all("#" in query for query in queries) or not next(iter(numbers)).isdigit():
         return ""
     (number,) = numbers
-    return f"these are captions number {number}: load these alone with captions=[{number}] (-O captions=[{number}]); or "
+    option = f"captions=[{number}]"
+    return f"these are captions number {number}: load these alone with {option} (-O {option}); or "
 
 
 def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, ties: str) -> Placements:
