@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import os
 import signal
@@ -135,12 +136,13 @@ def test_the_first_admin_is_invited_until_there_is_one(tmp_path):
     assert "http://localhost/invite/" in link
 
 
-def test_a_missing_package_names_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "limner.web.app", None)
-    monkeypatch.delitem(sys.modules, "limner.web.app")
-    monkeypatch.setitem(sys.modules, "starlette.applications", None)
-    with pytest.raises(MissingExtra, match=r"limner\[web\]"):
-        make_app(store=tmp_path / "a.db")
+@pytest.mark.parametrize("package", ["starlette", "uvicorn", "alembic", "argon2"])
+def test_a_missing_package_names_the_extra(package, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("limner.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"'{package}'.*limner\[web\]"):
+        importlib.import_module("limner.web")
 
 
 def test_importing_the_page_is_light():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from limner.core.errors import LimnerError, MissingExtra
+from limner.core.extras import missing
 
-try:
-    import sqlalchemy as sa
-except ImportError as error:
-    raise MissingExtra("the store of answers", "sqlalchemy", "web") from error
+if absent := missing("sqlalchemy", "alembic"):
+    raise MissingExtra("the store of answers", absent, "web")
+
+import sqlalchemy as sa
 
 __all__ = ["inserted", "sa"]
 

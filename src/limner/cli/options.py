@@ -11,6 +11,7 @@ import typer
 
 from limner.cli.console import progress, tell, warn
 from limner.core.errors import LimnerError
+from limner.core.extras import require
 from limner.core.paths import place_for
 from limner.core.written import options
 
@@ -93,12 +94,23 @@ def part(collection: Collection, split: str | None) -> Collection:
     return part_of(collection, split)
 
 
+WRITTEN_WITH = {".parquet": ("pyarrow", "arrow"), ".pt": ("torch", "gpu"), ".pth": ("torch", "gpu")}
+"""File endings that need an extra, in every command: its package and its name."""
+FIGURES = (".pdf", ".svg", ".png")
+"""File endings of figures for papers."""
+
+
 def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
     """Checks the ending and the folder of an output file before the work starts."""
     for file in files or []:
         place_for(file)
         if file.suffix.lower() not in known:
             raise LimnerError(f"{file} ends in {file.suffix!r}: a {what} is written as {', '.join(known)}")
+        if file.suffix.lower() in WRITTEN_WITH:
+            package, extra = WRITTEN_WITH[file.suffix.lower()]
+            require(package, what=f"writing {file}", extra=extra)
+        if file.suffix.lower() in FIGURES and ".pdf" in known:  # a chart that is an .svg alone is drawn without it
+            require("matplotlib", what="a figure", extra="figures")
 
 
 def refuse_report_ending(files: list[Path] | None) -> None:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from limner.cluster._running import Cluster
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.scores import RUNNER, TILE_COLUMNS, usable_cores
 
 __all__ = ["Cluster", "connect"]
@@ -71,10 +71,7 @@ def connect(address: str = "auto", *, shard: int | None = None, shared: str | Pa
 def _ray() -> ModuleType:
     """The ray module, with usage reports turned off; an error if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        return import_module("ray")
-    except ModuleNotFoundError:
-        raise MissingExtra("a cluster", "ray", "cluster") from None
+    return needed("ray", what="a cluster", extra="cluster")
 
 
 @contextmanager

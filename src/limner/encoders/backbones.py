@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Unpack
+
+from limner.core.errors import MissingExtra, UnknownName
+
+if find_spec("torch") is None:
+    raise MissingExtra("the encoder 'transformers'", "torch", "train")
 
 import torch
 from torch import Tensor
 
-from limner.core.errors import UnknownName
+from limner.core.extras import needed
 from limner.core.registry import built_in
 from limner.core.renamed import renamed
-from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 
 POOLINGS = ("first", "mean")
@@ -36,7 +42,7 @@ class TextBackbone(TorchEncoder):
         super().__init__(**running)
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
-        library = needed("transformers", what="a text backbone", package="transformers", extra="train")
+        library = needed("transformers", what="a text backbone", extra="train")
         self.folder, self.pooling = folder_of(model, what="a text backbone"), pooling
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()

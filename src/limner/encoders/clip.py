@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
+
+from limner.core.errors import LimnerError, MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra("the encoder 'clip'", "torch", "train")
 
 import torch
 from torch import Tensor
 
-from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.registry import built_in
-from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import JointEncoder, Running
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ class ClipEncoder(JointEncoder):
 
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
-        library = needed("transformers", what="the encoder 'clip'", package="transformers", extra="train")
+        library = needed("transformers", what="the encoder 'clip'", extra="train")
         self.folder = folder_of(model, what="the encoder 'clip'")
         self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         if not hasattr(self.model, "get_image_features"):

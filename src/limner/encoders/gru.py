@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Unpack
+
+from limner.core.errors import LimnerError, MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra("the encoder 'gru'", "torch", "train")
 
 import torch
 from torch import Tensor, nn
 
 from limner.core import model_store
-from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
 from limner.core.registry import built_in
 from limner.core.renamed import renamed

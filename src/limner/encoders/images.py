@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
+
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
+
+if find_spec("torch") is None:
+    raise MissingExtra("an encoder of images", "torch", "backbones")
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import needed
 from limner.core.registry import built_in
-from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, package_file, unreachable
+from limner.encoders.offline import fingerprint_of, hub_or_cache, package_file, unreachable
 from limner.encoders.running import Running, TorchEncoder
 from limner.encoders.weights import fill
 
@@ -122,7 +128,7 @@ class TimmEncoder(TorchEncoder):
 
     def __init__(self, model: str, *, weights: str | Path | None = None, **running: Unpack[Running]) -> None:
         super().__init__(**running)
-        library = needed("timm", what="the encoder 'timm'", package="timm", extra="backbones")
+        library = needed("timm", what="the encoder 'timm'", extra="backbones")
         if not library.is_model(model.partition(".")[0]):
             raise UnknownName("model", model, library.list_models(), of="timm")
         self.name, self.weights = model, None if weights is None else Path(weights)

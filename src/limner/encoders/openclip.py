@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
 
+from limner.core.errors import LimnerError, MissingExtra, UnknownName
+
+if find_spec("torch") is None:
+    raise MissingExtra("the encoder 'open-clip'", "torch", "backbones")
+
 import torch
 from torch import Tensor
 
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import needed
 from limner.core.registry import built_in
-from limner.encoders.offline import fingerprint_of, hub_or_cache, needed, unreachable
+from limner.encoders.offline import fingerprint_of, hub_or_cache, unreachable
 from limner.encoders.running import JointEncoder, Running
 from limner.encoders.weights import read_weights
 

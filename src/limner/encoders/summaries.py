@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+
+from limner.core.errors import LimnerError, MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra("a summariser", "torch", "train")
 
 import torch
 
-from limner.core.errors import LimnerError
-from limner.encoders.offline import folder_of, needed, pretrained
+from limner.core.extras import needed
+from limner.encoders.offline import folder_of, pretrained
 
 PREFIX = {"t5": "summarize: ", "mt5": "summarize: "}
 """The prompt that each kind of model expects before the text."""
@@ -30,7 +36,7 @@ class Summariser:
     ) -> None:
         if min(longest, beams, batch) < 1:
             raise LimnerError(f"longest={longest}, beams={beams}, batch={batch}: expected 1 or more of each")
-        library = needed("transformers", what="a summariser", package="transformers", extra="train")
+        library = needed("transformers", what="a summariser", extra="train")
         folder = folder_of(model, what="a summariser")
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
         self.model = pretrained(library.AutoModelForSeq2SeqLM.from_pretrained, folder).to(device).eval()

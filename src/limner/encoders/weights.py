@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+
+from limner.core.errors import LimnerError, MissingExtra, shown
+
+if find_spec("torch") is None:
+    raise MissingExtra("weights of a network", "torch", "gpu")
 
 from torch import Tensor, nn
 
-from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told
 from limner.core.tensor_files import unpickled
 

@@ -5,13 +5,13 @@ The metadata is read and written by `huggingface_hub`; what a card holds is data
 
 from __future__ import annotations
 
-import importlib
 import math
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.files import write_text
 from limner.core.paths import damage_told, place_for, read_text
 from limner.evaluation.board import BoardEntry
@@ -64,10 +64,7 @@ def read_model_card(path: str | Path) -> list[BoardEntry]:
 
 
 def _hub() -> ModuleType:
-    try:
-        return importlib.import_module("huggingface_hub")
-    except ModuleNotFoundError as error:
-        raise MissingExtra("a model card", "huggingface_hub", "train") from error
+    return needed("huggingface_hub", what="a model card", extra="onnx")
 
 
 def _card(hub: ModuleType, source: Path) -> Any:

@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from limner.core.errors import MissingExtra
+from limner.core.extras import require
 
 UNUSED = ("lance_namespace_urllib3_client", "lance_namespace_urllib3_client.models")
 """The client of a catalogue server, half of LanceDB's import; an index has no such server."""
@@ -18,13 +18,17 @@ UNUSED_CLASSES = ("lance_namespace", "lancedb.namespace", "lancedb.remote.db")
 
 def lancedb() -> ModuleType:
     """The package."""
-    try:
-        postponed = {} if "lancedb" in sys.modules else _postpone()
-        import lancedb as package
-    except ImportError:
-        raise MissingExtra("the index", "lancedb", "store") from None
+    require_store()
+    postponed = {} if "lancedb" in sys.modules else _postpone()
+    import lancedb as package
+
     _attach(postponed)
     return package
+
+
+def require_store() -> None:
+    """Refuses an index before any work for it, unless the packages of the extra are installed."""
+    require("lancedb", "filelock", "pyarrow", what="the index", extra="store")
 
 
 def _postpone() -> dict[str, ModuleType]:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner.core.arrays import Float32, IntArray
-from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import folder_for
-from limner.search.lance import lancedb
+from limner.search.lance import lancedb, require_store
 from limner.search.table import COUNT, About, about_of, schema
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class VectorStore:
     @classmethod
     def create(cls, path: str | Path, about: About, batches: Iterable[pa.RecordBatch]) -> VectorStore:
         """Creates a store with its first rows, in one commit; refuses a path that already has one."""
+        require_store()
         where = _address(path)
         with _turn(where), _explained(where):
             database = connect(where)
@@ -77,6 +78,7 @@ class VectorStore:
     @classmethod
     def open(cls, path: str | Path, *, version: int | None = None) -> VectorStore:
         """Opens a store at its newest version, or at an older one."""
+        require_store()
         where = _address(path)
         if _is_local(where) and not Path(where.removeprefix("file://")).is_dir():
             raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
@@ -318,10 +320,8 @@ def _turn(where: str) -> AbstractContextManager[object]:
     """The lock of a local store. A remote store has no lock: no commit is lost, but an id may be added twice."""
     if not _is_local(where):
         return nullcontext()
-    try:
-        from filelock import FileLock
-    except ImportError:
-        raise MissingExtra("the index", "filelock", "store") from None
+    from filelock import FileLock
+
     folder = Path(where.removeprefix("file://"))
     if folder.exists() and not folder.is_dir():
         raise LimnerError(f"{folder} is a file, but an index is a folder; choose another path")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array
-from limner.core.errors import MissingExtra
+from limner.core.extras import needed
 from limner.core.registry import built_in
 from limner.scores import Scores
 
@@ -46,10 +46,6 @@ def _block(queries: Sequence[str], candidates: Sequence[str]) -> Array:
 
 
 def _library() -> ModuleType:
-    try:
-        import rapidfuzz
-        import rapidfuzz.distance
-        import rapidfuzz.process
-    except ModuleNotFoundError as error:
-        raise MissingExtra("Levenshtein similarity", "rapidfuzz", "train") from error
-    return rapidfuzz
+    for part in ("distance", "process"):
+        needed(f"rapidfuzz.{part}", what="Levenshtein similarity", extra="train")
+    return needed("rapidfuzz", what="Levenshtein similarity", extra="train")

@@ -1,5 +1,11 @@
 """The web pages: search, inspect failures, judge pairs; one process, no external resources."""
 
+from limner.core.errors import MissingExtra
+from limner.core.extras import missing
+
+if absent := missing("starlette", "uvicorn", "h11", "python_multipart", "sqlalchemy", "alembic", "argon2"):
+    raise MissingExtra("the page", absent, "web")
+
 from limner.web.serving import PORT, STORE, SYSTEMS, Address, make_app, serve
 
 __all__ = ["PORT", "STORE", "SYSTEMS", "Address", "make_app", "serve"]

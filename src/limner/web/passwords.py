@@ -10,7 +10,8 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
+from limner.core.extras import require
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -31,10 +32,9 @@ _LOOKS_LIKE = str.maketrans("@4301!$57", "aaeoiisst")
 @cache
 def hasher() -> PasswordHasher:
     """Argon2id with 19 MiB, two passes, one lane: OWASP's minimum, which a small server can afford."""
-    try:
-        from argon2 import PasswordHasher as Hasher
-    except ImportError as error:
-        raise MissingExtra("accounts", "argon2-cffi", "web") from error
+    require("argon2", what="accounts", extra="web")
+    from argon2 import PasswordHasher as Hasher
+
     return Hasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 

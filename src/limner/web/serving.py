@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -89,11 +89,9 @@ def serve(
         https=key is not None, hosts=(host,), url=url, proxies=proxies, options=options,
         corrections=corrections, trust=trust, indexes=indexes,
     )  # fmt: skip
-    try:
-        from limner.web.connections import Connections, affordable, listen
-        from limner.web.worded import warm
-    except ImportError as error:
-        raise MissingExtra("the page", error.name or "uvicorn", "web") from error
+    from limner.web.connections import Connections, affordable, listen
+    from limner.web.worded import warm
+
     with closing(listen(host, port, Connections(affordable()))) as gate:
         server = server_of(app, gate, certificate=certificate, key=key)
         app.state.site.prepare()
@@ -125,15 +123,11 @@ def make_app(
 
     It accepts the names of this machine, the local address of the connection, `hosts`, and the name in `url`.
     """
-    try:
-        from limner.web.app import application
-        from limner.web.library import Library
-        from limner.web.security import public_url
-        from limner.web.site import Site
-    except ImportError as error:
-        if isinstance(error, MissingExtra) or (error.name or "").startswith("limner"):
-            raise
-        raise MissingExtra("the page", error.name or "starlette", "web") from error
+    from limner.web.app import application
+    from limner.web.library import Library
+    from limner.web.security import public_url
+    from limner.web.site import Site
+
     listed = [collections] if isinstance(collections, str) else list(collections)
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
     library = Library(

@@ -53,7 +53,8 @@ from typing import TYPE_CHECKING, Any
 
 from limner.annotate._sql import sa
 from limner.annotate.store.schema import VERSION, setting
-from limner.core.errors import LimnerError, MissingExtra, NotWritten
+from limner.core.errors import LimnerError, NotWritten
+from limner.core.extras import needed
 from limner.core.paths import parse_json, refuse_irregular
 
 if not TYPE_CHECKING:
@@ -357,10 +358,7 @@ def _take_lock(raw: Any, until: float) -> None:
 
 
 def _postgres(target: str) -> sa.Engine:
-    try:
-        import psycopg  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("a store in PostgreSQL", "psycopg", "postgres") from error
+    needed("psycopg", what="a store in PostgreSQL", extra="postgres")
     if set(target.partition("//")[2].rpartition("@")[0]) & set("@/?#"):  # an error would show its end as a host
         hint = "in a password, write @ as %40, / as %2F, ? as %3F and # as %23"
         raise LimnerError(f"store {without_password(target)}: expected postgresql://user:password@host/name; {hint}")
@@ -380,12 +378,10 @@ def _move_up(store: Store) -> None:
     """Runs missing migrations; programs that open a store at the same time wait for each other."""
     if _version(store) == VERSION:
         return
-    try:
-        from alembic import command
-        from alembic.config import Config
-        from alembic.util import CommandError
-    except ImportError as error:
-        raise MissingExtra("the store of answers", "alembic", "web") from error
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     with store.writing() as connection:

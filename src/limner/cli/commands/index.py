@@ -15,6 +15,7 @@ from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_clu
 from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
 from limner.core.renamed import renamed
+from limner.search.lance import require_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +114,7 @@ def index(
     _refuse_both({"--embeddings": embeddings, "--features": features})
     if bool(correct) != bool(bank):
         raise typer.BadParameter("--correct and --bank go together: a correction, and the queries to gather it with")
+    require_store()
     done: dict[str, object] = {}
     if collection or items or embeddings:
         source = _Source(collection, items, embeddings, ids, side, split, option)

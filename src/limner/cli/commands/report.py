@@ -10,9 +10,8 @@ import typer
 from limner.cli.commands.evaluate import labels_of
 from limner.cli.commands.slices import sliced
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, flag, load, part, refuse_report_ending, word
+from limner.cli.options import FIGURES, Json, Loading, Split, flag, load, part, refuse_report_ending, word
 
-FIGURES = (".pdf", ".svg", ".png")
 FOR = {
     "--collection": "it is for an .html page",
     "--slices": "it is for an .html page",

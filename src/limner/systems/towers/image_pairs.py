@@ -18,13 +18,14 @@ from torch import Tensor
 from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.images import as_value, open_image
 from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.cache import content_key
 from limner.encoders.multimodal import refuse_blind
-from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import number_type
 from limner.scores import Progress, Scores
 
@@ -130,7 +131,7 @@ class ItmScorer(ImagePairScorer):
         self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 32
     ) -> None:
         super().__init__(model, device=device, precision=precision, batch_size=batch_size)
-        library = needed("transformers", what=self.what, package="transformers", extra="train")
+        library = needed("transformers", what=self.what, extra="train")
         kind = pretrained(library.AutoConfig.from_pretrained, self.folder).model_type
         classes = {"blip": "BlipForImageTextRetrieval", "blip-2": "Blip2ForImageTextRetrieval"}
         if kind not in classes:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.core.errors import MissingExtra
+from limner.core.extras import require
 from limner.core.files import write_text
 from limner.core.paths import folder_for
 from limner.evaluation.measures import MEASURES, Measure
@@ -71,10 +71,9 @@ def as_csv(history: Sequence[Row]) -> str:
 
 
 def _writer(folder: Path) -> object:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ModuleNotFoundError as error:
-        raise MissingExtra("a log for TensorBoard (tensorboard=False leaves it out)", "tensorboard", "train") from error
+    require("tensorboard", what="a log for TensorBoard (tensorboard=False leaves it out)", extra="train")
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(str(folder))
 
 

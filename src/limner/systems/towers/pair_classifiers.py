@@ -19,10 +19,11 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.paths import damage_told
 from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import padded
-from limner.encoders.offline import folder_of, needed, pretrained
+from limner.encoders.offline import folder_of, pretrained
 from limner.systems.towers.branches import Vectors
 from limner.systems.towers.pairs import PairReader, Pairs
 from limner.systems.towers.readers import Read, Seeing, States, TextReader
@@ -201,7 +202,7 @@ class Tuned(nn.Module):
         self, model: str | Path, *, max_tokens: int, features: int | None, dropout: float = 0.0, fresh: bool = True
     ) -> None:
         super().__init__()
-        library = needed("transformers", what="CRank", package="transformers", extra="train")
+        library = needed("transformers", what="CRank", extra="train")
         folder = folder_of(model, what="CRank")
         kind = library.AutoModelForSequenceClassification
         config = pretrained(library.AutoConfig.from_pretrained, folder, num_labels=1)

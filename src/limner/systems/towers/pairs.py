@@ -19,12 +19,13 @@ from torch import Tensor
 
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
+from limner.core.extras import needed
 from limner.core.registry import built_in
 from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
 from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import by_length, padded
-from limner.encoders.offline import fingerprint_of, folder_of, needed, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import number_type
 from limner.scores import Progress
 from limner.systems.towers.unpadded import UnpaddedEncoder, fits, lengths_in_batches
@@ -175,7 +176,7 @@ class CrossEncoderScorer:
         precision: str = "auto",
         packed: bool | None = None,
     ) -> None:
-        library = needed("transformers", what="a scorer of pairs", package="transformers", extra="train")
+        library = needed("transformers", what="a scorer of pairs", extra="train")
         self.folder = folder_of(model, what="a scorer of pairs")
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.device = device_named(device)

@@ -29,7 +29,7 @@ from limner.systems.towers.settings import OLD_NAMES
 from limner.systems.towers.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from limner.encoders.sentences import UniversalSentenceEncoder
+    from limner.encoders.universal import UniversalSentenceEncoder
 
 WORDS, PACKAGED = "words", "use-multilingual"
 VOCABULARY = "vocabulary.txt"
@@ -159,7 +159,7 @@ class PackagedReader(TextReader):
 
 @cache
 def _packaged_encoder() -> UniversalSentenceEncoder:
-    from limner.encoders.sentences import UniversalSentenceEncoder
+    from limner.encoders.universal import UniversalSentenceEncoder
 
     return UniversalSentenceEncoder()
 

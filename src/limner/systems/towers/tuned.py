@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import needed
 from limner.encoders import TwoSided
-from limner.encoders.offline import needed
 from limner.encoders.running import JointEncoder
 from limner.systems.sources import VectorSource
 from limner.systems.towers.models import Compared
@@ -202,7 +202,7 @@ def _is_trained(name: str, mode: str) -> bool:
 
 
 def _add_lora(model: nn.Module, tuning: Tuning) -> None:
-    library = needed("peft", what="mode='lora'", package="peft", extra="lora")
+    library = needed("peft", what="mode='lora'", extra="lora")
     alpha = 2 * tuning.rank if tuning.alpha is None else tuning.alpha
     how = {"r": tuning.rank, "lora_alpha": alpha, "lora_dropout": tuning.lora_dropout}
     library.inject_adapter_in_model(library.LoraConfig(target_modules=_linear_layers(model), **how), model)

