@@ -70,6 +70,7 @@ def _in_address(name: str, schema: dict[str, object], about: str) -> dict[str, o
 
 _NUMBER = _whole(1, 2**31 - 1)
 _KEY = {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"}
+_ACCOUNT = {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "the account that /api/mine gives"}
 _COLLECTION = _in_address("c", _words(), "collection; the first by default")
 _MILLISECONDS = _whole(0, 86_400_000)
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
@@ -86,6 +87,11 @@ _SAVED = {
         "finished": {"type": "boolean", "description": "the task has all its answers"},
     },
 }
+
+
+def _sent(needed: tuple[str, ...], **fields: object) -> dict[str, object]:
+    """The body of a request; it may name the account that it is for, and is refused if another one is logged in."""
+    return _object(needed, **fields, account=_ACCOUNT)
 
 
 def _object(needed: tuple[str, ...], **fields: object) -> dict[str, object]:
@@ -118,7 +124,7 @@ def _failure_answer() -> dict[str, object]:
     wrong = {"items": {"type": "string", "enum": [name for name in CLASSES if name != ALTERNATIVE]}}
     nothing = {"items": {"const": ALTERNATIVE}, "maxItems": 1}
     classes = {"type": "array", "minItems": 1, "maxItems": 20, "oneOf": [wrong, nothing]}
-    return _object(
+    return _sent(
         ("failure", "key", "classes", "rating"),
         failure=_NUMBER, key=_KEY, classes=classes, rating=_whole(1, 10), milliseconds=_MILLISECONDS,
     )  # fmt: skip
@@ -167,10 +173,10 @@ def _answer(scale: Scale, versions: Iterable[str]) -> dict[str, object]:
     """An answer to a pair: a grade and reasons of the store's scale."""
     names: dict[str, object] = {"type": "string", "enum": [reason.name for reason in scale.reasons]}
     reasons = {"type": "array", "items": names, "maxItems": 20} if scale.reasons else {"type": "array", "maxItems": 0}
-    answer = _object(
+    answer = _sent(
         ("item", "key", "grade"), item=_NUMBER, key=_KEY, grade={"type": "integer", "enum": sorted(scale.by_value)},
         reasons=reasons, comment=_words(500), milliseconds=_MILLISECONDS,
-        guideline={"type": "string", "enum": ["", *versions]},
+        guideline={"type": "string", "enum": ["", *versions]}, assignment=_NUMBER,
     )  # fmt: skip
     sure = {"properties": {"grade": {"enum": [value for value in scale.by_value if not scale.asks(value)]}}}
     return answer | {"if": sure, "then": {"properties": {"reasons": {"maxItems": 0}}}}
@@ -184,23 +190,23 @@ def description(
 
     answer = _answer(scale or SCALE, versions)
     choice = {"type": "string", "enum": ["left", "right", "tie"]}
-    vote = _object(
+    vote = _sent(
         ("comparison", "key", "choice"), comparison=_NUMBER, key=_KEY, choice=choice, milliseconds=_MILLISECONDS
     )
     paths = {
         "/api/collections": {"get": _operation("What is served", role="reviewer")},
         "/api/search": {"get": _operation("Search", role="reviewer", address=_search_words(corrections))},
         "/api/failures": {"get": _operation("Failures by class", role="reviewer", address=_failure_words())},
-        "/api/task": {"post": _operation("Lease a task", role="annotator", sent=_object(()))},
+        "/api/task": {"post": _operation("Lease a task", role="annotator", sent=_sent(()))},
         "/api/task/return": {
-            "post": _operation("Give a task back", role="annotator", sent=_object(("assignment",), assignment=_NUMBER))
+            "post": _operation("Give a task back", role="annotator", sent=_sent(("assignment",), assignment=_NUMBER))
         },
         "/api/answers": {"post": _operation("Answer", role="annotator", sent=answer, gives=_SAVED)},
         "/api/answers/undo": {
             "post": _operation(
                 "Withdraw an answer",
                 role="annotator",
-                sent=_object(("item", "key"), item=_NUMBER, key=_KEY),
+                sent=_sent(("item", "key"), item=_NUMBER, key=_KEY, assignment=_NUMBER),
                 gives=_SAVED,
             )
         },

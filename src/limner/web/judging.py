@@ -133,13 +133,13 @@ def judge_form(ask: Ask) -> Response:
     if action in ("back", "next", "skip"):
         return RedirectResponse(_moved(ask, there, at - 1 if action == "back" else at + 1), 303)
     if action == "undo":
-        _withdraw(ask, item, ask.field("key"))
+        _withdraw(ask, item, ask.field("key"), there or None)
         return RedirectResponse(f"/judge?{query(assignment=there or None, at=at)}", 303)
     reasons = [value for value in ask.form.getlist("reason") if isinstance(value, str)]
     grade = whole(ask.field("grade"), "grade", high=4)
     why = reasons if scale_of(ask.site.store).asks(grade) else []
     given = {"grade": grade, "reasons": why, "comment": ask.field("comment")}
-    _save(ask, item, ask.field("key"), given, ask.field("guideline"))
+    _save(ask, item, ask.field("key"), given, ask.field("guideline"), there or None)
     return RedirectResponse("/judge", 303)
 
 
@@ -184,7 +184,9 @@ def fitting() -> Iterator[None]:
         raise
 
 
-def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: object) -> Saved:
+def _save(
+    ask: Ask, item: int, key: object, given: dict[str, Any], guideline: object, assignment: int | None
+) -> Saved:
     """Stores an answer (grade, reasons, milliseconds, comment) under the version of the guideline that was read."""
     from limner.annotate.guideline import known_version
     from limner.annotate.scale import check_comment
@@ -196,16 +198,17 @@ def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: ob
     check_comment(given["comment"])
     checked, version = answer_key(key), known_version(ask.site.store, guideline)
     with fitting():
-        return submit(ask.site.store, me, item, key=checked, guideline=version, **given)
+        return submit(ask.site.store, me, item, key=checked, guideline=version, assignment_id=assignment, **given)
 
 
-def _withdraw(ask: Ask, item: int, key: object) -> Saved:
+def _withdraw(ask: Ask, item: int, key: object, assignment: int | None) -> Saved:
     from limner.annotate.guideline import newest
     from limner.annotate.store.answers import undo
 
     me, checked = ask.site.annotator(ask.visitor), answer_key(key)
+    version = newest(ask.site.store).version
     with fitting():
-        return undo(ask.site.store, me, item, key=checked, guideline=newest(ask.site.store).version)
+        return undo(ask.site.store, me, item, key=checked, guideline=version, assignment_id=assignment)
 
 
 def answer_key(value: object) -> str:
@@ -244,7 +247,7 @@ def api_task(ask: Ask) -> Response:
 
 def api_answer(ask: Ask) -> Response:
     """Stores an answer. The response is sent when the answer is on disk."""
-    known = ("item", "key", "grade", "reasons", "comment", "milliseconds", "guideline")
+    known = ("item", "key", "grade", "reasons", "comment", "milliseconds", "guideline", "assignment")
     given = body(ask, known, ("item", "key", "grade"))
     reasons = given.get("reasons", [])
     if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
@@ -253,7 +256,12 @@ def api_answer(ask: Ask) -> Response:
     milliseconds = None if took is None else whole(took, "milliseconds", low=0, high=86_400_000)
     item, grade = json_whole(given["item"], "item"), json_whole(given["grade"], "grade", high=4)
     said = {"grade": grade, "reasons": reasons, "milliseconds": milliseconds, "comment": given.get("comment", "")}
-    return _told(_save(ask, item, given["key"], said, given.get("guideline")))
+    return _told(_save(ask, item, given["key"], said, given.get("guideline"), _assignment_in(given)))
+
+
+def _assignment_in(given: Mapping[str, object]) -> int | None:
+    """The assignment that an answer names; a program may leave it out."""
+    return json_whole(given["assignment"], "assignment") if "assignment" in given else None
 
 
 def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:
@@ -265,8 +273,8 @@ def json_whole(value: object, what: str, *, high: int = NUMBER) -> int:
 
 def api_undo(ask: Ask) -> Response:
     """Withdraws an answer, as a new revision."""
-    given = body(ask, ("item", "key"), ("item", "key"))
-    return _told(_withdraw(ask, json_whole(given["item"], "item"), given["key"]))
+    given = body(ask, ("item", "key", "assignment"), ("item", "key"))
+    return _told(_withdraw(ask, json_whole(given["item"], "item"), given["key"], _assignment_in(given)))
 
 
 def _told(saved: Saved) -> Response:
@@ -285,7 +293,8 @@ def api_return(ask: Ask) -> Response:
 
 
 def api_mine(ask: Ask) -> Response:
-    """The visitor's own progress."""
+    """The visitor's own progress, and the account to send back with what is for this visitor alone."""
     from limner.annotate.store.tasks import progress_of
 
-    return JSONResponse(progress_of(ask.site.store, ask.site.annotator(ask.visitor)))
+    mine = progress_of(ask.site.store, ask.site.annotator(ask.visitor))
+    return JSONResponse({**mine, "account": ask.site.account(ask.visitor)})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
+import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -50,6 +54,8 @@ _log = logging.getLogger("limner.web")
 SESSION = "limner_session"
 DEVICE = "limner_device"
 NAME = "limner_name"
+ACCOUNT_LENGTH = 32
+_ACCOUNT = re.compile(f"[0-9a-f]{{{ACCOUNT_LENGTH}}}")
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class Site:
 
     @cached_property
     def secret(self) -> bytes:
-        """The secret that signs the cookies of known browsers."""
+        """The secret that signs the cookies of known browsers, and the accounts that pages send back."""
         from limner.annotate.store.resets import secret_of
 
         return secret_of(self.store)
@@ -130,6 +136,11 @@ class Site:
 
         account = session_of(self.store, token)
         return None if account is None else Visitor(account.name, account.role, account)
+
+    def account(self, visitor: Visitor) -> str:
+        """What a page sends back to say for whom it was opened; it stands for nobody else, here or in another store."""
+        who = f"name {visitor.name}" if visitor.account is None else f"account {visitor.account.id}"
+        return hmac.new(self.secret, who.encode(), hashlib.sha256).hexdigest()[:ACCOUNT_LENGTH]
 
     def annotator(self, visitor: Visitor) -> int:
         """The id of the current user in the store."""
@@ -243,6 +254,8 @@ async def _handled(handler: Handler, request: Request, site: Site, visitor: Visi
     try:
         came = await sent(request, machine=wants_json(request), stranger=not visitor.name)
         ask = Ask(request, site, visitor, came.form, came.json, came.file)
+        if visitor.name and request.method == "POST":
+            await run_in_threadpool(_refuse_other_account, ask)
         return await (site.apart.run(handler, ask) if apart else run_in_threadpool(handler, ask))
     except (LimnerError, HTTPException, Pending):
         raise
@@ -252,6 +265,29 @@ async def _handled(handler: Handler, request: Request, site: Site, visitor: Visi
         route = request.scope.get("route")  # the name of the handler, not the URL, which may contain an invitation
         _log.exception("%s %s", request.method, getattr(route, "path", "?"))
         return failed(request, error)
+
+
+class OtherAccount(LimnerError):
+    """A page that was opened for one account sent something while another is logged in: the browser keeps it."""
+
+
+def _refuse_other_account(ask: Ask) -> None:
+    """Refuses what a page sends for another account than the one that is logged in, or for nobody.
+
+    Two people may share a browser: its tabs have one session, that of whoever logged in last. A program has a session
+    of its own, so it need not name its account; browsers say that a request comes from a page.
+    """
+    said = ask.json.pop("account", None) if isinstance(ask.json, dict) else ask.form.get("account")
+    from_page = any(name in ask.request.headers for name in ("sec-fetch-site", "origin"))
+    if said is None and not from_page:
+        return
+    if not isinstance(said, str) or not _ACCOUNT.fullmatch(said):
+        raise LimnerError("account: expected the one that the page was opened for: reload the page")
+    if not hmac.compare_digest(said, ask.site.account(ask.visitor)):
+        raise OtherAccount(
+            f"this page was opened for another account, and {ask.visitor.name} is logged in now: nothing was saved. "
+            f"Log in with the other account again, or reload the page"
+        )
 
 
 def _log_in(request: Request) -> Response:
@@ -296,8 +332,10 @@ def page(
 
 
 def _render(site: Site, request: Request, visitor: Visitor | None, template: str, known: Mapping[str, object]) -> str:
+    account = site.account(visitor) if visitor else ""
     seen = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role) and _served(site, path)]
-    frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": seen}
+    frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": seen, "account": account}
+    frame["account_field"] = Markup('<input type="hidden" name="account" value="{}">').format(account)
     return _pages.get_template(template).render({**frame, **known})
 
 
@@ -325,7 +363,8 @@ def failed(request: Request, error: Exception) -> Response:
         return _waiting(request, error)
     status, message = _status(error)
     if wants_json(request):
-        return JSONResponse({"error": message}, status)
+        reason = {"reason": "account"} if isinstance(error, OtherAccount) else {}
+        return JSONResponse({"error": message, **reason}, status)
     titles = {403: "Not for you", 404: "Not here", 413: "Too large", 429: "Too often", 500: "A fault in limner"}
     titles[503] = "Too busy"
     known = {"title": titles.get(status, "That did not work"), "message": message, "status": status, "job": None}
@@ -343,7 +382,7 @@ def _status(error: Exception) -> tuple[int, str]:
     if isinstance(error, Refused):
         return 422, str(error)
     kind = type(error).__name__
-    if kind in ("LeaseLost", "AlreadyFull", "Conflict", "IntegrityError"):
+    if kind in ("LeaseLost", "AlreadyFull", "Conflict", "IntegrityError", "OtherAccount"):
         return 409, str(error)
     if kind == "NotAllowed":
         return 403, str(error)

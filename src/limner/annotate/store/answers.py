@@ -82,6 +82,7 @@ def submit(
     milliseconds: int | None = None,
     guideline: str = GUIDELINE,
     comment: str = "",
+    assignment_id: int | None = None,
     minutes: float = MINUTES,
 ) -> Saved:
     """Stores an answer to one pair of a task that the annotator holds, or has finished.
@@ -97,6 +98,8 @@ def submit(
         guideline: Version of the guideline that the annotator read.
         comment: A remark for the study lead, at most `COMMENT_LENGTH` characters; line breaks and unprintable
             characters become spaces.
+        assignment_id: The task as it was given to the annotator, `Held.id`; the answer is refused if it belongs to
+            another one. By default it is not checked.
         minutes: Length of the renewed lease.
 
     Returns:
@@ -109,7 +112,7 @@ def submit(
     said = check_comment(comment) or None
     values = {"grade": checked, "reasons": why, "milliseconds": milliseconds, "guideline": str(guideline)}
     values["comment"] = said
-    return _append(store, annotator_id, item_id, key, values, minutes, scale)
+    return _append(store, annotator_id, item_id, key, values, assignment_id, minutes, scale)
 
 
 def undo(
@@ -119,6 +122,7 @@ def undo(
     *,
     key: str,
     guideline: str | None = None,
+    assignment_id: int | None = None,
     minutes: float = MINUTES,
 ) -> Saved:
     """Withdraws the answer to a pair by adding a revision without a grade; the task is open again.
@@ -129,11 +133,12 @@ def undo(
         item_id: The pair, `Item.id`.
         key: Key created by the client, as for `submit`.
         guideline: Version of the guideline in force; that of the withdrawn answer by default.
+        assignment_id: The task as it was given to the annotator, as for `submit`.
         minutes: Length of the renewed lease.
     """
     _refuse_bad(key, None)
     values = {"grade": None, "reasons": "[]", "milliseconds": None, "guideline": guideline, "comment": None}
-    return _append(store, annotator_id, item_id, key, values, minutes, None)
+    return _append(store, annotator_id, item_id, key, values, assignment_id, minutes, None)
 
 
 def _refuse_bad(key: str, milliseconds: int | None) -> None:
@@ -149,6 +154,7 @@ def _append(
     item_id: int,
     key: str,
     values: dict[str, Any],
+    assignment_id: int | None,
     minutes: float,
     scale: Scale | None,
 ) -> Saved:
@@ -162,6 +168,8 @@ def _append(
         mine = next((a for a in state.assignments if a["annotator_id"] == annotator_id), None)
         if mine is None:
             raise NotAllowed("this task was never assigned to you: request a task first")
+        if assignment_id not in (None, mine["id"]):
+            raise LimnerError(f"this pair is not part of your assignment {assignment_id}: reload the page")
         before = _stored(connection, key)
         if before is not None:
             return _repeated(before, mine, item_id, values)
