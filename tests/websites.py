@@ -148,6 +148,11 @@ def judged(asked: TestClient, name: str, grades: list[int], *, milliseconds: int
     return task
 
 
+def account(asked: TestClient, address: str = "/judge") -> str:
+    """What a page sends back: the account that it was opened for."""
+    return re.search(r'data-account="([^"]*)"', asked.get(address).text)[1]
+
+
 def read_guideline(name: str, version: str = "2") -> str:
     """A script for a browser whose person has read the guideline."""
     return f"""localStorage.setItem("limner-guideline:{name}", '"{version}"')"""

@@ -62,7 +62,7 @@ def waited(page, number):
 
 def reloaded(page, number):
     """Reloads when the server has every answer: before that, the browser asks whether to leave, and the page stays."""
-    unsent = f"localStorage.getItem('limner-outbox:{page.get_attribute('#judge', 'data-who')}')"
+    unsent = f"localStorage.getItem('limner-outbox:{page.get_attribute('body', 'data-account')}')"
     while page.evaluate(unsent) is not None:
         page.wait_for_timeout(20)
     page.reload()

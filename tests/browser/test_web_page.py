@@ -206,12 +206,13 @@ def test_an_answer_is_kept_while_the_server_fails_and_stored_once(opened, addres
     answer(page, 4)
     page.wait_for_selector("#banner:has-text('NOT SAVED')")
     assert "Saved" not in page.inner_text("#state")
-    kept = json.loads(page.evaluate("localStorage.getItem('limner-outbox:patient')"))
+    unsent = "localStorage.getItem(`limner-outbox:${document.body.dataset.account}`)"
+    kept = json.loads(page.evaluate(unsent))
     assert [each["body"]["item"] for each in kept] == [first]
     page.wait_for_selector("#state:text-is('Saved.')", timeout=15_000)
     assert page.is_hidden("#banner")
     assert len(tries) == 3 and len(set(tries)) == 1
-    assert page.evaluate("localStorage.getItem('limner-outbox:patient')") is None
+    assert page.evaluate(unsent) is None
     store = address.state.site.store
     assert [row["revision"] for row in history(store, item_id=first)] == [1]
     opened.complaints[:] = [each for each in opened.complaints if "Failed to load resource" not in each]

@@ -38,7 +38,7 @@ def test_the_page_says_how_far_it_can_be_trusted_and_streams_its_points(site):
 def test_a_region_becomes_tasks_of_its_own_pairs(site, store):
     held = websites.world().test
     chosen = [f"i{held.images.ids[0]}", f"t{held.texts.ids[9]}"]
-    asked = {"s": "colours", "items": "\r\n".join(chosen), "depth": "2"}
+    asked = {"s": "colours", "items": "\r\n".join(chosen), "depth": "2", "account": websites.account(site)}
     assert site.post("/map/label", data=asked, headers={"origin": "http://localhost"}).status_code == 303
     told = words(websites.settled(site))
     for _ in range(100):
@@ -61,5 +61,6 @@ def test_a_region_becomes_tasks_of_its_own_pairs(site, store):
     ],
 )
 def test_what_is_no_region_is_refused(site, items, said):
-    reply = site.post("/map/label", data={"s": "colours", "items": items}, headers={"origin": "http://localhost"})
+    asked = {"s": "colours", "items": items, "account": websites.account(site)}
+    reply = site.post("/map/label", data=asked, headers={"origin": "http://localhost"})
     assert reply.status_code == 400 and said in words(reply)

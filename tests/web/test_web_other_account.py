@@ -13,8 +13,8 @@ from limner.annotate.store.people import add_annotator, by_name
 from limner.web.app import routes
 from limner.web.site import HERE
 
-OPEN = ("/login", "/logout", "/invite/{token}", "/reset/{token}")
-"""Addresses that act for whoever has the password or the link in the form, and for nobody who is logged in."""
+OPEN = ("/name", "/login", "/logout", "/invite/{token}", "/reset/{token}")
+"""Addresses that act for whoever is named in the form, or has its password or link, and for nobody who is logged in."""
 POSTS = [
     route.path
     for route in routes()
@@ -48,11 +48,6 @@ def bob(team, ann):
     return websites.enrolled(team, "bob", "annotator")
 
 
-def account(person, address: str = "/judge") -> str:
-    """What a page sends back: the account that it was opened for."""
-    return re.search(r'data-account="([^"]*)"', person.get(address).text)[1]
-
-
 def sent(person, address: str, **fields):
     more = {"json": fields} if address.startswith("/api/") else {"data": fields}
     return person.post(address, headers=FROM_A_PAGE, **more)
@@ -61,7 +56,7 @@ def sent(person, address: str, **fields):
 @pytest.mark.parametrize("address", POSTS)
 def test_every_form_and_call_of_another_account_s_page_is_refused(admins, address):
     ann, bob = admins
-    reply = sent(bob, address, account=account(ann))
+    reply = sent(bob, address, account=websites.account(ann))
     assert reply.status_code == 409
     assert "opened for another account" in websites.words(reply) and "bob is logged in" in websites.words(reply)
     assert "ann" not in websites.words(reply)
@@ -79,8 +74,8 @@ def test_an_answer_of_one_person_is_not_stored_as_another_s(team, ann, bob):
     tasks = {who: who.post("/api/task", json={}).json()["task"] for who in (ann, bob)}
     item = tasks[ann]["items"][0]["id"]
     assert item in [each["id"] for each in tasks[bob]["items"]]
-    mine = {"account": account(ann), "assignment": tasks[ann]["assignment"], "item": item}
-    bobs = {"account": account(bob), "assignment": tasks[bob]["assignment"], "item": item}
+    mine = {"account": websites.account(ann), "assignment": tasks[ann]["assignment"], "item": item}
+    bobs = {"account": websites.account(bob), "assignment": tasks[bob]["assignment"], "item": item}
     assert sent(bob, "/api/answers", **bobs, key="bobs-answer", grade=1).status_code == 200
     refused = sent(bob, "/api/answers", **mine, key="anns-answer", grade=4)
     assert (refused.status_code, refused.json()["reason"]) == (409, "account")
@@ -96,7 +91,7 @@ def test_an_answer_is_for_the_assignment_it_names(team, ann, bob):
     refused = ann.post("/api/answers", json={**answer, "key": "anns-answer", "grade": 4})
     assert refused.status_code == 409 and "assignment" in refused.json()["error"]
     assert "reason" not in refused.json(), "the browser does not keep it"
-    form = {**answer, "key": "anns-answer", "grade": 4, "guideline": "2", "account": account(ann)}
+    form = {**answer, "key": "anns-answer", "grade": 4, "guideline": "2", "account": websites.account(ann)}
     assert sent(ann, "/judge", **form).status_code == 409
     assert history(team.app.state.site.store) == []
     own = {**answer, "assignment": tasks[ann]["assignment"]}
@@ -109,33 +104,33 @@ def test_the_same_id_in_another_store_is_another_account(ann, tmp_path):
     """Two studies one after the other at one address: answers kept in the browser belong to the first."""
     elsewhere = websites.client(websites.filled(tmp_path / "another.db"), team=True)
     other = websites.enrolled(elsewhere, "ann", "annotator")
-    reply = sent(other, "/api/answers", account=account(ann), item=1, key="anns-answer", grade=4)
+    reply = sent(other, "/api/answers", account=websites.account(ann), item=1, key="anns-answer", grade=4)
     assert reply.status_code == 409
 
 
 def test_without_accounts_the_name_is_the_account(tmp_path):
     asked = websites.client(websites.filled(tmp_path / "answers.db"))
     asked.cookies.set("limner_name", "ann")
-    anns = account(asked)
+    anns = websites.account(asked)
     asked.cookies.set("limner_name", "bob")
     item = asked.post("/api/task", json={}).json()["task"]["items"][0]["id"]
     answer = {"item": item, "key": "anns-answer", "grade": 4}
     assert sent(asked, "/api/answers", **answer, account=anns).status_code == 409
-    assert sent(asked, "/api/answers", **answer, account=account(asked)).status_code == 200
+    assert sent(asked, "/api/answers", **answer, account=websites.account(asked)).status_code == 200
 
 
 def test_a_program_with_a_session_of_its_own_need_not_say_whose_it_is(ann):
     assert ann.post("/api/task", json={}).status_code == 200
-    assert ann.post("/api/task", json={"account": account(ann)}).status_code == 200
-    assert ann.get("/api/mine").json()["account"] == account(ann)
+    assert ann.post("/api/task", json={"account": websites.account(ann)}).status_code == 200
+    assert ann.get("/api/mine").json()["account"] == websites.account(ann)
 
 
 def test_an_account_is_not_told_by_its_number(team, ann):
     """What a page sends back is made with the secret of the store: nobody can guess another one's."""
     store = team.app.state.site.store
     ids = [add_annotator(store, f"person {n}").id for n in range(3)]
-    assert account(ann) not in {str(number) for number in (*ids, by_name(store, "ann").id)}
-    assert re.fullmatch(r"[0-9a-f]{32}", account(ann))
+    assert websites.account(ann) not in {str(number) for number in (*ids, by_name(store, "ann").id)}
+    assert re.fullmatch(r"[0-9a-f]{32}", websites.account(ann))
 
 
 def test_every_form_of_every_page_says_whose_it_is():
@@ -144,6 +139,6 @@ def test_every_form_of_every_page_says_whose_it_is():
         for form in re.findall(r'<form[^>]*method="post".*?</form>', path.read_text(encoding="utf-8"), re.DOTALL):
             address = re.search(r'action="([^"]*)"', form)[1]
             free = address in OPEN or address.startswith(("/invite/", "/reset/"))
-            if ("{{ account_field }}" in form) == free:
+            if ("{{ account_field() }}" in form) == free:
                 lacking.append((path.name, address))
     assert lacking == []

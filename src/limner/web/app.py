@@ -83,7 +83,7 @@ def routes() -> list[BaseRoute]:
     """Every address."""
     looking = [
         Route("/", endpoint(pages.home)),
-        Route("/name", endpoint(pages.name), methods=["POST"]),
+        Route("/name", open_endpoint(pages.name), methods=["POST"]),
         Route("/search", endpoint(search_page.search_page, role="reviewer"), methods=["GET"]),
         Route("/search", endpoint(search_page.send_image, role="reviewer"), methods=["POST"]),
         Route("/item", endpoint(details.item_page, role="reviewer")),

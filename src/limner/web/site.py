@@ -277,10 +277,11 @@ def _refuse_other_account(ask: Ask) -> None:
     Two people may share a browser: its tabs have one session, that of whoever logged in last. A program has a session
     of its own, so it need not name its account; browsers say that a request comes from a page.
     """
-    said = ask.json.pop("account", None) if isinstance(ask.json, dict) else ask.form.get("account")
+    fields = ask.json if isinstance(ask.json, dict) else dict(ask.form)
     from_page = any(name in ask.request.headers for name in ("sec-fetch-site", "origin"))
-    if said is None and not from_page:
+    if "account" not in fields and not from_page:
         return
+    said = fields.pop("account", None)
     if not isinstance(said, str) or not _ACCOUNT.fullmatch(said):
         raise LimnerError("account: expected the one that the page was opened for: reload the page")
     if not hmac.compare_digest(said, ask.site.account(ask.visitor)):
@@ -332,10 +333,13 @@ def page(
 
 
 def _render(site: Site, request: Request, visitor: Visitor | None, template: str, known: Mapping[str, object]) -> str:
-    account = site.account(visitor) if visitor else ""
+
+    def account() -> str:
+        return site.account(visitor) if visitor else ""
+
     seen = [(path, name) for path, name, role, _ in PAGES if visitor and visitor.may(role) and _served(site, path)]
     frame = {"visitor": visitor, "team": site.team, "here": request.url.path, "pages": seen, "account": account}
-    frame["account_field"] = Markup('<input type="hidden" name="account" value="{}">').format(account)
+    frame["account_field"] = lambda: Markup('<input type="hidden" name="account" value="{}">').format(account())
     return _pages.get_template(template).render({**frame, **known})
 
 

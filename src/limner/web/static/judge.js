@@ -1,4 +1,5 @@
 // Judging pairs one after the other. Without this script the page works as a plain form; with it, pages are not reloaded.
+import { account, hidden, hide, warn, warning, watch } from "./account.js";
 import { Keys } from "./keys.js";
 import { Outbox, newKey } from "./outbox.js";
 import { Picture, pointOf } from "./picture.js";
@@ -26,7 +27,7 @@ const skipped = new Set(kept(SKIPS, {})[task.assignment] || []);
 // Answered pairs in the order of their answers, for undo.
 const given = [...task.order];
 
-const outbox = new Outbox(`limner-outbox:${root.dataset.who}`, report);
+const outbox = new Outbox(account, report);
 // Unsent answers of an earlier visit count here too.
 for (const { path, body } of outbox.kept) {
   const item = items.find((each) => each.id === body.item);
@@ -41,19 +42,14 @@ function answered(item, grade, why, comment = "") {
 
 function say(words) { at("state").textContent = words; }
 
-function report({ failed, login, left, body, path, ok, data }) {
-  const banner = at("banner");
-  banner.hidden = !failed && (ok || ok === undefined);
-  if (failed) {
-    const why = login ? "You are logged out: log in again in another tab." : "The server does not answer.";
-    banner.textContent = `NOT SAVED: ${left} ${left === 1 ? "answer is" : "answers are"} kept in this browser. ${why} Trying again.`;
-    say("Not saved yet.");
-    return;
-  }
+function report(sent) {
+  const { failed, another, left, body, path, ok } = sent;
+  hide(Boolean(another));
+  warn(warning(sent));
+  if (failed) { say("Not saved yet."); return; }
   if (!ok) {
     const item = items.find((each) => each.id === body.item);
     if (item) { answered(item, null, []); item.refused = true; }
-    banner.textContent = `NOT SAVED: ${data?.error || "the server refused the answer"}`;
     say("Not saved.");
     progress();
     return;
@@ -149,7 +145,7 @@ function save() {
   skip.forget(item);
   say("Saving …");
   const milliseconds = Math.min(86400000, Math.round(performance.now() - since));
-  outbox.add("/api/answers", { item: item.id, key: newKey(), grade, reasons: why, comment, milliseconds, guideline: guide.dataset.version });
+  outbox.add("/api/answers", { item: item.id, assignment: task.assignment, key: newKey(), grade, reasons: why, comment, milliseconds, guideline: guide.dataset.version });
   const next = open(place + 1) ?? (changed && place + 1 < items.length ? place + 1 : undefined);
   if (next === undefined) { progress(); finish(); } else show(next);
 }
@@ -195,7 +191,7 @@ function undo({ last = false } = {}) {
     return;
   }
   answered(items[which], null, []);
-  outbox.add("/api/answers/undo", { item: items[which].id, key: newKey() });
+  outbox.add("/api/answers/undo", { item: items[which].id, assignment: task.assignment, key: newKey() });
   show(which);
   say("Undoing …");
 }
@@ -271,7 +267,8 @@ at("guide-button").addEventListener("click", () => guide.showModal());
 // The time spent reading the guideline does not count.
 guide.addEventListener("close", () => { keep(READ, guide.dataset.version); since = performance.now(); });
 for (const id of ["zoom", "keys", "guide-button", "comment-button"]) at(id).hidden = false;
-window.addEventListener("beforeunload", (event) => { if (outbox.kept.length) event.preventDefault(); });
+window.addEventListener("beforeunload", (event) => { if (outbox.kept.length && !(hidden() && outbox.stored)) event.preventDefault(); });
+watch((another) => warn(another || outbox.kept.length ? warning({ failed: true, another, left: outbox.kept.length }) : ""));
 const undoing = location.hash === "#undo"; // undo the last answer of an earlier task
 show("exact" in root.dataset ? place : open(place) ?? place, { focus: false });
 root.dataset.ready = ""; // keys are active from here on

@@ -19,5 +19,8 @@ export function keep(name, value) {
 export function drop(name) {
   try {
     localStorage.removeItem(name);
-  } catch { /* there was nothing to remember */ }
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,4 +1,5 @@
 // Keyboard shortcuts: what each does, when they are inactive, and how to change them.
+import { hidden } from "./account.js";
 import { kept, keep } from "./kept.js";
 
 const ACTIONS = {
@@ -50,7 +51,7 @@ export class Keys {
 
   rests(event) {
     const target = event.target;
-    if (!this.on || event.ctrlKey || event.altKey || event.metaKey || event.repeat) return true;
+    if (!this.on || hidden() || event.ctrlKey || event.altKey || event.metaKey || event.repeat) return true;
     if (event.isComposing || event.keyCode === 229 || document.querySelector("dialog[open]")) return true;
     if (target.closest("textarea, select, [contenteditable], input:not([type=radio]):not([type=checkbox])")) return true;
     // On a button, a link or a choice, these keys already have a meaning.

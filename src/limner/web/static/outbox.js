@@ -1,28 +1,33 @@
-// Unsent answers: kept in this browser until the server has them, and sent again with the same key until then.
+// Unsent answers of an account: kept in this browser until the server has them, and sent again with the same key until then.
 import { drop, keep, kept } from "./kept.js";
 
 const PATIENCE = 30000; // milliseconds without a reply after which an answer is sent again
 
 export class Outbox {
-  constructor(name, changed) {
-    this.name = name;
+  constructor(account, changed) {
+    this.account = account;
+    this.name = `limner-outbox:${account}`;
     this.changed = changed;
     this.sending = false;
+    this.stored = true; // if storage is full or not allowed, the answers are still in this page
     this.delay = 1000;
+    this.kept = [];
     this.kept = this.read();
   }
 
   read() {
-    const found = kept(this.name, []);
-    return Array.isArray(found) ? found : [];
+    const list = this.stored ? kept(this.name, []) : this.kept;
+    return Array.isArray(list) ? list : [];
   }
 
-  // If storage is full or not allowed, the answer is still in this page.
-  write() { if (this.kept.length) keep(this.name, this.kept); else drop(this.name); }
+  // Read first: another tab of the same account may have added answers, or sent them.
+  change(how) {
+    this.kept = how(this.read());
+    this.stored = this.kept.length ? keep(this.name, this.kept) : drop(this.name);
+  }
 
   add(path, body) {
-    this.kept.push({ path, body });
-    this.write();
+    this.change((list) => [...list, { path, body }]);
     this.send();
   }
 
@@ -32,16 +37,16 @@ export class Outbox {
     this.sending = true;
     while (this.kept.length) {
       const each = this.kept[0];
-      const { reply, data } = await post(each.path, each.body);
-      if (reply === null || reply.status >= 500 || [401, 408, 429].includes(reply.status)) {
-        this.changed({ failed: true, login: reply?.status === 401, left: this.kept.length });
+      const { reply, data } = await post(each.path, { ...each.body, account: this.account });
+      const another = reply?.status === 409 && data?.reason === "account";
+      if (reply === null || another || reply.status >= 500 || [401, 408, 429].includes(reply.status)) {
+        this.changed({ failed: true, login: reply?.status === 401, another, left: this.kept.length, data });
         await new Promise((wake) => setTimeout(wake, this.delay));
         this.delay = Math.min(2 * this.delay, 15000);
         continue;
       }
       this.delay = 1000;
-      this.kept.shift();
-      this.write();
+      this.change((list) => list.filter(({ body }) => body.key !== each.body.key));
       this.changed({ failed: false, left: this.kept.length, body: each.body, path: each.path, ok: reply.ok, data });
     }
     this.sending = false;

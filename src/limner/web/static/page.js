@@ -1,5 +1,8 @@
-// Shared by all pages: the current page's name stays visible on a narrow screen, an image dropped on the page is uploaded,
-// and after Back or Forward the search form shows the query of its results, not what was typed last (it has autocomplete off, too).
+// Shared by all pages: answers left in the browser are sent, the current page's name stays visible on a narrow screen, an image
+// dropped on the page is uploaded, and after Back or Forward the search form shows the query of its results, not what was typed last (it has autocomplete off, too).
+import { account, hide, warn, warning, watch } from "./account.js";
+import { Outbox } from "./outbox.js";
+
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   document.getElementById("find")?.reset();
@@ -44,3 +47,10 @@ document.getElementById("results")?.addEventListener("click", (event) => {
   const plain = !event.defaultPrevented && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey;
   if (plain && event.target.closest("a[href^='/search']")) setTimeout(searching, PATIENCE, "");
 });
+// The page for judging has an outbox of its own.
+if (account && !document.getElementById("judge")) {
+  const report = (sent) => { hide(Boolean(sent.another)); warn(warning(sent)); };
+  const outbox = new Outbox(account, report);
+  watch((another) => warn(another || outbox.kept.length ? warning({ failed: true, another, left: outbox.kept.length }) : ""));
+  outbox.send();
+}
