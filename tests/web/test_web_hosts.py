@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -300,3 +301,25 @@ def test_an_error_of_the_database_shows_no_values(team):
     with pytest.raises((sa.exc.DBAPIError, LimnerError)) as failed, team.app.state.site.store.writing() as connection:
         connection.execute(sa.text("INSERT INTO nosuch VALUES (:value)"), {"value": "a hash of a password"})
     assert "a hash of a password" not in str(failed.value)
+
+
+def test_answers_while_the_database_is_down_are_refused_in_words_and_stored_when_it_is_back(tmp_path, postgres):
+    """With accounts and without: the page keeps what comes back with 503, and says why."""
+    name = f"t{uuid.uuid4().hex}"
+    postgres.psql(f"CREATE DATABASE {name};")
+    asked = websites.client(websites.filled(postgres.get_uri(database=name)), team=True)
+    ann = websites.enrolled(asked, "ann", "annotator")
+    item = ann.post("/api/task", json={}).json()["task"]["items"][0]["id"]
+    answer = {"item": item, "key": "anns-answer", "grade": 4}
+    postgres.psql(
+        f"ALTER DATABASE {name} ALLOW_CONNECTIONS false; "
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}';"
+    )
+    for _ in range(2):  # a connection that was open, and a new one
+        reply = ann.post("/api/answers", json=answer)
+        assert reply.status_code == 503 and "database cannot be reached" in reply.json()["error"]
+        assert name not in reply.text and "postgres" not in reply.text
+    assert "database cannot be reached" in websites.words(ann.get("/judge"))
+    postgres.psql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true;")
+    assert ann.post("/api/answers", json=answer).json()["revision"] == 1
+    asked.app.state.site.close()

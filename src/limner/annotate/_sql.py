@@ -1,4 +1,4 @@
-"""SQLAlchemy (an optional dependency), and a helper for inserts."""
+"""SQLAlchemy (an optional dependency), inserts, and the errors of a database that is not there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,19 @@ if absent := missing("sqlalchemy", "alembic"):
 
 import sqlalchemy as sa
 
-__all__ = ["inserted", "sa"]
+__all__ = ["Unreachable", "inserted", "out_of_reach", "sa"]
+
+
+class Unreachable(LimnerError):
+    """A database server does not answer, or has ended the connection."""
+
+
+def out_of_reach(error: object) -> bool:
+    """Whether a database error comes from the connection: no state, or that of a connection or a server's shutdown."""
+    if not isinstance(error, sa.exc.OperationalError):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return error.connection_invalidated or state is None or state.startswith(("08", "57P"))
 
 
 def inserted(connection: sa.Connection, table: sa.Table, clash: str = "", /, **values: object) -> int:

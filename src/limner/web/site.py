@@ -139,8 +139,8 @@ class Site:
 
     def account(self, visitor: Visitor) -> str:
         """What a page sends back to say for whom it was opened; it stands for nobody else, here or in another store."""
-        who = f"name {visitor.name}" if visitor.account is None else f"account {visitor.account.id}"
-        return hmac.new(self.secret, who.encode(), hashlib.sha256).hexdigest()[:ACCOUNT_LENGTH]
+        identity = f"name {visitor.name}" if visitor.account is None else f"account {visitor.account.id}"
+        return hmac.new(self.secret, identity.encode(), hashlib.sha256).hexdigest()[:ACCOUNT_LENGTH]
 
     def annotator(self, visitor: Visitor) -> int:
         """The id of the current user in the store."""
@@ -281,10 +281,10 @@ def _refuse_other_account(ask: Ask) -> None:
     from_page = any(name in ask.request.headers for name in ("sec-fetch-site", "origin"))
     if "account" not in fields and not from_page:
         return
-    said = fields.pop("account", None)
-    if not isinstance(said, str) or not _ACCOUNT.fullmatch(said):
+    account = fields.pop("account", None)
+    if not isinstance(account, str) or not _ACCOUNT.fullmatch(account):
         raise LimnerError("account: expected the one that the page was opened for: reload the page")
-    if not hmac.compare_digest(said, ask.site.account(ask.visitor)):
+    if not hmac.compare_digest(account, ask.site.account(ask.visitor)):
         raise OtherAccount(
             f"this page was opened for another account, and {ask.visitor.name} is logged in now: nothing was saved. "
             f"Log in with the other account again, or reload the page"
@@ -388,6 +388,8 @@ def _status(error: Exception) -> tuple[int, str]:
     kind = type(error).__name__
     if kind in ("LeaseLost", "AlreadyFull", "Conflict", "IntegrityError", "OtherAccount"):
         return 409, str(error)
+    if kind == "Unreachable":  # without its address, which is for the operator
+        return 503, "the server's database cannot be reached, so nothing can be saved now: tell an admin if this lasts"
     if kind == "NotAllowed":
         return 403, str(error)
     if isinstance(error, NotWritten):  # the browser keeps the answer and sends it again

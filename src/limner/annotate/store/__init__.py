@@ -51,7 +51,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.annotate._sql import sa
+from limner.annotate._sql import Unreachable, out_of_reach, sa
 from limner.annotate.store.schema import VERSION, setting
 from limner.core.errors import LimnerError, NotWritten
 from limner.core.extras import needed
@@ -71,11 +71,8 @@ _DAMAGE = ("malformed", "not a database", "no such table", "no such column", "Co
 _PATIENCE = 10  # milliseconds between two attempts to take SQLite's lock
 _ADVISORY = 0x6C696D  # key of limner's advisory lock in PostgreSQL
 _SETTING = sa.select(setting.c.value).where(setting.c.name == sa.bindparam("wanted", type_=sa.Text))
-_NO_ROOM = (
-    "disk is full",
-    "disk i/o error",
-    "no space left",
-)  # messages of SQLite, of a file size limit, of PostgreSQL"
+# Messages of SQLite, of a file size limit, of PostgreSQL.
+_NO_ROOM = ("disk is full", "disk i/o error", "no space left")
 _ADDRESS = re.compile(r"((?:[a-z][a-z0-9+]*:(?=//)|postgres[a-z+]*:)/*)(.*)", re.IGNORECASE | re.DOTALL)
 _WORDS = re.compile(r"(^|\s)(host|hostaddr|dbname|user|password|service)\s*=")  # libpq's other form of an address
 _PASSWORD_WORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token)\w*)\s*=\s*(?:'[^']*'|[^\s&]*)")
@@ -196,11 +193,13 @@ class Store:
 
     @contextmanager
     def _sound(self) -> Iterator[None]:
-        """Reports a damaged file or unexpected tables in one line."""
+        """Reports a damaged file, unexpected tables or a database out of reach in one line."""
         try:
             yield
         except (sa.exc.DBAPIError, sqlite3.DatabaseError) as error:
             said = str(getattr(error, "orig", error)).strip().partition("\n")[0]
+            if not self.lite and out_of_reach(error):
+                raise Unreachable(f"the database {self.where} cannot be reached ({_said(error)}): try again") from error
             if not self.lite or not any(words in said for words in _DAMAGE):
                 raise
             raise LimnerError(f"the store {self.where} is damaged ({said}): restore a good copy") from error
