@@ -1,4 +1,4 @@
-"""Two people at one browser: what one has answered is kept for that one, and never sent, shown or stored as another's."""
+"""Two people at one browser: what one has answered is kept for that one, and never sent or stored as another's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page opened for one account, in a browser where another one is logged in now: nothing is stored, nothing changes."""
+"""A page of one account, in a browser where another one is logged in now: nothing is stored, nothing changes."""
 
 from __future__ import annotations
 

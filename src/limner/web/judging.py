@@ -184,9 +184,7 @@ def fitting() -> Iterator[None]:
         raise
 
 
-def _save(
-    ask: Ask, item: int, key: object, given: dict[str, Any], guideline: object, assignment: int | None
-) -> Saved:
+def _save(ask: Ask, item: int, key: object, given: dict[str, Any], guideline: object, assignment: int | None) -> Saved:
     """Stores an answer (grade, reasons, milliseconds, comment) under the version of the guideline that was read."""
     from limner.annotate.guideline import known_version
     from limner.annotate.scale import check_comment
