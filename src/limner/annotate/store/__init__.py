@@ -440,5 +440,5 @@ def without_password(target: str) -> str:
     return f"{scheme}{name}{':***' if colon else ''}{at}{where}{'?...' if question else ''}"
 
 
-def _said(error: sa.exc.DBAPIError) -> str:
-    return _PASSWORD_WORD.sub(r"\1=***", str(error.orig).strip().splitlines()[0])
+def _said(error: Exception) -> str:
+    return _PASSWORD_WORD.sub(r"\1=***", str(getattr(error, "orig", error)).strip().splitlines()[0])
