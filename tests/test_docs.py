@@ -169,13 +169,6 @@ def _is_public(name: str) -> bool:
     return thing in getattr(importlib.import_module(package), "__all__", ())
 
 
-def test_names_that_moved_are_there_under_their_new_name():
-    table = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8")
-    new = re.findall(r"`(limner\.[\w.]+[a-z])`", "\n".join(re.findall(r"\|([^|]+)\|$", table, flags=re.MULTILINE)))
-    missing = [name for name in new if importlib.util.find_spec(name) is None and not _is_public(name)]
-    assert len(new) > 20 and missing == []
-
-
 def test_pages_of_claims_show_what_is_saved():
     assert pages.stale() == [], "run python benchmarks/pages.py"
 

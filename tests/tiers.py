@@ -27,7 +27,7 @@ TIERS = {
         "test_differential.py", "test_extending.py", "test_features.py", "test_figures.py", "test_judged.py",
         "test_opening.py", "test_overlap.py", "test_own_measures.py", "test_page.py", "test_ranks.py", "test_slices.py",
         "test_stats.py", "test_stats_bootstrap.py", "test_stats_sampling.py", "test_systems.py", "towers/*",
-        "loading/test_load_multilingual.py", "test_languages.py", "test_model_store.py", "test_old_files.py",
+        "loading/test_load_multilingual.py", "test_languages.py", "test_model_store.py",
         "test_scores_sources.py", "test_stats_intervals.py", "test_terminal_width.py",
     ),
 }  # fmt: skip

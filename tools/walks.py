@@ -145,7 +145,7 @@ def _page(folder: Path, pairs: object):  # type: ignore[no-untyped-def]
     with open_store(path) as store:
         add_collection(store, pairs, spec=str(folder / "photos"))
         one, other = pairs.images.ids[0], pairs.texts.ids[7]  # type: ignore[attr-defined]
-        pair = getattr(tasks, "TaskPair", None) or tasks.Asked  # its name in 0.1.0
+        pair = tasks.TaskPair
         tasks.add_tasks(store, [tasks.Draft((pair(one, other),))], replication=1)
     client = TestClient(make_app([pairs], store=path), base_url="http://localhost")
     client.get("/judge")  # signs the annotator in

@@ -206,29 +206,6 @@ def test_a_collection_gives_captions_and_splits(tmp_path):
     assert found.match.text == texts.values[3]
 
 
-def test_an_index_of_an_older_format_is_searched_and_extended_without_captions(tmp_path, monkeypatch):
-    import pyarrow as pa
-
-    from limner.search import store, table
-
-    now = table.schema
-
-    def then(about, names=()):
-        chosen = [each for each in now(about, names) if each.name not in ("captions", "fields")]
-        return pa.schema(chosen, metadata={"limner": json.dumps({"format": 2, "dim": about.dim, "kind": about.kind})})
-
-    items = Items(["a", "b"], [None, None], {"captions": [["a dog"], ["a cat"]]})
-    with monkeypatch.context() as older:
-        older.setattr(store, "schema", then)
-        older.setattr(table, "schema", then)
-        older.setattr(table, "COLUMNS", ("value", "picture"))
-        index(tmp_path / "i", Embeddings(["a"], np.eye(1, 26)), items)
-    made = open_index(tmp_path / "i", system=Letters())
-    assert made.add(Embeddings(["b"], np.eye(26)[:1]), items) == 1 and len(made) == 2
-    assert ItemTexts.of_index(made).is_empty
-    assert {hit.id for hit in search_words(made, "a dog", by="vectors")["0"]} == {"a", "b"}
-
-
 def run(*words):
     return CliRunner().invoke(app, list(map(str, words)))
 

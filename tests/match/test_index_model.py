@@ -131,23 +131,6 @@ def test_encoders_of_ones_own_are_known_by_name_or_by_what_they_say(tmp_path, mo
         assert "two models" in run(*words, f"own_models:{bad}", status=3).stderr
 
 
-def test_an_index_of_an_older_limner_is_read_and_says_nothing_of_its_model(tmp_path, models):
-    import lancedb
-
-    model = systems.load(models / "a.npz")
-    items = limner.load("scenes", images=60).images
-    index(tmp_path / "i", model.encode_images(items), items, system_name="system")
-    shutil.copytree(models / "a.npz", tmp_path / "i" / "system")
-    table = lancedb.connect(tmp_path / "i").open_table("items")
-    head = {"format": 1, "dim": 8, "kind": "image", "similarity": "cosine", "system": "system"}
-    older = table.to_arrow().replace_schema_metadata({"limner": json.dumps(head)})
-    lancedb.connect(tmp_path / "i").create_table("items", older, mode="overwrite")
-    assert open_index(tmp_path / "i").about.model is None
-    run("search", tmp_path / "i", "a cat")
-    run("index", tmp_path / "i", *WORLD, "--resume", "--system", "histograms")  # the kept model's own name
-    assert "was made with" in run("index", tmp_path / "i", *WORLD, "--system", "colours", status=3).stderr
-
-
 # --- what a model says of itself ------------------------------------------------------------------------------------
 
 

@@ -474,15 +474,6 @@ def _array(values, kind):
     return pa.array(values, kind)
 
 
-def test_older_versions_of_limner_read_what_has_one_vector_per_item(tmp_path):
-    heads = [
-        json.loads(index(tmp_path / name, given).store.table.schema.metadata[b"limner"])
-        for name, given in (("e", Embeddings(["a"], np.ones((1, 3)))), ("s", some(1)))
-    ]
-    assert [head["format"] for head in heads] == [3, 4]
-    assert "pooling" not in heads[0] and heads[1]["pooling"] == "maxsim"
-
-
 def batch(prefix: str) -> VectorSets:
     """Fifty items whose vectors are the same number over and over, so that half a batch or a mixed row would show."""
     value = 1.0 + sum(map(ord, prefix)) % 97

@@ -71,15 +71,6 @@ def _finetuned(folder: Path) -> None:
     limner.train(_small_world(), "finetune", encoder=f"clip(model={_clip()})", **options).save(folder / "m")
 
 
-def _old_histograms(folder: Path) -> None:
-    """The one file in which limner 0.1 kept such a model."""
-    import tarfile
-
-    archive = Path(__file__).parents[1] / "old" / "limner-0.1.0.tar.xz"
-    with tarfile.open(archive) as held:
-        held.extract("./histograms.npz", folder, filter="data")
-
-
 def _model(name: str) -> Callable[[Path], Any]:
     return lambda folder: limner.systems.load(folder / name)
 
@@ -262,7 +253,6 @@ def _read_store(folder: Path) -> Any:
 
 LEARNED = {
     "histograms model": Reader(_made(_train("histograms", featured=False)), SIGNED, _model("m"), 3),
-    "histograms model of 0.1": Reader(_made(_old_histograms), {"": spoil.of_zip}, _model("histograms.npz"), 3),
     "kcca model": Reader(_made(_train("kcca", images="linear")), SIGNED, _model("m"), 3),
     "nearest model": Reader(_made(_train("nearest", images="linear")), SIGNED, _model("m"), 2),
     "towers model": Reader(_made(_train("towers", **TOWER)), SIGNED, _model("m"), 0.3),

@@ -19,7 +19,6 @@ from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
 from limner.core.errors import LimnerError  # noqa: E402
-from limner.core.renamed import RenamedOption  # noqa: E402
 from limner.datasets.wikipedia import image_names  # noqa: E402
 from limner.match import cascade  # noqa: E402
 from limner.systems.towers import crank  # noqa: E402
@@ -102,14 +101,6 @@ def test_training_with_a_proposers_mistakes(world):
     plain, hard = crank.train(world.train, **how), crank.train(world.train, proposer=proposer, **how)
     assert plain.fingerprint != hard.fingerprint
     assert crank.train(world.train, proposer=proposer, **how).fingerprint == hard.fingerprint
-
-
-def test_options_by_their_old_names_replace_its_own_defaults(world):
-    new = {"learning_rate": 3e-3, **SMALL}
-    old = {"rate": new.pop("learning_rate"), "batch": new.pop("batch_size"), "longest": new.pop("max_tokens")}
-    with pytest.warns(RenamedOption, match="batch is now called batch_size"):
-        model = crank.train(world.train, epochs=1, **old, **new)
-    assert model.fingerprint == crank.train(world.train, epochs=1, learning_rate=3e-3, **SMALL).fingerprint
 
 
 def test_it_learns(model):

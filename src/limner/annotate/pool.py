@@ -17,7 +17,6 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.core.ranking import Ranking
-from limner.core.renamed import renamed
 from limner.language.overlap import bleu, content_words
 from limner.scores import Scores
 
@@ -73,7 +72,6 @@ def merged(proposals: Iterable[Proposal], *, depth: int = TOP) -> dict[Key, list
     return pool
 
 
-@renamed(least="min_bleu")
 def alike(pool: Iterable[Key], collection: Collection, *, min_bleu: float = BLEU) -> list[Key]:
     """The pairs whose caption shares enough words with the image's own captions: BLEU-pre of `min_bleu` or more.
 

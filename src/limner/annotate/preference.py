@@ -24,7 +24,6 @@ from limner.annotate.store.votes import STUDY, Rivals, Vote, add_comparisons, st
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
-from limner.core.renamed import renamed
 from limner.stats.inputs import Vector
 
 FAULTS = {
@@ -125,7 +124,6 @@ def _mixed(right: Sequence[bool], positives: Sequence[str], others: Sequence[str
     return tuple(next(good) if each else next(bad) for each in right)
 
 
-@renamed(least="min_relevant", most="max_relevant")
 def study_of_rankings(
     judgements: Judgements,
     *,

@@ -20,7 +20,6 @@ from limner.annotate.store.exclusions import exclude
 from limner.annotate.store.schema import assignment as assignments
 from limner.annotate.store.schema import review as reviews
 from limner.core.errors import LimnerError, UnknownId, UnknownName
-from limner.core.renamed import renamed
 from limner.stats import Undefined, alpha_interval, cohen_kappa
 from limner.stats.inputs import Vector
 
@@ -229,7 +228,6 @@ def _record(name: str, own: Sequence[Answer], sums: _Sums, usual: float, thresho
     return Record(name, len(real), len(golden), sum(golden), apart, took, most, tuple(why))
 
 
-@renamed(least="min_controls")
 def set_aside(
     store: Store, *, threshold: float = THRESHOLD, min_controls: int = LEAST, by: int | None = None
 ) -> list[str]:

@@ -16,7 +16,6 @@ from limner.annotate.store.contents import Key
 from limner.annotate.store.tasks import Draft, TaskPair
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.core.renamed import renamed
 
 REAL = 18
 CAPTIONS = 10
@@ -25,7 +24,6 @@ _TRIES = 10_000
 T = TypeVar("T")
 
 
-@renamed(real="pooled")
 def make_tasks(
     pool: Iterable[Key],
     known: Judgements,

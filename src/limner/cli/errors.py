@@ -8,7 +8,9 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from typing import Any, cast
@@ -18,9 +20,8 @@ from typer.core import TyperGroup
 
 from limner.cli.console import Unprinted, as_text, put, tell
 from limner.cli.finding import Commands
-from limner.cli.old_names import warnings_told, with_new_names
 from limner.core import interrupts
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, LimnerWarning
 
 # Typer has vendored its parser under different names; a bad parameter is always a usage error.
 UsageError: Any = typer.BadParameter.__bases__[0]
@@ -67,7 +68,7 @@ class Shell(TyperGroup):
     ) -> Any:
         """Parses the arguments and runs the command; in standalone mode exits with a `Status`."""
         rest = (prog_name, complete_var, False, windows_expand_args)
-        args = with_new_names(self, sys.argv[1:] if args is None else args)
+        args = list(sys.argv[1:] if args is None else args)
         if not standalone_mode:
             return super().main(args, *rest, **extra)
         _bear_any_character()
@@ -84,7 +85,7 @@ class Shell(TyperGroup):
     def invoke(self, ctx: Any) -> object:
         """Runs the command, with all error handling in one place."""
         try:
-            with warnings_told():
+            with _warnings_on_stderr():
                 result = super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a closed pipe can still be handled
@@ -140,6 +141,22 @@ class Shell(TyperGroup):
             except (OSError, Unprinted):
                 _abandon_stdout()
         return status
+
+
+@contextmanager
+def _warnings_on_stderr() -> Iterator[None]:
+    """Shows each of limner's warnings as one line on stderr."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **details: Any) -> None:
+        if issubclass(category, LimnerWarning):
+            tell(f"warning: {message}")
+        else:
+            python_way(message, category, *place, **details)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LimnerWarning)
+        python_way, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def _abandon_stdout() -> None:

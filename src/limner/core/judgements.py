@@ -6,7 +6,6 @@ are all of this type, so that "COCO R@1" and "ECCV R@1" are the same measure on 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -168,11 +167,6 @@ class Judgements:
     def with_name(self, name: str) -> Judgements:
         """The same judgements under another name."""
         return replace(self, name=name)
-
-    def named(self, name: str) -> Judgements:
-        """The old name of `with_name`."""
-        warnings.warn("Judgements.named is now called with_name", DeprecationWarning, stacklevel=2)
-        return self.with_name(name)
 
     def __or__(self, other: Judgements) -> Judgements:
         """The union: all ids of both, and the higher grade if both judged a pair."""

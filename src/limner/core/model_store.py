@@ -4,7 +4,7 @@
     model.safetensors   every array, and in its header the SHA-256 of names, types, shapes and numbers
     ...                 further files of a kind: a model card, a vocabulary, a figure
 
-A folder contains no code, so it is safe to read one from any source. Format 1, of limner 0.1, can be read too.
+A folder contains no code, so it is safe to read one from any source.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from limner.core.paths import damage_told, parse_json, read_json, refuse_irregul
 from limner.core.version import VERSION
 
 Arrays = Mapping[str, Array]
-FORMAT = 2
-READABLE = (1, FORMAT)
+FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _TENSOR, _CONTENT, _MODULE = "tensor", "content", "weights."
 _REPAIR = "put back a good copy, or save the model again"
@@ -104,15 +103,15 @@ def read(path: str | Path, kind: str) -> SavedModel:
         )
     config = _config(folder)
     with damage_told(folder, what="saved model", mend="save it again"):
-        number = config.get("format", 1)
-        if config.get("limner") != kind or number not in READABLE:
+        number = config.get("format")
+        if config.get("limner") != kind or number != FORMAT:
             raise LimnerError(
                 f"{folder} is a model of kind {config.get('limner')!r}, format {number}: expected {kind!r}, format "
-                f"{' or '.join(map(str, READABLE))}"
+                f"{FORMAT}"
             )
         tensors = _tensors(folder / WEIGHTS)
-        held = {name.removeprefix(_MODULE): a for name, a in tensors.items() if number == 1 or name.startswith(_MODULE)}
-        return SavedModel(folder, kind, unpack(config, tensors), held)
+        weights = {name.removeprefix(_MODULE): a for name, a in tensors.items() if name.startswith(_MODULE)}
+        return SavedModel(folder, kind, unpack(config, tensors), weights)
 
 
 def kind_of(path: str | Path) -> str:
@@ -170,21 +169,11 @@ def _tensors(file: Path) -> dict[str, Array]:
         head = archive.metadata() or {}
         tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118  # it is no mapping
     with damage_told(file, what="model", mend=_REPAIR):
-        about, expected = _promised(head)
-    if expected is not None and fingerprint(tensors, about) != expected:
+        promised = parse_json(head["limner"], where="header of a model")
+        about, expected = str(promised["kind"]), str(promised["sha256"])
+    if fingerprint(tensors, about) != expected:
         raise LimnerError(f"model {file} is damaged: its contents do not match its fingerprint; {_REPAIR}")
     return tensors
-
-
-def _promised(head: Mapping[str, str]) -> tuple[str, str | None]:
-    """The metadata that the fingerprint covers, and the fingerprint, from the header of a weights file.
-
-    Format 1 stored it differently, or not at all.
-    """
-    if "limner" not in head or "sha256" in head:
-        return head.get("limner", ""), head.get("sha256")
-    told = parse_json(head["limner"], where="header of a model")
-    return str(told["kind"]), str(told["sha256"])
 
 
 def fingerprint(tensors: Arrays, about: str) -> str:

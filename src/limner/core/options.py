@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.importing import imported
-from limner.core.renamed import old_names, translated
 from limner.core.written import truth
 
 T = TypeVar("T")
@@ -116,7 +115,6 @@ def checked(
     limner.core.errors.LimnerError: 'scenes': option images='abc' is str: expected int
     """
     known, is_open = _parameters(thing, filled)
-    options = translated(options, _old_names(thing))
     for name in options:
         if name not in known and not is_open:
             raise UnknownName("option", name, known, of=what)
@@ -159,17 +157,6 @@ def _gathered(thing: Callable[..., object], hint: object) -> dict[str, Option] |
     if not unpacked or not typing.is_typeddict(unpacked[0]):
         return None
     return {name: Option(name, hint, ...) for name, hint in typing.get_type_hints(unpacked[0]).items()}
-
-
-def _old_names(thing: Any) -> dict[str, str]:
-    """The old names of all options, including those behind `**options`."""
-    found = old_names(thing)
-    for kind in getattr(thing, "__settings__", ((), {}))[0]:
-        found |= _old_names(imported(kind, what="function") if isinstance(kind, str) else kind)
-    for hint in _hints(thing).values():
-        for unpacked in typing.get_args(hint)[:1]:
-            found |= old_names(unpacked) if typing.is_typeddict(unpacked) else {}
-    return found
 
 
 def _as_there(place: str) -> dict[str, Option]:

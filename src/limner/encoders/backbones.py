@@ -17,7 +17,6 @@ from torch import Tensor
 
 from limner.core.extras import needed
 from limner.core.registry import built_in
-from limner.core.renamed import renamed
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 
@@ -35,7 +34,6 @@ class TextBackbone(TorchEncoder):
         running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
     """
 
-    @renamed(longest="max_tokens")
     def __init__(
         self, model: str | Path, *, pooling: str = "first", max_tokens: int | None = None, **running: Unpack[Running]
     ) -> None:

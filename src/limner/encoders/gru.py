@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from limner.core import model_store
 from limner.core.paths import damage_told
 from limner.core.registry import built_in
-from limner.core.renamed import renamed
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
@@ -64,7 +63,6 @@ class GruEncoder(TorchEncoder):
         self.dim = int(reader.gru.hidden_size)
 
     @classmethod
-    @renamed(least="min_count")
     def fresh(
         cls,
         texts: Iterable[str],

@@ -17,7 +17,6 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
-from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.memory import keep_freed
@@ -52,7 +51,6 @@ def number_type(precision: str, device: torch.device) -> torch.dtype | None:
     return PRECISIONS[precision]
 
 
-@renamed(budget="tokens_per_batch", batch="batch_size")
 class Running(TypedDict, total=False):
     """The keyword arguments of `TorchEncoder`, accepted by every torch encoder."""
 
@@ -77,7 +75,6 @@ class TorchEncoder(ABC):
     """The short side that images are scaled to; a large JPEG is decoded at a smaller scale, at least twice this."""
     kinds: tuple[str, ...] = ("text",)
 
-    @renamed(budget="tokens_per_batch", batch="batch_size")
     def __init__(
         self,
         *,

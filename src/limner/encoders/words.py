@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -44,7 +43,6 @@ class BagOfWords:
     weights: npt.NDArray[np.float64]
 
     @classmethod
-    @renamed(least="min_count", most="max_words")
     def fit(cls, texts: Sequence[str], *, min_count: int = 2, max_words: int = 2000) -> BagOfWords:
         """Learns the words of these texts.
 

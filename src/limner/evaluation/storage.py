@@ -146,7 +146,7 @@ def _kept(saved: Mapping[str, Any]) -> Kept:
 
 
 def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Result]) -> Result:
-    """A composite with its parts; files of earlier versions do not store the image of each query."""
+    """A composite with its parts."""
     if images is None:
         return result
     parts = result.measure.parts

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
-from limner.core.renamed import renamed
 from limner.explain.adversarial import DENIES
 from limner.explain.edits import Edit
 from limner.explain.reading import WORD
@@ -65,7 +64,6 @@ class Attack:
         """Of the changed queries, the share whose relevant image is now less similar to the query."""
         return _share(self.moved < 0)
 
-    @renamed(least="min_count")
     def words(self, *, min_count: int = 5) -> dict[str, tuple[int, float]]:
         """Count and blindness for words changed in at least `min_count` queries that had the relevant image first."""
         kept: dict[str, list[bool]] = defaultdict(list)

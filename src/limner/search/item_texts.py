@@ -44,14 +44,12 @@ class ItemTexts:
     def of_index(cls, index: Index) -> ItemTexts:
         """Reads the texts and fields from an index."""
         is_text, store = index.about.kind == "text", index.store
-        columns = ["value" if is_text else CAPTIONS, "fields"] if store.describes else ["value"]
+        columns = ["value" if is_text else CAPTIONS, "fields"]
         texts: list[Sequence[str]] = []
         fields: list[Mapping[str, object]] = []
         for batch in store.scan(columns):
-            held = batch[columns[0]].to_pylist() if is_text or store.describes else [None] * len(batch)
-            texts += [([each] if is_text else each) if each else () for each in held]
-            written = batch["fields"].to_pylist() if store.describes else [None] * len(batch)
-            fields += [read_fields(each, store.path) if each else {} for each in written]
+            texts += [([each] if is_text else each) if each else () for each in batch[columns[0]].to_pylist()]
+            fields += [read_fields(each, store.path) if each else {} for each in batch["fields"].to_pylist()]
         return cls(index.about.kind, texts, fields)
 
     @classmethod

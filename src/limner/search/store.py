@@ -161,11 +161,6 @@ class VectorStore:
         """All ids, in order."""
         return [key for batch in self.scan(["id"]) for key in batch["id"].to_pylist()]
 
-    @property
-    def describes(self) -> bool:
-        """Whether the format of the store has captions and fields of items."""
-        return "captions" in self.table.schema.names
-
     def has_thumbnails(self) -> bool:
         """Whether any row has a thumbnail."""
         with _explained(self.path):
@@ -221,17 +216,12 @@ class VectorStore:
 
     def append(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Adds rows in one commit."""
-        self.table.add(self._reader(batches))
+        self.table.add(_reader(schema(self.about), batches))
 
     def replace(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Adds rows in one commit; a row with an existing id replaces that row (and moves to the end)."""
         merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        merge.execute(self._reader(batches))
-
-    def _reader(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
-        """Rows with the columns of the table; a table of an older format has no captions and fields."""
-        names = [name for name in schema(self.about).names if name in self.table.schema.names]
-        return _reader(schema(self.about, names), (each.select(names) for each in batches))
+        merge.execute(_reader(schema(self.about), batches))
 
     def delete(self, ids: Iterable[str]) -> None:
         """Removes rows in one commit."""

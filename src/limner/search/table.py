@@ -17,7 +17,7 @@ from limner.core.registry import checked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT, SETS_FORMAT = 3, 4
+FORMAT = 1
 """Formats of new stores with one vector per item, and with several; formats 1 (without the model) and 2 (without
 captions and fields) can be read too."""
 POOLINGS = ("maxsim",)
@@ -68,9 +68,8 @@ class About:
 
     @property
     def head(self) -> dict[str, object]:
-        """What is written into the store; an older limner reads format 3, and refuses format 4."""
-        written = asdict(self) if self.has_sets else {k: v for k, v in asdict(self).items() if k != "pooling"}
-        return {"format": SETS_FORMAT if self.has_sets else FORMAT, **written}
+        """What is written into the store."""
+        return {"format": FORMAT, **asdict(self)}
 
 
 def schema(about: About, names: Sequence[str] = ()) -> pa.Schema:
@@ -133,8 +132,6 @@ def about_of(table: Any, where: str) -> About:
         raise LimnerError(
             f"{where} contains a table {table.name!r} that limner did not create: choose another path for the index"
         ) from None
-    if made not in range(1, SETS_FORMAT + 1):
-        raise LimnerError(
-            f"{where} is an index of format {made}; this limner reads format 1 to {SETS_FORMAT}: index again"
-        )
+    if made != FORMAT:
+        raise LimnerError(f"{where} is an index of format {made}; this limner reads format {FORMAT}: index again")
     return About(**checked(About, held, what=f"the index {where}"))

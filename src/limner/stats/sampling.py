@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
-from limner.core.renamed import renamed
 from limner.stats.inputs import Vector, numbers, vector
 
 
@@ -56,7 +55,6 @@ def strata_of(scores: npt.ArrayLike, number: int) -> IntArray:
     return np.unique(np.searchsorted(np.unique(edges), values, side="left"), return_inverse=True)[1].astype(np.int64)
 
 
-@renamed(least="even_share")
 def neyman(
     sizes: npt.ArrayLike, deviations: npt.ArrayLike, number: int, *, even_share: float = 0.5, costs: npt.ArrayLike = 1.0
 ) -> Vector:

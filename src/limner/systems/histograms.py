@@ -18,10 +18,9 @@ from limner.core import model_store
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.paths import damage_told, read_arrays
+from limner.core.paths import damage_told
 from limner.core.progress import next_step
 from limner.core.registry import built_in
-from limner.core.renamed import renamed
 from limner.encoders.contract import digest
 from limner.encoders.image_descriptors import describe
 from limner.encoders.words import BagOfWords
@@ -105,8 +104,6 @@ class HistogramModel:
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
         """Reads a saved model. It contains no code, so `trust` has no effect."""
-        if Path(path).is_file():
-            return _read_npz(path)
         held = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
             images, texts = (Side(**held[f"{side}_map"]) for side in ("picture", "text"))
@@ -115,20 +112,7 @@ class HistogramModel:
             return cls(str(held["name"]), tuple(held["descriptions"]), bag, images, texts, held["options"], record)
 
 
-def _read_npz(path: str | Path) -> HistogramModel:
-    """Reads a model of this kind saved by limner 0.1 as a single file."""
-    held = read_arrays(path, what="a saved model")
-    with damage_told(path, what="saved model", mend="save it again"):
-        kind, number, name = held["limner"].tolist()
-        if (kind, number) != (KIND, "1"):
-            raise LimnerError(f"{path} is a model of kind {kind!r}, format {number}: expected {KIND!r}, format 1")
-        images, texts = (Side(held[f"{side}_mean"], held[f"{side}_weights"]) for side in ("picture", "text"))
-        bag = BagOfWords(tuple(held["vocabulary"].tolist()), held["idf"])
-        return HistogramModel(name, tuple(held["descriptions"].tolist()), bag, images, texts)
-
-
 @built_in("system", "histograms")
-@renamed(least="min_count")
 def train(
     collection: Collection,
     *,
@@ -164,7 +148,6 @@ def train(
 
 
 @built_in("system", "colours")
-@renamed(least="min_count")
 def train_colours(
     collection: Collection,
     *,

@@ -68,7 +68,7 @@ class TrainedOn:
 
     @classmethod
     def from_content(cls, held: Mapping[str, Any] | None) -> TrainedOn | None:
-        """Reads what `content` wrote; None for a model without a record, such as those of limner 0.1."""
+        """Reads what `content` wrote; None for a model without a record."""
         if held is None:
             return None
         images, texts = (np.asarray(held["hashes"][side]).view(np.uint64) for side in ("images", "texts"))

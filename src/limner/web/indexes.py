@@ -109,8 +109,6 @@ class ServedIndex:
         from limner.search.item_texts import read_fields
 
         store = self.index.store
-        if not store.describes:
-            return (), {}
         row = store.rows([key], columns=("id", "captions", "fields")).get(key, {})
         return row.get("captions") or (), read_fields(row["fields"], store.path) if row.get("fields") else {}
 

@@ -20,7 +20,6 @@ from limner.cli.studies import further_images, image_source, remember, several, 
 from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.pool import Lists
@@ -36,7 +35,6 @@ STRATEGY = "narrow"
 
 
 @app.command()
-@renamed(again="new_pairs")
 def pool(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
@@ -173,7 +171,6 @@ def _pooled(data: Mapping[str, Any], store: str) -> str:
 
 
 @app.command()
-@renamed(real="pooled")
 def tasks(
     store: Where,
     replication: Annotated[int, word("Number of people who judge each pair.", metavar="N", min=1)] = 1,

@@ -13,7 +13,6 @@ import typer
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.options import Json, flag, saved, word
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -88,7 +87,6 @@ def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
     return "\n".join(lines)
 
 
-@renamed(set_aside="exclude_below", take_out="exclude")
 def review(
     store: Where,
     assignment: Annotated[int | None, typer.Argument(metavar="NUMBER", help="The task to decide on.")] = None,

@@ -15,7 +15,6 @@ from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, re
 from limner.cli.training import SYSTEM, Features, system_word, trained
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 OBJECTS = "Objects of the images: a csv, or Visual Genome's objects.json."
 
 
-@renamed(most="limit")
 def explain(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     images: Annotated[Path | None, word("Embeddings of the images.", metavar="FILE")] = None,

@@ -14,7 +14,6 @@ from limner.cli.encoding import folder_of, opened, prepared, system_for, tell_un
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
 from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
-from limner.core.renamed import renamed
 from limner.search.lance import require_store
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ Similarity = Annotated[str | None, word("cosine or dot.", metavar="HOW", show_de
 Bank = Annotated[Path | None, word("Its query bank: texts, images or vectors.", metavar="FILE")]
 
 
-@renamed(of="side")
 def index(
     path: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or an address such as s3://bucket/index.")],
     collection: Annotated[

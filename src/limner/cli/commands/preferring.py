@@ -15,7 +15,6 @@ from limner.cli.studies import remember, several
 from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import UnknownName
 from limner.core.progress import counting
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.preference import PreferenceStudy
@@ -28,7 +27,6 @@ DIRECTIONS = ("t2i", "i2t")
 Name = Annotated[str, word("Name of the study.", "--study")]
 
 
-@renamed(least="min_relevant", most="max_relevant")
 def study(
     store: Where,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],

@@ -11,14 +11,12 @@ from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import place_for, read_json
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.ranking import Ranking
 
 
-@renamed(rest="keep_rest")
 def rerank(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Ranking of the first stage: a TREC run or JSON lists.")],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection of the ids in the run.")],

@@ -12,7 +12,6 @@ from limner.cli.encoding import opened
 from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, refuse_ending, saved, word
 from limner.cli.training import Features
 from limner.core.errors import LimnerError
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.core.collection import Items
@@ -53,7 +52,6 @@ Where = Annotated[
 ]
 
 
-@renamed(at="index_version")
 def search(
     path: Annotated[str, typer.Argument(metavar="INDEX", help="An index built by 'limner index'.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Query texts.")] = None,

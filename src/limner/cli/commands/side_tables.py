@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 from limner.cli.commands.answers import Where, opened
 from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, word
-from limner.core.renamed import renamed
 
 if TYPE_CHECKING:
     from limner.annotate.side_tables import Refuted, Shares, Workload
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, object] = {}  # a subcommand of annotate
 
 
-@renamed(most="limit")
 def tables(
     store: Where,
     depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,

@@ -30,15 +30,13 @@ KERNELS: Registry[object] = Registry(
     },
 )
 """Fitted kernels that a saved model may use, by name; your own kernels need `trust`."""
-_HOME, _OLD_HOME = "limner.systems.classic.", "limner.classic."  # the name in models saved by limner 0.1
 
 
 def fingerprint(kind: str, content: Mapping[str, object]) -> str:
-    """A hash of everything in a model except its name; kernels keep their original names, for old indexes."""
+    """A hash of everything in a model except its name."""
     tensors: dict[str, Array] = {}
-    told = json.dumps(pack({key: held for key, held in content.items() if key != "name"}, tensors, "model"))
-    told = told.replace(f'"{_HOME}', f'"{_OLD_HOME}')
-    return f"{kind} {digest(told, *tensors.values())}"
+    described = json.dumps(pack({key: value for key, value in content.items() if key != "name"}, tensors, "model"))
+    return f"{kind} {digest(described, *tensors.values())}"
 
 
 def kernel_state(kernel: Any) -> dict[str, object]:
@@ -53,10 +51,7 @@ def kernel_from(held: Mapping[str, object], *, trust: bool) -> object:
         held: The state, as read from a file.
         trust: Whether the file may name a custom kernel, or a kernel's custom tagger.
     """
-    place = str(held["class"])
-    if place.startswith(_OLD_HOME):
-        place = _HOME + place.removeprefix(_OLD_HOME)
-    kind = KERNELS.find(place, trusted=trust)
+    kind = KERNELS.find(str(held["class"]), trusted=trust)
     if not hasattr(kind, "from_state"):
         raise LimnerError(f"{held['class']} in a saved model is not a kernel: expected a class with from_state")
     told = {"trust": trust} if "trust" in inspect.signature(kind.from_state).parameters else {}

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.paths import read_text
-from limner.core.renamed import renamed
 from limner.language.wordnet import WordNet
 from limner.language.words import Reader
 from limner.systems.classic.sentences import Documents
@@ -118,7 +117,6 @@ class Lin:
         return WordTable(tuple(above), cosines(csr_array((values, (rows, columns)), shape=shape)))
 
 
-@renamed(least="min_count")
 @dataclass(frozen=True)
 class Distributional:
     """Distributional similarity: words that occur in the same sentences are similar.

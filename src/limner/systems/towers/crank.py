@@ -40,13 +40,11 @@ from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_o
 from limner.systems.towers.settings import (
     Training,
     continued,
-    current_settings,
     initial,
     refuse_below,
     refuse_other_size,
     settings,
     split,
-    was,
 )
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -58,7 +56,6 @@ DEFAULTS: Mapping[str, object] = {"batch_size": 64, "learning_rate": 2e-4, "weig
 """Defaults that differ from `Training`."""
 
 
-@was("longest", "least", "pictures", "hard", "deep")
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
     """The inputs.
@@ -342,7 +339,7 @@ class CrankModel:
         checkpoints.fill(judge, saved)
         judge = judge.to(device_named(device)).eval()
         record = TrainedOn.from_content(config.get("trained_on"))
-        return cls(config["name"], judge, features, current_settings(config["settings"]), config["trained"], record)
+        return cls(config["name"], judge, features, config["settings"], config["trained"], record)
 
 
 def _first_states(judge: Tuned, texts: Sequence[str]) -> Scored:
@@ -353,7 +350,7 @@ def _first_states(judge: Tuned, texts: Sequence[str]) -> Scored:
 
 def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
     config, folder = saved.content, saved.folder
-    size, told = config["sizes"]["features"], current_settings(config["settings"])
+    size, told = config["sizes"]["features"], config["settings"]
     saved.refuse_larger(told["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
         return Tuned(folder / TUNED, max_tokens=int(told["pairing"]["max_tokens"]), features=size, fresh=False)

@@ -14,7 +14,6 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
-from limner.core.renamed import translated
 from limner.core.torch_kernels import device_named
 from limner.scores import Scores
 from limner.systems.sources import Encoded, source
@@ -26,7 +25,7 @@ from limner.systems.towers.encoding import as_array
 from limner.systems.towers.finetuned_model import KIND, FinetunedModel, place_on
 from limner.systems.towers.fit import Fitted, fit
 from limner.systems.towers.models import Compared
-from limner.systems.towers.settings import OLD_NAMES, Training, split
+from limner.systems.towers.settings import Training, split
 from limner.systems.towers.shape import Margin
 from limner.systems.towers.training import plain, recall_names, recalls
 from limner.systems.towers.tuned import LEARNING_RATES, TunedTowers, Tuning, tunable
@@ -53,9 +52,8 @@ def finetune(
         progress: Called with (steps done, steps in total).
         options: Options of `Tuning`, `Margin` and `Training`.
     """
-    given = translated(options, OLD_NAMES)
-    start = _start(given.get("init_from"))
-    given = given if start is None else _as_started(start, given)
+    start = _start(options.get("init_from"))
+    given = options if start is None else _as_started(start, options)
     defaults = DEFAULTS | {"learning_rate": LEARNING_RATES.get(str(given.get("mode", "lora")), 1e-3)}
     tuning, margin, training = split(given, Tuning, Margin, Training, what="finetune", defaults=defaults)
     plan = TuningPlan(_base(tuning, start), tuning, margin, training, start)

@@ -23,7 +23,7 @@ from limner.scores import Progress, Scores
 from limner.systems.sources import Encoded, load_source
 from limner.systems.towers import cards, checkpoints, randomness, tuned
 from limner.systems.towers.encoding import as_array, device_of
-from limner.systems.towers.settings import current_settings, settings
+from limner.systems.towers.settings import settings
 from limner.systems.towers.shape import Margin
 from limner.systems.towers.tuned import TunedTowers, Tuning, tunable
 from limner.systems.trained_on import TrainedOn, kept
@@ -122,7 +122,7 @@ class FinetunedModel:
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
-            groups = current_settings(config["settings"])
+            groups = config["settings"]
             tuning = settings(Tuning, groups["tuning"], what=KIND)
             saved.refuse_larger({"rank": tuning.rank})
             base = load_source(config["encoder"], what="encoder", trust=trust)

@@ -18,13 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
-from limner.core.renamed import current
 from limner.core.torch_kernels import device_named
 from limner.systems.towers import checkpoints, randomness
 from limner.systems.towers.adamp import AdamP
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.logs import Live, Log, Row
-from limner.systems.towers.settings import CHANGEABLE, OLD_NAMES, Training
+from limner.systems.towers.settings import CHANGEABLE, Training
 
 if TYPE_CHECKING:
     from limner.scores import Progress
@@ -239,7 +238,7 @@ class _Run:
         here = self._fixed()
         there = {
             **asdict(Training()),
-            **current(about["settings"], OLD_NAMES),
+            **about["settings"],
         }  # defaults for settings that the checkpoint does not have
         for name, value in here.items():
             if there.get(name) != value:

@@ -44,13 +44,11 @@ from limner.systems.towers.readers import Read, TextReader, load_reader, reader_
 from limner.systems.towers.settings import (
     Training,
     continued,
-    current_settings,
     initial,
     refuse_below,
     refuse_other_size,
     settings,
     split,
-    was,
 )
 from limner.systems.towers.shape import Margin
 from limner.systems.trained_on import TrainedOn, kept
@@ -63,7 +61,6 @@ MEASURES = ("nDCG@5", "R@1", "R@5", "R@10")
 _AT_ONCE = 512
 
 
-@was("longest", "least")
 @dataclass(frozen=True, kw_only=True)
 class Query:
     """The inputs.
@@ -346,7 +343,7 @@ class McpropModel:
         saved = model_store.read(path, KIND)
         config = saved.content
         with damage_told(path, what="saved model", mend="save it again"):
-            groups = current_settings(config["settings"])
+            groups = config["settings"]
             saved.refuse_larger(groups["heads"], config["sizes"], config["reader"])
             place, dim = device_named(device), int(config["sizes"]["dim"])
             reader = load_reader(config["reader"], Path(path), dim=dim, device=place)

@@ -13,13 +13,11 @@ from limner.systems.towers.fusion import Fused, fusion
 from limner.systems.towers.readers import Read, Seeing, States, TextReader
 from limner.systems.towers.settings import (
     refuse_below,
-    was,
 )
 
 OWN, LEARNED = "own", "learned"
 
 
-@was("width")
 @dataclass(frozen=True, kw_only=True)
 class Heads:
     """The heads.

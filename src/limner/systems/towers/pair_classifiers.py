@@ -27,13 +27,12 @@ from limner.encoders.offline import folder_of, pretrained
 from limner.systems.towers.branches import Vectors
 from limner.systems.towers.pairs import PairReader, Pairs
 from limner.systems.towers.readers import Read, Seeing, States, TextReader
-from limner.systems.towers.settings import refuse_below, was
+from limner.systems.towers.settings import refuse_below
 
 TUNED = "backbone"
 """Subfolder of a saved model with the transformer's config and tokenizer."""
 
 
-@was("width")
 @dataclass(frozen=True, kw_only=True)
 class Layers:
     """The transformer over a frozen backbone; a pretrained transformer has its own shape.

@@ -21,7 +21,6 @@ from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.registry import built_in
-from limner.core.renamed import renamed
 from limner.core.torch_kernels import device_named
 from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import by_length, padded
@@ -165,7 +164,6 @@ class CrossEncoderScorer:
             it.
     """
 
-    @renamed(longest="max_tokens", budget="tokens_per_batch")
     def __init__(
         self,
         model: str | Path,

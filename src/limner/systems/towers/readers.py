@@ -23,9 +23,7 @@ from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import read_text
-from limner.core.renamed import current
 from limner.encoders.batching import padded
-from limner.systems.towers.settings import OLD_NAMES
 from limner.systems.towers.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -243,7 +241,7 @@ def reader_of(
 
 def load_reader(about: dict[str, Any], folder: Path, *, dim: int, device: torch.device) -> TextReader:
     """The reader of a saved model."""
-    max_tokens = int(current(about, OLD_NAMES)["max_tokens"])
+    max_tokens = int(about["max_tokens"])
     if about["kind"] == WORDS:
         known = read_text(folder / VOCABULARY, what="vocabulary").split("\n")[:-1]
         return WordsReader(Vocabulary(tuple(known)), dim=dim, max_tokens=max_tokens, device=device)

@@ -4,58 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.registry import checked, takes
-from limner.core.renamed import current, renamed
 
 Kind = TypeVar("Kind")
-OLD_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "batch": "batch_size",
-        "rate": "learning_rate",
-        "decay": "lr_decay",
-        "decay_every": "lr_decay_every",
-        "clip": "max_grad_norm",
-        "folder": "checkpoint_dir",
-        "every": "checkpoint_every",
-        "least": "min_count",
-        "longest": "max_tokens",
-        "vectors": "word_vectors",
-        "start": "init_from",
-        "words": "word_dim",
-        "hidden": "hidden_dim",
-        "joint": "embedding_dim",
-        "width": "hidden_dim",
-        "pictures": "use_images",
-        "hard": "hard_negative_share",
-        "deep": "hard_negative_depth",
-    }
-)
-"""Names of settings since 0.2.0, by the name they had before."""
-
-
-def was(*names: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Marks settings that had these names before 0.2.0: the old names still work, with a warning."""
-    return renamed(**{name: OLD_NAMES[name] for name in names})
-
-
-def current_settings(groups: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, Any]]:
-    """The settings of a saved model, by group, under their current names."""
-    return {group: current(values, OLD_NAMES) for group, values in groups.items()}
-
-
 PRECISIONS = ("float32", "bfloat16")
 """float16 is not offered, since it would need gradient scaling."""
 OPTIMIZERS = ("adam", "adamp")
 SCHEDULES = ("step", "cosine")
 
 
-@was("batch", "rate", "decay", "decay_every", "clip", "folder", "every")
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """Training settings of any run.
@@ -154,7 +117,7 @@ def split(
     """Settings of several kinds from one set of options: each takes the names it knows; unknown names are refused.
 
     Args:
-        options: Values by name, as a user gave them; old names are translated.
+        options: Values by name, as a user gave them.
         kinds: Dataclasses of settings.
         what: Whose options they are; used in messages only.
         defaults: Default values that differ from those of the dataclasses.

@@ -17,14 +17,13 @@ from limner.systems.sources import VectorSource
 from limner.systems.towers import losses
 from limner.systems.towers.branches import Vectors, Words
 from limner.systems.towers.models import AttentionHeads, Joint, ManyVectors, Probabilistic, TwoTowers
-from limner.systems.towers.settings import refuse_below, was
+from limner.systems.towers.settings import refuse_below
 from limner.systems.towers.unfrozen import Unfrozen
 
 if TYPE_CHECKING:
     from limner.encoders.running import TorchEncoder
 
 
-@was("least", "longest", "vectors", "start")
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
     """The inputs.
@@ -60,7 +59,6 @@ class Inputs:
             )
 
 
-@was("words", "hidden", "joint")
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """The sizes of the towers.

@@ -30,7 +30,7 @@ from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Joint, Probabilistic
-from limner.systems.towers.settings import current_settings, settings
+from limner.systems.towers.settings import settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
 from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable
 from limner.systems.towers.vocabulary import Vocabulary
@@ -171,7 +171,7 @@ class TowersModel:
         with damage_told(folder, what="saved model", mend="save it again"):
             _refuse_variant(saved)
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
-            told = current_settings(config["settings"])
+            told = config["settings"]
             saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
             features = load_source(config["features"], what="features", trust=trust)
             with randomness.seeded(0):
@@ -263,7 +263,7 @@ def _sizes(module: Any) -> dict[str, int]:
 def _rebuilt(
     config: Mapping[str, Any], vocabulary: Vocabulary | None, features: Source | None, *, trust: bool
 ) -> Joint:
-    groups, variant = current_settings(config["settings"]), config["variant"]
+    groups, variant = config["settings"], config["variant"]
     if "margin" in groups:
         losses.loss(groups["margin"]["loss"], trusted=trust)  # refuses a custom loss
     shape = settings(Shape, groups["shape"], what=variant)

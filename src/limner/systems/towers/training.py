@@ -14,7 +14,6 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
-from limner.core.renamed import translated
 from limner.core.torch_kernels import device_named
 from limner.core.version import VERSION
 from limner.evaluation.evaluate import evaluate
@@ -29,7 +28,7 @@ from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
 from limner.systems.towers.models import Compared, Joint
-from limner.systems.towers.settings import OLD_NAMES, Training, split
+from limner.systems.towers.settings import Training, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
 from limner.systems.towers.towers_model import TowersModel
 from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable, unfrozen_state
@@ -90,7 +89,6 @@ def trained(
     options: Mapping[str, Any],
 ) -> TowersModel:
     """Trains a variant; the arguments are those of `towers`."""
-    options = translated(options, OLD_NAMES)
     start = _start(variant, options.get("init_from"))
     given = options if start is None else _as_begun(start, options)
     inputs, shape, training, *own = split(given, Inputs, Shape, Training, *VARIANTS[variant], what=variant)
