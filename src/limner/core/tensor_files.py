@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from limner.core.arrays import Array, array
 from limner.core.errors import LimnerError, shown
@@ -14,13 +15,19 @@ from limner.core.extras import require
 ENDINGS = (".pt", ".pth")
 
 
-def unpickled(file: str | Path, *, expected: str) -> Any:
-    """Loads a torch file with the restricted unpickler, which accepts tensors and plain values only."""
+def unpickled(file: str | Path, *, expected: str, mapped: bool = False) -> Any:
+    """Loads a torch file with the restricted unpickler, which accepts tensors and plain values only.
+
+    Args:
+        file: The file.
+        expected: The expected contents, for error messages.
+        mapped: Maps the tensors into memory where the format allows it, so that they are not read.
+    """
     require("torch", what=f"reading {file}", extra="gpu")
     import torch
 
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped and is_zipfile(file))
     except pickle.UnpicklingError as error:  # torch's own message recommends lifting the restriction
         raise LimnerError(f"{file} holds more than tensors, or is damaged: expected {expected}") from error
 

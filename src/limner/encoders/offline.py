@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
-from limner.core.paths import damage_told, read_json
+from limner.core.paths import damage_told
+from limner.encoders.model_folders import refuse_code
 
 WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm")
 """Files to download from a repository: no copies of the weights in other formats."""
@@ -37,7 +38,7 @@ def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED)
     """
     path = Path(model)
     if path.is_dir():
-        return _data_only(path)
+        return refuse_code(path)
     if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
         raise LimnerError(f"{what}: no folder {path}; expected one with config.json, weights and tokenizer")
     hub = needed("huggingface_hub", what=what, extra="onnx")
@@ -46,60 +47,7 @@ def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED)
         held = _fetched(hub, str(model), patterns, local=False)
     if held is None:
         raise LimnerError(unreachable(str(model), what=what))
-    return _data_only(held)
-
-
-def _data_only(folder: Path) -> Path:
-    """Refuses a folder whose files would make the libraries import or download code: a model must be pure data."""
-    for module in _json(folder / "modules.json", list):
-        kind = module.get("type") if isinstance(module, dict) else module
-        if not str(kind).startswith("sentence_transformers."):
-            raise LimnerError(f"{folder / 'modules.json'} asks for the class {kind!r}: {_NO_CODE}")
-    for file in sorted(folder.glob("*/config.json")):
-        activation = _json(file, dict).get("activation_function", "torch.")
-        if not str(activation).startswith("torch."):
-            raise LimnerError(f"{file} asks for the function {activation!r}: {_NO_CODE}")
-    config = _json(folder / "config.json", dict)
-    _refuse_larger(folder, config)
-    for name in ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"):
-        if "/" in str(config.get(name)):
-            raise LimnerError(f"{folder / 'config.json'} asks for the compiled kernel {config[name]!r}: {_NO_CODE}")
-    return folder
-
-
-def _refuse_larger(folder: Path, config: dict[str, object]) -> None:
-    """Refuses sizes larger than any safetensors weight, before the library builds a network of that size."""
-    shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
-    parts = [config, *({**part, "projection_dim": 0} for part in config.values() if isinstance(part, dict))]
-    most = max((len(shapes), *(size for shape in shapes for size in shape))) if shapes else None
-    for name, value in ((name, value) for part in parts for name, value in part.items() if name in _SIZES):
-        if most is not None and isinstance(value, int) and value > most:
-            raise LimnerError(f"{folder}: {name}={value:,} is larger than any of its weights ({most:,})")
-
-
-_SIZES = (
-    "num_hidden_layers", "num_layers", "n_layer", "hidden_size", "d_model", "intermediate_size", "vocab_size",
-    "type_vocab_size", "projection_dim", "num_attention_heads",
-)  # fmt: skip
-
-
-def _shapes(file: Path) -> list[list[int]]:
-    from safetensors import safe_open
-
-    with damage_told(file, what="safetensors file"), safe_open(file, framework="numpy") as archive:
-        return [archive.get_slice(name).get_shape() for name in archive.keys()]  # noqa: SIM118  # it is no mapping
-
-
-_NO_CODE = "limner does not run code from a model; use a model that its library supports without custom code"
-
-
-def _json(file: Path, kind: type[object]) -> Any:
-    """The contents of a JSON file if it exists and is an object; the library itself reports other errors."""
-    try:
-        held = read_json(file, what="model")
-    except LimnerError:
-        return kind()
-    return held if isinstance(held, kind) else kind()
+    return refuse_code(held)
 
 
 def pretrained(make: Callable[..., object], folder: Path, **options: object) -> Any:
@@ -110,8 +58,9 @@ def pretrained(make: Callable[..., object], folder: Path, **options: object) -> 
         folder: The folder of the model, as returned by `folder_of`.
         options: Further arguments.
     """
-    with damage_told(folder, what="model that its library can load"):
-        return make(str(folder), trust_remote_code=False, **options)
+    with damage_told(folder, what="model that its library can load"), hub_switched(off=True):
+        # An absolute path: the library takes a relative one for the name of a repository, and fetches what is missing.
+        return make(str(folder.absolute()), trust_remote_code=False, local_files_only=True, **options)
 
 
 def _fetched(hub: ModuleType, model: str, patterns: Sequence[str], *, local: bool) -> Path | None:
@@ -142,13 +91,24 @@ def reachable(*, seconds: float = 3.0) -> bool:
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
     """Lets a library that downloads by itself use the hub if it answers, and otherwise only the local cache."""
+    with hub_switched(off=not reachable()):
+        yield
+
+
+@contextmanager
+def hub_switched(*, off: bool) -> Iterator[None]:
+    """Switches the hub on or off for a block, for all libraries that use it."""
     constants: Any = importlib.import_module("huggingface_hub.constants")
+    utils: Any = importlib.import_module("huggingface_hub.utils")
+    renew = getattr(utils, "reset_sessions", lambda: None)  # up to 0.36 a session stays what it was when it was opened
     before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = not reachable()
+    constants.HF_HUB_OFFLINE = off
+    renew()
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
+        renew()
 
 
 def unreachable(model: str, *, what: str) -> str:
