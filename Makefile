@@ -25,7 +25,7 @@ BENCHMARKS := $(filter-out benchmarks/claims.py benchmarks/hardware.py benchmark
 PROOFS     := $(wildcard proofs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test installed cluster others check quick lint format docs bench proofs lock clean
+.PHONY: help demo test installed cluster others check quick lint format docs bench proofs oldest lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,10 @@ bench: $(VENV)/dev.stamp  ## run every benchmark in full (QUICK=1: a minute's ve
 proofs: $(VENV)/dev.stamp  ## recompute every published figure (QUICK=1: a minute's version) and save the claims
 	@$(call run_each,$(PROOFS))
 
+# The lowest versions of what opens a stranger's model; the test runs itself again with them in front.
+oldest: $(VENV)/oldest.stamp  ## read hostile model folders with the lowest allowed versions (Python 3.11 or 3.12)
+	@$(BIN)/python -m pytest -q -p no:cacheprovider -m long tests/security/test_model_folders.py
+
 lock: $(VENV)/made.stamp  ## write locks/ anew from constraints.txt: hashes of every file of every pin
 	@$(PYTHON) -m venv --clear $(VENV)/lock && $(VENV)/lock/bin/python -m pip install -qq --no-deps $(UV)
 	@$(call locked,core)
@@ -85,6 +89,7 @@ lock: $(VENV)/made.stamp  ## write locks/ anew from constraints.txt: hashes of e
 	@$(call locked_aside,s3)
 	@$(call locked_aside,croissant)
 	@$(call locked_aside,mteb)
+	@$(call locked_aside,oldest)
 
 clean:  ## remove the virtual environment and everything built
 	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -96,7 +101,7 @@ locked = printf 'editables\nhatchling\npip\n' | $(VENV)/lock/bin/uv --quiet --co
   -c constraints.txt --universal --python-version 3.11 --generate-hashes --no-emit-package torch --no-annotate --no-header -o locks/$(1).txt
 
 # A group that names all its packages itself.
-locked_aside = $(VENV)/lock/bin/uv --quiet pip compile --group $(1) --no-deps -c constraints.txt --universal --python-version 3.11 \
+locked_aside = $(VENV)/lock/bin/uv --quiet pip compile --group $(1) --no-deps $(if $(filter oldest,$(1)),,-c constraints.txt) --universal --python-version 3.11 \
   --generate-hashes --no-annotate --no-header -o locks/$(1).txt
 
 run_each = for script in $(1); do echo "limner: $$script"; $(BIN)/python $$script $(if $(QUICK),--quick,--save) || exit 1; done
@@ -140,6 +145,11 @@ compile = $(BIN)/python -m compileall -q -j 0 -x '/(tests?|testing|models|_induc
 # The server of the tests of object storage, mlcroissant and mteb: each in a folder of its own, which the tests add to their path.
 $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp: $(VENV)/%.stamp: locks/%.txt $(VENV)/packages.stamp
 	@$(LOCKED) locks/$*.txt --target $(VENV)/$* --upgrade --no-build-isolation
+	@touch $@
+
+# With these, their own versions apply and not those of constraints.txt.
+$(VENV)/oldest.stamp: locks/oldest.txt $(VENV)/dev.stamp
+	@$(BIN)/python -m pip --disable-pip-version-check install -qq --require-hashes --no-deps -r locks/oldest.txt --target $(VENV)/oldest --upgrade
 	@touch $@
 
 # Byte code of the tests, and the constants that Hypothesis draws from, are made once, beside torch: otherwise each process

@@ -327,7 +327,7 @@ def test_code_beside_a_model_is_not_run_and_nobody_is_asked(encoder, tmp_path, m
     config |= {"model_type": "strange", "auto_map": {"AutoConfig": "code.C", "AutoModel": "code.M"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "code.py").write_text((tmp_path / "modules" / "stranger.py").read_text())
-    with pytest.raises(LimnerError, match="is not a valid model that its library can load"):
+    with pytest.raises(LimnerError, match=r"config.json asks for code beside the model \(auto_map\)"):
         limner.encoders.encoder(encoder, model=folder)
     assert not mark()
 
