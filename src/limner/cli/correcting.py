@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import progress, tell
-from limner.cli.options import word
+from limner.cli.options import out_word, word
 from limner.core.errors import LimnerError
 from limner.core.progress import next_step
 
@@ -37,7 +37,7 @@ Bank = Annotated[
 ]
 SaveBank = Annotated[
     Path | None,
-    word("Save the statistics of the bank, for both directions and --correct: .npz.", "--save-bank", metavar="FILE"),
+    out_word("Save the statistics of the bank, for both directions and --correct: .npz.", "--save-bank"),
 ]
 Tune = Annotated[str | None, word("Choose the correction's options on this split, e.g. dev.", metavar="SPLIT")]
 

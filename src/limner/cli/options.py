@@ -12,7 +12,7 @@ import typer
 from limner.cli.console import progress, tell, warn
 from limner.core.errors import LimnerError
 from limner.core.extras import require
-from limner.core.paths import place_for
+from limner.core.paths import refuse_unwritable
 from limner.core.written import options
 
 if TYPE_CHECKING:
@@ -23,6 +23,28 @@ if TYPE_CHECKING:
 def word(about: str, *names: str, metavar: str = "NAME", **more: Any) -> Any:
     """An option with a value, shown with a metavar in the help."""
     return typer.Option(*names, metavar=metavar, help=about, **more)
+
+
+def writable(given: Any) -> Any:
+    """Refuses an output file or folder that cannot be written, when the command line is read."""
+    return _writable(given, is_file=False)
+
+
+def writable_file(given: Any) -> Any:
+    """Refuses an output file that cannot be written, when the command line is read: before anything is loaded."""
+    return _writable(given, is_file=True)
+
+
+def _writable(given: Any, *, is_file: bool) -> Any:
+    for path in given if isinstance(given, (list, tuple)) else [given]:
+        if path is not None:
+            refuse_unwritable(path, is_file=is_file)
+    return given
+
+
+def out_word(about: str, *names: str, **more: Any) -> Any:
+    """An option that names a file to write."""
+    return word(about, *names, **{"metavar": "FILE", "callback": writable_file, **more})
 
 
 def flag(name: str, about: str) -> object:
@@ -101,9 +123,8 @@ FIGURES = (".pdf", ".svg", ".png")
 
 
 def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -> None:
-    """Checks the ending and the folder of an output file before the work starts."""
+    """Checks the ending of an output file before the work starts; `out_word` checks its folder."""
     for file in files or []:
-        place_for(file)
         if file.suffix.lower() not in known:
             raise LimnerError(f"{file} ends in {file.suffix!r}: a {what} is written as {', '.join(known)}")
         if file.suffix.lower() in WRITTEN_WITH:

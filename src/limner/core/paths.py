@@ -213,6 +213,34 @@ def place_for(path: str | Path) -> Path:
     return target
 
 
+def refuse_unwritable(path: str | Path, *, is_file: bool) -> None:
+    """Refuses an output path that cannot be written, before the work whose result goes there.
+
+    Args:
+        path: A file, which is replaced; or a folder, whose files are replaced.
+        is_file: Whether only a file is written there.
+    """
+    target = Path(os.path.realpath(place_for(path)))  # of a link, what it points to
+    mode = _mode(place_for(target))
+    is_folder = mode is not None and stat.S_ISDIR(mode)
+    if is_folder and is_file:
+        raise LimnerError(f"{path} is a folder: expected the name of a file to write")
+    if mode is None or is_folder or stat.S_ISREG(mode):  # otherwise a device, such as /dev/null
+        places = [target.parent, *([target] if is_folder else [])]  # a folder can be replaced, or its files
+        if not any(os.access(place, os.W_OK | os.X_OK) for place in places):
+            raise LimnerError(f"{path}: no permission to write in {places[-1]}; choose another folder")
+
+
+def _mode(target: Path) -> int | None:
+    """The type of a file or folder; None if there is none."""
+    try:
+        return os.stat(target).st_mode
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # its name is too long, or holds a null byte
+        raise LimnerError(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+
+
 def folder_for(path: str | Path) -> Path:
     """An output folder, created if missing; its parent must exist."""
     target = place_for(path)

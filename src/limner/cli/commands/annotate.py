@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.commands import answers as later
 from limner.cli.commands import assigning, designs, failing, preferring, scales, side_tables
-from limner.cli.commands.answers import Where, opened, shown
+from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
@@ -36,7 +36,7 @@ STRATEGY = "narrow"
 
 @app.command()
 def pool(
-    store: Where,
+    store: NewStore,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     system: Annotated[list[str] | None, system_word(f"A system: {SYSTEM} Repeatable.")] = None,
     features: Features = None,

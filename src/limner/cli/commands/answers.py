@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +12,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.options import Json, flag, saved, word
+from limner.cli.options import Json, flag, out_word, saved, word, writable, writable_file
 from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.judgements import Judgements
 
-Where = Annotated[str, typer.Argument(metavar="STORE", help="A file for SQLite, or postgresql://user@host/name.")]
+_STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://user@host/name."}
+Where = Annotated[str, typer.Argument(**_STORE)]
+
+
+def writable_store(where: str) -> str:
+    """Refuses a file that cannot be written, when the command line is read: before systems are trained."""
+    if "://" not in where:
+        writable_file(where)
+        if os.path.exists(where) and not os.access(where, os.W_OK):
+            raise LimnerError(f"store {where}: no permission to write to this file")
+    return where
+
+
+NewStore = Annotated[str, typer.Argument(**_STORE, callback=writable_store)]
+"""A store that the command makes, if there is none, after it has trained and opened systems."""
 
 
 @contextmanager
@@ -178,9 +193,11 @@ def merge(
         list[str] | None, word("Further judgements to merge. Repeatable.", "--with", metavar="FILE")
     ] = None,
     method: Method = "majority",
-    save: Annotated[Path | None, word("Write the judgements: .qrels, or a folder (ECCV form).", metavar="FILE")] = None,
+    save: Annotated[
+        Path | None, out_word("Write the judgements: .qrels, or a folder (ECCV form).", callback=writable)
+    ] = None,
     save_verified: Annotated[
-        Path | None, word("Write only the pairs that people judged, in the same formats.", metavar="FILE")
+        Path | None, out_word("Write only the pairs that people judged, in the same formats.", callback=writable)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -283,7 +300,11 @@ def export(
     store: Where,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help=".csv, .jsonl, .qrels, .txt (crowd), .json (Label Studio), or a folder."),
+        typer.Argument(
+            metavar="FILE",
+            help=".csv, .jsonl, .qrels, .txt (crowd), .json (Label Studio), or a folder.",
+            callback=writable,
+        ),
     ],
     form: Annotated[
         str | None, word("csv, jsonl, qrels, eccv, crowd or label-studio; by default from the file ending.")

@@ -11,7 +11,7 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
-from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, system_word
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
@@ -37,7 +37,7 @@ def attack(
         ),
     ] = None,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
-    save: Annotated[Path | None, word("Write every edit: a csv.", metavar="FILE")] = None,
+    save: Annotated[Path | None, out_word("Write every edit: a csv.")] = None,
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,

@@ -10,7 +10,7 @@ import typer
 from limner.cli.console import answer, progress
 from limner.cli.errors import Status
 from limner.cli.inputs import Way, opened
-from limner.cli.options import Json, Loading, flag, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, flag, load, out_word, part, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -37,10 +37,10 @@ def audit(
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
     save: Annotated[
         list[Path] | None,
-        word("Write the findings: .json .csv .txt, or a page: .html. Repeatable.", "--save", "-o", metavar="FILE"),
+        out_word("Write the findings: .json .csv .txt, or a page: .html. Repeatable.", "--save", "-o"),
     ] = None,
-    save_judgements: Annotated[Path | None, word("Write the repaired judgements: qrels.", metavar="FILE")] = None,
-    save_exclude: Annotated[Path | None, word("Write the ids to leave out, one per line.", metavar="FILE")] = None,
+    save_judgements: Annotated[Path | None, out_word("Write the repaired judgements: qrels.")] = None,
+    save_exclude: Annotated[Path | None, out_word("Write the ids to leave out, one per line.")] = None,
     as_json: Json = False,
 ) -> None:
     """Look for duplicates, leakage between splits, repeated captions, wrong labels, broken images and more.
@@ -56,15 +56,12 @@ def audit(
       $ limner audit captions.csv --save-judgements repaired.qrels --save-exclude leave-out.txt
     """
     from limner.core.files import write_text
-    from limner.core.paths import place_for
     from limner.datasets.trec import write_qrels
     from limner.evaluation.judging import read_judgements, with_judgements
     from limner.explain.audit import audit as run_audit
     from limner.explain.audit.auditing import AUDIT_FORMATS
 
     refuse_ending(save, tuple(AUDIT_FORMATS), "audit")
-    for file in filter(None, (save_judgements, save_exclude)):
-        place_for(file)
     whole = load(collection, option)
     chosen = whole if split is None else part(whole, split)
     if judgements:

@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.commands.slices import SlicedBy, SliceSize
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, load, out_word, part, refuse_ending, saved, word, writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +58,10 @@ def board(
     level: Annotated[float, word("Joint confidence of all rank sets of a table.", metavar="P")] = 0.95,
     samples: Annotated[int, word("Number of bootstrap draws for the critical value.", metavar="N", min=100)] = 10_000,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .txt .html. Repeatable.", metavar="FILE")] = None,
-    save_mteb: Annotated[Path | None, word("Write reports as MTEB results into it.", metavar="FOLDER")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .txt .html. Repeatable.")] = None,
+    save_mteb: Annotated[
+        Path | None, out_word("Write reports as MTEB results into it.", metavar="FOLDER", callback=writable)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Rank systems, with a confidence set for the rank of each.

@@ -10,7 +10,7 @@ import typer
 from limner.cli.commands.evaluate import labels_of
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.errors import Status
-from limner.cli.options import Json, flag, refuse_ending, saved, word
+from limner.cli.options import Json, flag, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.evaluation.comparison import Comparison
@@ -47,7 +47,7 @@ def compare(
     ] = None,
     mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
     save: Annotated[
-        list[Path] | None, word("Write it: .json .csv .md .tex .txt .pdf .svg .png. Repeatable.", metavar="FILE")
+        list[Path] | None, out_word("Write it: .json .csv .md .tex .txt .pdf .svg .png. Repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:

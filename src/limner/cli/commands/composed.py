@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import vectors_of
-from limner.cli.options import Json, Trust, refuse_ending, saved, word
+from limner.cli.options import Json, Trust, out_word, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, TrainOn, encoded_by_model, system_word, training_parts
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def composed(
     queries: Annotated[int, word("Of scenes: how many queries.", metavar="N", min=1)] = 120,
     seed: Annotated[int, word("Of scenes: seed.", metavar="N", min=0)] = 0,
     name: Annotated[str | None, word("Name of --scores in the table.")] = None,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

@@ -9,8 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.errors import Status
-from limner.cli.options import Json, Loading, flag, load, loading, part, word
-from limner.core.paths import place_for
+from limner.cli.options import Json, Loading, flag, load, loading, part, word, writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +147,7 @@ def convert(
             raise typer.BadParameter(f"{name} is for --to {form}")
     if (images is None or texts is None) if to == "clip-retrieval" else (images or texts):
         raise typer.BadParameter("--images and --texts are for --to clip-retrieval, which needs both")
-    target = place_for(_target(out, to))
+    target = writable(_target(out, to))
     whole = load(spec, option)
     chosen = whole if split is None else part(whole, split)
     with progress(f"writing {target}", "images") as told:

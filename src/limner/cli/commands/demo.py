@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, flag, word
+from limner.cli.options import Json, flag, out_word, word, writable
 
 
 def demo(
-    out: Annotated[Path, word("Output folder.", metavar="DIR")] = Path("limner-demo"),
+    out: Annotated[Path, out_word("Output folder.", metavar="DIR", callback=writable)] = Path("limner-demo"),
     images: Annotated[int, word("Number of images.", metavar="N", min=25)] = 1000,
     seed: Annotated[int, word("Which world.", metavar="N", min=0)] = 0,
     show: Annotated[bool, flag("--open", "Open the report in a browser.")] = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.answers import Where, opened, shown
+from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, word
@@ -24,7 +24,7 @@ JUDGE = "captions (a sentence encoder), scores=SYSTEM, stored=NAME, or module:th
 
 
 def plan(
-    store: Where,
+    store: NewStore,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     system: Annotated[list[str] | None, system_word("A system that is trained first. Repeatable.")] = None,
     scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,

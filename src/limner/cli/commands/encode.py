@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.encoding import tell_unopened
-from limner.cli.options import Json, Trust, loading, refuse_ending, saved, word
+from limner.cli.options import Json, Trust, loading, out_word, refuse_ending, saved, word
 from limner.cli.training import Features, known_encoder, with_features
 from limner.core.errors import LimnerError
 
@@ -29,7 +29,7 @@ def encode(
             help="A folder of images, a text file (one text or path per line), csv, jsonl, or a COLLECTION.",
         ),
     ],
-    out: Annotated[Path, word(f"Where to write the vectors: {' '.join(ENDINGS)}.", "-o", "--out", metavar="FILE")],
+    out: Annotated[Path, out_word(f"Where to write the vectors: {' '.join(ENDINGS)}.", "-o", "--out")],
     encoder: Annotated[
         str, word("An encoder of limner.encoders.ENCODERS, a saved model, or module:thing.", callback=known_encoder)
     ],

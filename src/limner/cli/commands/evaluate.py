@@ -23,6 +23,7 @@ from limner.cli.options import (
     Trust,
     load,
     on_cluster,
+    out_word,
     part,
     refuse_report_ending,
     saved,
@@ -92,7 +93,7 @@ Rename = Annotated[
 ]
 Save = Annotated[
     list[Path] | None,
-    word("Write it: .json .csv .md .tex .txt .html, or a figure: .pdf .svg .png. Repeatable.", metavar="FILE"),
+    out_word("Write it: .json .csv .md .tex .txt .html, or a figure: .pdf .svg .png. Repeatable."),
 ]
 
 
@@ -151,7 +152,7 @@ def evaluate(
       $ limner evaluate multi30k:DIR --images I.npy --texts T.npy --by language --rename 't2i=image retrieval'
       $ limner evaluate scenes --system histograms --estimate work.db
       $ limner evaluate flickr8k:DIR --encoder 'open-clip(model=ViT-B-32, weights=FILE)' --save report.html
-      $ limner evaluate coco-5k --encoder open-clip -O model=ViT-B-32 -O weights=FILE -O images=DIR
+      $ limner evaluate coco-5k:DIR --encoder open-clip -O model=ViT-B-32 -O weights=FILE -O images=PHOTOS
       $ limner evaluate flickr8k:DIR --encoder 'aligned(images=efficientnet-lite, texts=minilm)'
       $ limner evaluate flickr8k:DIR --encoder 'clip(model=A)' --encoder 'clip(model=B)' --cache vectors
     """

@@ -11,7 +11,7 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import Way, by_direction, opened
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, out_word, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, Features, system_word, trained
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
@@ -43,7 +43,7 @@ def explain(
     only: Annotated[str | None, word("Show failures of this class.", metavar="CLASS")] = None,
     limit: Annotated[int, word("Number of failures to print.", metavar="N", min=0)] = 3,
     informed: Annotated[bool, flag("--informed", "Compare only concepts that the query mentions.")] = False,
-    save: Annotated[list[Path] | None, word("Write the report with failures: .html.", metavar="FILE")] = None,
+    save: Annotated[list[Path] | None, out_word("Write the report with failures: .html.")] = None,
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,

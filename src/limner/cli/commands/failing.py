@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.answers import Where, opened, shown
+from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.explain import opened_system
 from limner.cli.console import answer, progress, table
@@ -27,7 +27,7 @@ Name = Annotated[str, word("Name of the study.", "--study")]
 
 
 def failures(
-    store: Where,
+    store: NewStore,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     system: Annotated[str | None, system_word(f"A system: {SYSTEM}")] = None,
     features: Features = None,

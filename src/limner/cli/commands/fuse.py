@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, saved, word
+from limner.cli.options import Json, out_word, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import read_array, read_text
 from limner.core.progress import counting, progress_for
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from limner.match.assignment import Method
 
 Out = Annotated[
-    Path, word("Output file of the fused run (TREC, or JSON lists if it ends in .json).", "-o", "--out", metavar="FILE")
+    Path, out_word("Output file of the fused run (TREC, or JSON lists if it ends in .json).", "-o", "--out")
 ]
 
 

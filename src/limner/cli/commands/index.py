@@ -11,7 +11,7 @@ import typer
 from limner.cli.calibrating import calibrated, left_out, with_correction
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.encoding import folder_of, opened, prepared, system_for, tell_unopened
-from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word
+from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word, writable
 from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
 from limner.search.lance import require_store
@@ -113,14 +113,13 @@ def index(
     if bool(correct) != bool(bank):
         raise typer.BadParameter("--correct and --bank go together: a correction, and the queries to gather it with")
     require_store()
+    _refuse_unwritable(path, (collection, items, embeddings, delete, compact, ann, calibrate, correct))
     done: dict[str, object] = {}
     if collection or items or embeddings:
         source = _Source(collection, items, embeddings, ids, side, split, option)
         existing = "replace" if replace else "skip" if resume else "refuse"
         with on_cluster(cluster):
-            done["added"] = _added(path, source, system, similarity, existing, features=features, trust=trust)
-        if source.unopened:
-            done["left out"] = source.unopened
+            done |= _added(path, source, system, similarity, existing, features=features, trust=trust)
     elif ((system or features) and not (calibrate or correct)) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
     made = opened(path, needed=False)
@@ -141,6 +140,13 @@ def index(
 def _refuse_both(given: dict[str, object]) -> None:
     if all(given.values()):
         raise typer.BadParameter(f"{' and '.join(given)}: give only one of them")
+
+
+def _refuse_unwritable(path: str, changes: tuple[object, ...]) -> None:
+    """Refuses to change a local index that cannot be written; an existing folder is kept, and written into."""
+    folder = folder_of(path)
+    if any(changes) and folder is not None:
+        writable(folder / "items.lance" if folder.is_dir() else folder)
 
 
 class _Source:
@@ -213,8 +219,8 @@ def _added(
     *,
     features: str | None,
     trust: bool,
-) -> int:
-    """Adds the items of the source in chunks; returns their number."""
+) -> dict[str, object]:
+    """Adds the items of the source in chunks; returns their number, and the images that do not open."""
     from limner import search
 
     made = _there(path)
@@ -236,7 +242,7 @@ def _added(
     if count > 8 * AT_ONCE:
         with progress(f"compacting {len(made):,} items") as told:
             made.compact(progress=told)
-    return count
+    return {"added": count, **({"left out": source.unopened} if source.unopened else {})}
 
 
 def _there(path: str) -> Index | None:

@@ -10,7 +10,7 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import Way, opened, unnamed
-from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, encoded_by, system_word, trained
 
 
@@ -26,7 +26,7 @@ def languages(
     split: Split = None,
     option: Loading = None,
     name: Annotated[str | None, word("Name of the system in the table.")] = None,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

@@ -11,12 +11,10 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.explain import opened_system
 from limner.cli.console import answer, progress
 from limner.cli.inputs import Way
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, out_word, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, Features, system_word
 
-Out = Annotated[
-    list[Path] | None, word("Write the map: .html .json. Repeatable.", "-o", "--output", "--save", metavar="FILE")
-]
+Out = Annotated[list[Path] | None, out_word("Write the map: .html .json. Repeatable.", "-o", "--output", "--save")]
 
 
 def map_embeddings(

@@ -10,7 +10,7 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import vectors_of
-from limner.cli.options import Json, Loading, Split, Trust, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, encoded_sides, system_word
 
 
@@ -21,7 +21,7 @@ def mixed(
     texts: Annotated[Path | None, word("Embeddings of the texts, of the same model.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.commands.answers import Where, opened, shown
+from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, part, word
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, part, word, writable_file
 from limner.cli.studies import remember, several
 from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import UnknownName
@@ -28,7 +28,7 @@ Name = Annotated[str, word("Name of the study.", "--study")]
 
 
 def study(
-    store: Where,
+    store: NewStore,
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     judgements: Annotated[
         str | None, word("Relevance judgements: a name of the collection's judgements, or a file.", metavar="NAME|FILE")
@@ -134,6 +134,8 @@ def votes(
     """
     from limner.annotate.preferred import read_votes, write_votes
 
+    if not put:
+        writable_file(file)
     with opened(store) as db:
         number = (read_votes if put else write_votes)(db, file, study=name)
     told = f"{number:,} votes added from {file}" if put else f"wrote {file}: {number:,} votes"

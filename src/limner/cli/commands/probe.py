@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import Way, opened
-from limner.cli.options import Json, Trust, refuse_ending, saved, word
+from limner.cli.options import Json, Trust, out_word, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, TrainOn, system_word, training_parts
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def probe(
     cases: Annotated[int, word("With scenes: number of cases.", metavar="N", min=1)] = 200,
     seed: Annotated[int, word("With scenes: random seed.", metavar="N", min=0)] = 0,
     name: Annotated[str | None, word("Name of the system in the table.")] = None,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .txt. Repeatable.", metavar="FILE")] = None,
-    save_texts: Annotated[
-        Path | None, word("Write images and captions as a table to encode: csv.", metavar="FILE")
-    ] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
+    save_texts: Annotated[Path | None, out_word("Write images and captions as a table to encode: csv.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

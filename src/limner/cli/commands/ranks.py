@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer
-from limner.cli.options import Json, refuse_ending, saved, word
+from limner.cli.options import Json, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.evaluation.published import Direction
@@ -25,7 +25,7 @@ def ranks(
     measure: Annotated[
         list[str] | None, word("Only this measure, named as in the table. Repeatable.", metavar="'VIEW WAY MEASURE'")
     ] = None,
-    save: Annotated[Path | None, word("Write the chart: .svg.", metavar="FILE")] = None,
+    save: Annotated[Path | None, out_word("Write the chart: .svg.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the rank of every system under every measure, and whether measures agree (Kendall's tau-b).

@@ -10,7 +10,7 @@ import typer
 from limner.cli.commands.evaluate import labels_of
 from limner.cli.commands.slices import sliced
 from limner.cli.console import answer, progress
-from limner.cli.options import FIGURES, Json, Loading, Split, flag, load, part, refuse_report_ending, word
+from limner.cli.options import FIGURES, Json, Loading, Split, flag, load, out_word, part, refuse_report_ending, word
 
 FOR = {
     "--collection": "it is for an .html page",
@@ -24,7 +24,7 @@ FOR = {
 
 Out = Annotated[
     Path,
-    word("A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).", "--out", "-o", metavar="FILE"),
+    out_word("A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).", "--out", "-o"),
 ]
 SlicedBy = Annotated[
     list[str] | None,
@@ -36,9 +36,7 @@ Width = Annotated[
 Estimate = Annotated[
     str | None, word("With --others: answers to a plan, for differences under complete judgements.", metavar="STORE")
 ]
-Card = Annotated[
-    Path | None, word("Add the results to the metadata of a model card instead: README.md.", metavar="FILE")
-]
+Card = Annotated[Path | None, out_word("Add the results to the metadata of a model card instead: README.md.")]
 
 
 def report(

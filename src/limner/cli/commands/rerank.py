@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, Trust, load, part, saved, word
+from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, saved, word
 from limner.core.errors import LimnerError
-from limner.core.paths import place_for, read_json
+from limner.core.paths import read_json
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def rerank(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Ranking of the first stage: a TREC run or JSON lists.")],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection of the ids in the run.")],
-    out: Annotated[Path, word("Output file of the run (TREC, or .json).", "-o", "--out", metavar="FILE")],
+    out: Annotated[Path, out_word("Output file of the run (TREC, or .json).", "-o", "--out")],
     scorer: Annotated[
         str,
         word("A name of 'limner scorers', a saved CRank, a CrossEncoder's folder, or module:thing.", metavar="HOW"),
@@ -43,7 +43,7 @@ def rerank(
         Path | None, word("Cache folder for scores; an interrupted run can resume.", metavar="DIR", show_default="none")
     ] = None,
     submission: Annotated[
-        Path | None, word("Also write Kaggle's submission: id and five captions.", metavar="FILE", show_default="none")
+        Path | None, out_word("Also write Kaggle's submission: id and five captions.", show_default="none")
     ] = None,
     split: Split = None,
     option: Loading = None,
@@ -59,8 +59,6 @@ def rerank(
     """
     from limner.match import cascade
 
-    for file in filter(None, (out, submission)):
-        place_for(file)
     whole = part(load(collection, option), split)
     proposed = _proposed(run, whole)
     judge = _scorer(scorer, trust=trust)

@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.encoding import opened
-from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, refuse_ending, saved, word
+from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, out_word, refuse_ending, saved, word
 from limner.cli.training import Features
 from limner.core.errors import LimnerError
 
@@ -66,9 +66,7 @@ def search(
         list[str] | None,
         word("Option of the correction: -O k=10. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
     ] = None,
-    save_bank: Annotated[
-        Path | None, word("Save the statistics of the bank for later queries: .npz.", metavar="FILE")
-    ] = None,
+    save_bank: Annotated[Path | None, out_word("Save the statistics of the bank for later queries: .npz.")] = None,
     precision: Precision = None,
     by: By = "vectors",
     where: Where = None,
@@ -76,9 +74,7 @@ def search(
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
     cluster: Address = None,
-    save: Annotated[
-        list[Path] | None, word("Write the hits: .html .json .csv .run. Repeatable.", metavar="FILE")
-    ] = None,
+    save: Annotated[list[Path] | None, out_word("Write the hits: .html .json .csv .run. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

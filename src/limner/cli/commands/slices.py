@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, load, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, Split, load, out_word, part, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -38,7 +38,7 @@ def slices(
     seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
     split: Split = None,
     option: Loading = None,
-    save: Annotated[list[Path] | None, word("Write it: .json .csv .md .tex .txt. Repeatable.", metavar="FILE")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .tex .txt. Repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show slices of the queries that differ from the rest, with control of false discoveries.

@@ -11,7 +11,19 @@ import typer
 from limner.cli.commands.encode import named_encoder
 from limner.cli.commands.evaluate import COLLECTION, summary
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, refuse_report_ending, saved, word
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    load,
+    loading,
+    out_word,
+    part,
+    refuse_report_ending,
+    saved,
+    word,
+)
 from limner.cli.training import known_encoder
 
 if TYPE_CHECKING:
@@ -49,9 +61,7 @@ def text_only(
     cache: Annotated[Path | None, word("Cache folder for vectors.", metavar="DIR", show_default="none")] = None,
     split: Split = None,
     option: Loading = None,
-    save: Annotated[
-        list[Path] | None, word("Write the report: .json .csv .md .tex .html. Repeatable.", metavar="FILE")
-    ] = None,
+    save: Annotated[list[Path] | None, out_word("Write the report: .json .csv .md .tex .html. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

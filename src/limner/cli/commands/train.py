@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Trust, flag, load, loading, word
+from limner.cli.options import Json, Loading, Trust, flag, load, loading, word, writable
 from limner.core.errors import LimnerError
-from limner.core.paths import place_for
 from limner.core.progress import progress_for
 
 if TYPE_CHECKING:
@@ -27,7 +26,9 @@ def train(
     collection: Annotated[
         str, typer.Argument(metavar="COLLECTION", help="The training collection: 'limner data list'.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Output folder of the model.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="PATH", help="Output folder of the model.", callback=writable)
+    ],
     settings: _Setting = None,
     config: Annotated[
         Path | None,
@@ -100,7 +101,6 @@ def _refuse_taken(out: Path, checkpoints: object) -> None:
     shared = checkpoints is not None and Path(str(checkpoints)).absolute() == out.absolute()
     if out.exists() and not (shared or (out / "config.json").is_file()):
         raise LimnerError(f"{out} exists and is not a saved model: choose another path, or remove it first")
-    place_for(out)
 
 
 def _trained(

@@ -182,18 +182,21 @@ def audit(
 def _looked(
     collection: Collection, min_side: int, progress: Progress | None
 ) -> tuple[list[Finding], list[str], image_checks.Pairs]:
-    """Findings in the images themselves, and all pairs of duplicates."""
+    """Findings in the images themselves, and all pairs of duplicates whose captions fit both images."""
     images = collection.images
     seen = image_checks.prints(images, progress)
     findings = [*image_checks.unopened(images, seen), *image_checks.tiny(images, seen, min_side)]
-    exact = image_checks.same(images, seen)
+    exact = image_checks.same(seen)
     near = image_checks.near(seen, exact)
-    for kind, pairs in (("duplicate-image", exact), ("near-duplicate-image", near)):
-        findings += [Finding(kind, (images.ids[a], images.ids[b])) for a, b in pairs]
-    findings += _leaks(collection, [*exact, *near])
+    mirrored = image_checks.mirrored(seen, [*exact, *near])
+    kinds = (("duplicate-image", exact, ""), ("near-duplicate-image", near, ""))
+    for kind, pairs, detail in (*kinds, ("near-duplicate-image", mirrored, "mirrored")):
+        findings += [Finding(kind, (images.ids[a], images.ids[b]), detail) for a, b in pairs]
+    findings += _leaks(collection, [*exact, *near, *mirrored])
     absent = sum(value is None for value in images.values)
     notes = [f"{absent:,} images have no file and were not opened"] if absent else []
-    return findings, notes, [*exact, *near]
+    notes += [image_checks.LIMITS] if absent < len(images) else []
+    return findings, notes, [*exact, *near]  # a mirrored image has left and right, and writing, the other way round
 
 
 def _leaks(collection: Collection, pairs: image_checks.Pairs) -> list[Finding]:

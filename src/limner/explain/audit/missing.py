@@ -8,7 +8,9 @@ random sample of the collection. If matches are missing there as well, the estim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,17 +69,27 @@ def missed(collection: Collection, judged: Judgements) -> FloatArray:
 def expected(collection: Collection, values: FloatArray) -> Interval:
     """The expected number of missing matches of all images, with a 95% bootstrap interval over images.
 
+    Only the images that are not judged are uncertain: the interval is narrowed by the root of their share, the finite
+    population correction (Cochran 1977), and never goes below what was counted.
+
     Args:
         collection: The collection.
         values: Missing matches of the judged images.
     """
-    return bootstrap(values * len(collection.images))
+    estimate = bootstrap(values * len(collection.images))
+    share = math.sqrt(1 - len(values) / len(collection.images))
+    low = estimate.estimate - share * (estimate.estimate - estimate.low)
+    high = estimate.estimate + share * (estimate.high - estimate.estimate)
+    return replace(estimate, low=max(low, float(values.sum())), high=high)
 
 
-def _told(found: Interval, values: FloatArray, collection: Collection) -> str:
-    where = f"95% interval {found.low:,.0f} to {found.high:,.0f}"
+def _told(estimate: Interval, values: FloatArray, collection: Collection) -> str:
+    """The number of missing matches in words; it is exact if all images are judged."""
+    if len(values) == len(collection.images):
+        return f"{values.sum():,.0f} matches are missing (all images are judged), if these judgements have all matches"
+    where = f"95% interval {estimate.low:,.0f} to {estimate.high:,.0f}"
     share = f"{len(values):,} of {len(collection.images):,} images judged"
     return (
-        f"about {found.estimate:,.0f} matches are missing ({where}; {share}), if these judgements have all matches and "
-        "their images are a random sample"
+        f"about {estimate.estimate:,.0f} matches are missing ({where}; {share}), if these judgements have all matches "
+        "and their images are a random sample"
     )
