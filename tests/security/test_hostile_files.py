@@ -252,6 +252,51 @@ def test_archives_that_unpack_out_of_all_proportion(folder):
     refused(shell("data", "describe", "t.csv.gz"), "t.csv.gz")
 
 
+def test_parquet_files_that_unpack_out_of_all_proportion(folder):
+    """A dictionary and run lengths store a repeated value once: what counts is what is decoded."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int32)), pa.array(["x" * 20_000]))
+    pq.write_table(pa.table({"image": repeated, "caption": repeated}), "t.parquet")
+    assert Path("t.parquet").stat().st_size < 20_000
+    refused(shell("data", "describe", "t.parquet"), "t.parquet", "more than 250 times its size")
+    Path("metadata").mkdir()
+    Path("t.parquet").rename("metadata/metadata_0.parquet")
+    Path("img_emb").mkdir()
+    np.save("img_emb/img_emb_0.npy", np.ones((2, 2), np.float32))
+    refused(shell("data", "describe", "clip-retrieval:."), "metadata_0.parquet", "more than 250 times its size")
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(20_000_000, np.float32)), 500)
+    one_row = pa.ListArray.from_arrays(
+        pa.array([0, 20_000_000], pa.int32()), pa.array(np.zeros(20_000_000, np.float32))
+    )
+    texts = pa.ListArray.from_arrays(pa.array([0, 100_000], pa.int32()), pa.array(["x" * 1000] * 100_000))
+    for column in (zeros, one_row, texts):
+        pq.write_table(pa.table({"embedding": column}), "e.parquet", compression="zstd")
+        with pytest.raises(LimnerError, match=r"e.parquet.*more than 250 times its size"):
+            limner.Embeddings.load("e.parquet")
+    deltas = {"image": "DELTA_BYTE_ARRAY", "caption": "PLAIN"}
+    alike = pa.table({"image": ["x" * 5000] * 20_000, "caption": ["a"] * 20_000})
+    pq.write_table(alike, "d.parquet", use_dictionary=False, column_encoding=deltas)
+    refused(shell("data", "describe", "d.parquet"), "d.parquet", "more than 250 times its size")
+
+
+@pytest.mark.parametrize("writing", [{}, {"use_dictionary": False}, {"row_group_size": 7}, {"compression": "zstd"}])
+def test_parquet_batches_are_the_rows_of_pyarrow(folder, writing):
+    from limner.core.arrow import parquet_batches
+
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    words = [None if n % 5 == 0 else f"word {n % 3}" for n in range(2500)]
+    table = pa.table({
+        "a": words, "b": rng.integers(0, 9, 2500), "c": [[w] * (n % 3) if w else None for n, w in enumerate(words)],
+        "d": [{"bytes": (w or "").encode(), "path": w} for w in words], "e": [n % 2 == 0 for n in range(2500)],
+        "f": pa.FixedSizeListArray.from_arrays(pa.array(rng.random(5000)), 2),
+    })  # fmt: skip
+    pq.write_table(table, "t.parquet", **writing)
+    assert [row for batch in parquet_batches("t.parquet") for row in batch.to_pylist()] == table.to_pylist()
+    chosen = [row for batch in parquet_batches("t.parquet", columns=["d", "a", "z"]) for row in batch.to_pylist()]
+    assert chosen == table.select(["a", "d"]).to_pylist()
+
+
 def test_a_run_whose_table_would_not_fit(folder):
     """One long list and many short ones: as a table of queries by places, 36 billion cells."""
     with open("a.run", "w") as file:

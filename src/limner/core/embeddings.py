@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, array, is_lazy, pieces, refuse, unmasked
-from limner.core.arrow import arrow_module, parquet_module
+from limner.core.arrow import arrow_module, parquet_batches, parquet_module
 from limner.core.errors import LimnerError, UnknownName, ZeroVectors, shown
 from limner.core.files import replacing, write_text
 from limner.core.ids import Ids
-from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_bomb, refuse_irregular
+from limner.core.paths import damage_told, parse_json, read_array, read_arrays, read_text, refuse_irregular
 from limner.core.tensor_files import read_tensors, write_tensors
 
 _STEPS = 4096  # for unit vectors, dot products on this grid add up to at most 2 ** 24
@@ -398,11 +398,11 @@ def _write_safetensors(path: Path, embeddings: Embeddings) -> None:
 
 
 def _read_parquet(path: Path) -> tuple[Array, list[str] | None]:
-    pa, pq = arrow_module("a Parquet file"), parquet_module()
-
-    with pq.ParquetFile(path) as file:
-        refuse_bomb(file.metadata.num_rows, os.path.getsize(path), where=f"embeddings {path}")
-        table = file.read()
+    pa = arrow_module("a Parquet file")
+    batches = list(parquet_batches(path))
+    if not batches:
+        raise LimnerError(f"{path} holds no vectors: encode some items first")
+    table = pa.Table.from_batches(batches)
     name = _chosen([n for n in table.column_names if n != "id"], path)
     column = table[name].combine_chunks()
     if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):

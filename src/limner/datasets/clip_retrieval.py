@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from limner.core.arrow import arrow_module, parquet_module
+from limner.core.arrow import arrow_module, parquet_batches, parquet_columns, parquet_module
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
@@ -67,15 +67,12 @@ def _files(root: Path) -> list[Path]:
 
 
 def _rows(file: Path) -> list[tuple[At, dict[str, object]]]:
-    pq = parquet_module()
-
     refuse_irregular(file, what="metadata")
     with damage_told(file, what="parquet file"):
-        table = pq.read_table(file)
-        kept = [name for name in ("caption", *_NAMES) if name in table.column_names]
-        rows = table.select(kept).to_pylist()
-    if "caption" not in kept:
-        refuse(At(file), f"columns {', '.join(table.column_names)[:120]}: expected caption, and image_path or key")
+        names = parquet_columns(file)
+        rows = [row for batch in parquet_batches(file, columns=("caption", *_NAMES)) for row in batch.to_pylist()]
+    if "caption" not in names:
+        refuse(At(file), f"columns {', '.join(names)[:120]}: expected caption, and image_path or key")
     return [(At(file, number), row) for number, row in enumerate(rows, start=1)]
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from limner.core.arrow import parquet_module
+from limner.core.arrow import parquet_batches
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.images import Value, as_value
-from limner.core.paths import damage_told, refuse_bomb, refuse_irregular
+from limner.core.paths import damage_told, refuse_irregular
 from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_lines, lines, number, optional_file, refuse, table
@@ -178,13 +178,10 @@ def _delimiter(file: Path, ending: str, encoding: str) -> str:
 
 
 def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
-    pq = parquet_module()
-
     row = 0
     refuse_irregular(file, what="table")
-    with damage_told(file, what="parquet table"), pq.ParquetFile(file) as opened:
-        refuse_bomb(opened.metadata.num_rows, file.stat().st_size, where=str(file))
-        for batch in opened.iter_batches():
+    with damage_told(file, what="parquet table"):
+        for batch in parquet_batches(file):
             for entry in batch.to_pylist():
                 row += 1
                 yield At(file, row), entry
