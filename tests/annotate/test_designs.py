@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import replace
 
@@ -218,7 +219,7 @@ def test_an_excluded_annotators_pairs_are_asked_again(world, store):
     assert right.estimate.value != wrong.estimate.value
 
 
-def test_a_system_that_came_later_is_estimated_with_a_wider_interval(world, store):
+def test_a_system_that_came_later_gets_a_wider_interval_and_no_point(world, store, tmp_path):
     made, systems, truth = world
     plan(store, made, {"good": systems["good"]}, measures="R@1", direction="t2i", half_width=1)
     label(store, truth)
@@ -227,6 +228,22 @@ def test_a_system_that_came_later_is_estimated_with_a_wider_interval(world, stor
     assert found.outside > 0 and any("outside the design" in note for note in report.notes)
     assert found.estimate.high - found.estimate.low >= found.outside
     assert found.estimate.low <= true_value(systems["bad"], truth, "R@1", "t2i") <= found.estimate.high
+    assert np.isnan(found.estimate.value), "nothing is known of pairs outside the design: no point"
+    shown = f"[{100 * found.estimate.low:.1f}, {100 * found.estimate.high:.1f}]"
+    assert f" {shown} (given" in str(report) and "nan" not in str(report)
+    assert found.row()["value"] is None
+    saved = report.save(tmp_path / "r.json")
+    assert np.isnan(limner.Report.load(saved).estimates[0].estimate.value) and "NaN" not in saved.read_text()
+    for name in ("r.html", "r.csv", "r.md"):
+        assert "nan" not in re.sub("[a-z]*(?:nan)[a-z]+", "", report.save(tmp_path / name).read_text().lower())
+    gap = difference(store, systems["good"].T, systems["bad"].T, made, "R@1", direction="t2i")
+    true = true_value(systems["good"], truth, "R@1", "t2i") - true_value(systems["bad"], truth, "R@1", "t2i")
+    assert np.isnan(gap.value) and gap.low <= true <= gap.high
+    both = [limner.evaluate(systems[name].T, made, name=name) for name in ("good", "bad")]
+    compared = limner.compare(both, labels=store, collection=made)
+    assert "nan" not in str(compared) and "nan" not in compared.save(tmp_path / "c.html").read_text().replace(
+        "nance", ""
+    )
 
 
 def test_no_design_is_said_and_other_labels_are_refused(world, store):

@@ -306,10 +306,12 @@ def _believed(judge: Judge, units: Sequence[Unit], direction: str) -> FloatArray
 
 def _domain(made: Design, ranking: Ranking, known: Judgements, measure: Measure) -> tuple[FloatArray, float]:
     """The units that this system's measure depends on, and their total weight in the measure."""
-    asked = needed(ranking, known, measure)
+    counted = levels.has_positive(ranking.queries, known)
+    queries = {ranking.queries[row] for row in np.flatnonzero(counted).tolist()}
+    asked = {query: each for query, each in needed(ranking, known, measure).items() if query in queries}
     inside = np.array([not set(asked.get(u.query, ())).isdisjoint(u.candidates) for u in made.units], dtype=np.float64)
     per_query = (measure.k or 1) if measure.kind.decided_by == "each" and made.unit == "pair" else 1
-    return inside, float(inside.sum()) / (len(ranking.queries) * per_query)
+    return inside, float(inside.sum()) / (len(queries) * per_query)
 
 
 def _extended(

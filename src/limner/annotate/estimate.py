@@ -1,5 +1,8 @@
 """Estimates for complete judgements from the answers of a designed sample.
 
+A measure is the mean over the queries that have a given match, as in the view "pairs". Which of the others have a match
+is known only when their whole pool is judged; notes say how many have one at least.
+
 `limner.evaluate(scores, collection, labels=store)` and `limner evaluate ... --estimate STORE` use this. Answers are
 used in the order of the draws, up to the first gap, so that they form a valid sample of the design.
 """
@@ -14,17 +17,18 @@ import numpy as np
 
 from limner.annotate import levels
 from limner.annotate.aggregate import by_majority
+from limner.annotate.estimate_notes import left_out_note, notes_of, over_all
 from limner.annotate.frames import needed, values
 from limner.annotate.given import LabelQuality, quality
 from limner.annotate.merge import taken_out
 from limner.annotate.predicted import Predicted
-from limner.annotate.reliability import JudgeQuality, agreement_words, judge_quality, people_agree
+from limner.annotate.reliability import agreement_words, people_agree
 from limner.annotate.scale import relevant
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design, designs
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
@@ -58,6 +62,11 @@ class Sample:
     def labels(self) -> int:
         """The number of judged pairs."""
         return len({pair for n in self.units for pair in self.design.units[n].pairs(self.design.direction)})
+
+    @property
+    def left_out(self) -> int:
+        """The number of queries without a given match."""
+        return int((self.known.counts == 0).sum())
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,8 @@ def estimates(
         else:
             ranking = _lists(source, max(m.k or 1 for m in planned))
             found += [_estimated(sample, ranking, m, mode, level) for m in wanted]
-        notes += _notes(sample, [e for e in found if e.direction == direction], mode)
+        notes += notes_of(sample, [e for e in found if e.direction == direction], mode)
+        notes += _left_out(sample, source, wanted, mode, level)
         labels = quality(given, collection, sample.design, sample.units, sample.said, level)
         notes += [f"estimated ({direction}): {line}" for line in str(labels).splitlines()]
     return found, notes + ([agreement_words(people_agree(given))] if found else [])
@@ -212,11 +222,44 @@ def _lists(source: Any, depth: int) -> Ranking:
 
 def _estimated(sample: Sample, ranking: Ranking, measure: Measure, mode: str, level: float) -> Estimated:
     sought = _sought(sample, ranking, measure)
-    given = float(values(ranking, sample.known, measure).mean())
+    counted = _counted(sample, ranking)
+    given = float(values(ranking, sample.known, measure)[counted].mean())
     number = _solved(sample, sought, mode, level)
     return Estimated(
-        sample.design.direction, measure, number, len(ranking.queries), sample.labels, given, sought.outside
-    )
+        sample.design.direction, measure, number, int(counted.sum()), sample.labels, given, sought.outside,
+        int((~counted).sum()),
+    )  # fmt: skip
+
+
+def _counted(sample: Sample, ranking: Ranking, *, left_out: bool = False) -> BoolArray:
+    """The queries that a measure is the mean over; or the others, which have no given match."""
+    return np.asarray(levels.has_positive(ranking.queries, sample.known) != left_out)
+
+
+def _left_out(sample: Sample, source: Any, measures: Sequence[Measure], mode: str, level: float) -> list[str]:
+    """A note on the queries without a given match, if there are any."""
+    if sample.design.unit == LEVEL:
+        return left_out_note(sample, (len(sample.known.queries) - sample.left_out, sample.left_out))
+    ranking = _lists(source, max(m.k or 1 for m in measures))
+    counted = _counted(sample, ranking)
+    sizes = int(counted.sum()), int((~counted).sum())
+    if not sizes[1]:
+        return []
+    together = 1 - (1 - level) / 2  # two intervals that hold at once
+    ends = {}
+    try:
+        for measure in measures:
+            each = [_sought(sample, ranking, measure, left_out=part) for part in (False, True)]
+            ends[measure] = [_solved(sample, sought, mode, together) for sought in each]
+    except LimnerError:  # no answers yet
+        return left_out_note(sample, sizes)
+    deepest = max(measures, key=lambda m: (m.kind.hit, m.k or 1))
+    least = int(np.ceil(sizes[1] * ends[deepest][1].low - 1e-6))
+    ranges = []
+    for measure, (known, rest) in ends.items():
+        low, high = (measure.show(end) for end in over_all(known, rest, sizes))
+        ranges.append(f"{measure} is between {low} and {high}")
+    return left_out_note(sample, sizes, least, deepest.k or 1, ranges)
 
 
 def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:
@@ -224,7 +267,8 @@ def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode
     found = []
     for measure, (given, seen) in _steps(sample, source, measures).items():
         number = _chained(sample, seen, given, (0.0, 1.0), mode, level)
-        found.append(Estimated(sample.design.direction, measure, number, sample.design.queries, sample.labels, given))
+        about = sample.design.direction, measure, number, sample.design.queries, sample.labels, given
+        found.append(Estimated(*about, left_out=sample.left_out))
     return found
 
 
@@ -258,10 +302,13 @@ def _chained(
     return chained_means(before, after, strata, sizes, start=given, prior=prior, bounds=bounds, level=level)
 
 
-def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking | None = None) -> _Sought:
-    parts = [_parts(sample, each, measure) for each in ([ranking] if rival is None else [ranking, rival])]
-    (inside, outside, shift), *others = parts
-    total = float(len(ranking.queries) * (measure.k or 1 if sample.design.unit == "pair" else 1))
+def _sought(
+    sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking | None = None, *, left_out: bool = False
+) -> _Sought:
+    """The measure, or a difference, over the queries with a given match; or over those without one."""
+    every = [(each, _counted(sample, each, left_out=left_out)) for each in (ranking, rival) if each is not None]
+    (inside, outside, shift), *others = (_parts(sample, each, measure, counted) for each, counted in every)
+    total = float(every[0][1].sum() * (measure.k or 1 if sample.design.unit == "pair" else 1))
     if not others:
         return _Sought(inside, len(inside) / total, shift, outside / total)
     ((theirs, beyond, back),) = others
@@ -274,24 +321,27 @@ def _sought(sample: Sample, ranking: Ranking, measure: Measure, rival: Ranking |
     return _query_difference(sample, ranking, rival, measure, inside.keys() | theirs.keys(), (outside + beyond) / total)
 
 
-def _parts(sample: Sample, ranking: Ranking, measure: Measure) -> tuple[dict[int, float], int, float]:
+def _parts(
+    sample: Sample, ranking: Ranking, measure: Measure, counted: BoolArray
+) -> tuple[dict[int, float], int, float]:
     """The value of each relevant unit, the weight outside the design, and the part known without labels."""
-    asked = needed(ranking, sample.known, measure)
+    queries = {ranking.queries[row] for row in np.flatnonzero(counted).tolist()}
+    asked = {query: each for query, each in needed(ranking, sample.known, measure).items() if query in queries}
     design = sample.design
     answered = set(sample.units)
-    given = values(ranking, sample.known, measure)
+    given = np.where(counted, values(ranking, sample.known, measure), 0.0)
     if design.unit == "pair":
         index = {(u.query, u.candidates[0]): n for n, u in enumerate(design.units)}
         wanted = [(query, candidate) for query, candidates in asked.items() for candidate in candidates]
         inside = {index[p]: _pair_value(sample, p) if index[p] in answered else np.nan for p in wanted if p in index}
-        return inside, len(wanted) - len(inside), float(given.mean())
+        return inside, len(wanted) - len(inside), float(given.sum()) / len(queries)
     rows = {query: row for row, query in enumerate(ranking.queries)}
     units = {u.query: n for n, u in enumerate(design.units)}
     now = values(ranking, sample.truth, measure)
     reach = {q for q, c in asked.items() if q in units and set(c) <= set(design.units[units[q]].candidates)}
     inside = {units[q]: float(now[rows[q]]) if units[q] in answered else np.nan for q in reach}
     known = given.sum() - sum(given[rows[q]] for q in asked)
-    return inside, len(asked) - len(reach), float(known) / len(given)
+    return inside, len(asked) - len(reach), float(known) / len(queries)
 
 
 def _pair_value(sample: Sample, pair: Key) -> float:
@@ -311,9 +361,10 @@ def _query_difference(
     answered = set(sample.units)
     query = {n: sample.design.units[n].query for n in units}
     open_ = {q for each in (one, other) for q in needed(each, sample.known, measure)}
+    counted = {q for q, own in zip(one.queries, _counted(sample, one).tolist(), strict=True) if own}
     apart = {n: float(now[0][rows[0][q]] - now[1][rows[1][q]]) if n in answered else np.nan for n, q in query.items()}
-    known = sum(given[0][rows[0][q]] - given[1][rows[1][q]] for q in one.queries if q not in open_)
-    n = len(one.queries)
+    known = sum(given[0][rows[0][q]] - given[1][rows[1][q]] for q in counted - open_)
+    n = len(counted)
     return _Sought(apart, len(apart) / n, float(known) / n, outside, (-1.0, 1.0))
 
 
@@ -380,50 +431,8 @@ def _anytime(
 
 
 def _beyond(found: Estimate, sought: _Sought) -> Estimate:
-    """The interval widened by the part outside the design, which may have any value."""
+    """The interval widened by the part outside the design, which may have any value: there is no point then."""
     low = -1.0 if sought.signs is not None else sought.bounds[0]
-    middle = sought.outside * (found.value if low == 0 else 0.0)
     ends = max(found.low + low * sought.outside, low), min(found.high + sought.outside, 1.0)
-    return replace(found, value=min(max(found.value + middle, ends[0]), ends[1]), low=ends[0], high=ends[1])
-
-
-# --- notes on the estimates --------------------------------------------------------------------------------------
-
-
-def _notes(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]:
-    design, head = sample.design, f"estimated ({sample.design.direction})"
-    how = "valid for one look" if mode == "fixed" else "valid after every answer"
-    effects = [e.estimate.effect for e in found if np.isfinite(e.estimate.effect)]
-    effect = f", design effect {np.mean(effects):.2f}" if effects else ""
-    notes = [
-        f"{head}: complete truth of this collection from {sample.labels:,} labels, {mode} intervals ({how}){effect}; "
-        "given pairs count as true"
-    ]
-    if design.unit == LEVEL and any(e.estimate.low < e.estimate.high for e in found):
-        notes.append(
-            f"{head}: intervals of measures that need all matches are approximate: 95% ones held the truth in "
-            "90 to 100% of simulated studies, least where the last level has few matches"
-        )
-    if sample.open:
-        notes.append(
-            f"{head}: {sample.open:,} drawn {design.unit}s wait for answers; only units drawn before them count"
-        )
-    notes += [
-        f"{head}: {e.outside:.1%} of {e.measure} is decided by pairs outside the design (a system that was not planned "
-        "for); the interval is wider by that"
-        for e in found
-        if e.outside
-    ]
-    quality = judged(sample)
-    return notes + ([] if quality is None else [str(quality)])
-
-
-def judged(sample: Sample) -> JudgeQuality | None:
-    """How well the judge agrees with people on the labelled units; None without a judge or labels."""
-    design = sample.design
-    name, units = design.settings.get("judge"), [design.units[n] for n in sample.units]
-    scores = [unit.score for unit in units if unit.score is not None]
-    if name is None or not units or len(scores) < len(units):
-        return None
-    people = [any(sample.said.get(p) for p in unit.pairs(design.direction)) for unit in units]
-    return judge_quality(str(name), design.direction, scores, people)
+    value = float("nan") if sought.outside else min(max(found.value, ends[0]), ends[1])
+    return replace(found, value=value, low=ends[0], high=ends[1])

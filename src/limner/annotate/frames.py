@@ -6,6 +6,10 @@ The given positives count as true. Two kinds of units can be drawn:
 - a query with all its unjudged pairs, for R@k, S@k and MRR@k: whether any of the first k is a match is known once all
   of them above the first given positive are judged. A query with a given positive at rank 1 needs no label.
 
+A measure is the mean over the queries that have a given positive, as in the view "pairs": whether another query has a
+match anywhere is known only when its whole pool is judged. Its pairs can be drawn too, which tells how many of these
+queries have one (`limner.annotate.left_out`).
+
 Measures that need the number of all matches of a query (mAP@R, RP, Recall@k, nDCG, MAP) need a design of levels:
 `limner.annotate.levels`.
 """

@@ -21,8 +21,9 @@ import numpy as np
 
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import Design, Unit
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.core.errors import LimnerError, shown
+from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
@@ -150,12 +151,22 @@ def _last(made: Design) -> int:
     return made.units[-1].stratum
 
 
+def has_positive(queries: Ids, known: Judgements) -> BoolArray:
+    """Whether each query has a given positive: a measure is the mean over these; refused if there is none.
+
+    >>> has_positive(Ids(["q", "r"]), Judgements.from_pairs([("q", "a")])).tolist()
+    [True, False]
+    """
+    positive = np.isin(known.queries.find(queries), np.flatnonzero(known.counts))
+    if not positive.any():
+        raise LimnerError(f"{shown(queries)}: no query has a given positive, so no measure can be computed")
+    return positive
+
+
 def with_positives(known: Judgements) -> Judgements:
     """The given positives of the queries that have one; a design of levels covers only these queries."""
-    held = np.unique(known.rows[known.grades > 0])
-    if not len(held):
-        raise LimnerError(f"{shown(known.queries)}: no query has a given positive, so no measure can be computed")
-    return known.relevant.restrict(queries=known.queries[held])
+    rows = np.flatnonzero(has_positive(known.queries, known))
+    return known.relevant.restrict(queries=known.queries[rows])
 
 
 def given_values(source: Scores | Ranking, known: Judgements, measures: Sequence[Measure]) -> dict[Measure, float]:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from limner.annotate._sql import sa
-from limner.annotate.estimate import Sample, difference, estimates, judged, read_sample
+from limner.annotate.estimate import Sample, difference, estimates, read_sample
+from limner.annotate.estimate_notes import judged
 from limner.annotate.reliability import people_agree
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers, latest

@@ -8,6 +8,7 @@ systems from their lists by direction, and `describer` describes the labels as p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from limner.evaluation.measures import Measure
 from limner.stats import Estimate
 
 VIEW = "estimated"
+_PLAIN = ("direction", "queries", "labels", "given", "outside", "left_out")
 MODES = ("fixed", "anytime")
 ESTIMATORS: Registry[Callable[..., Any]] = Registry("estimator", {})
 """Estimators by name; others are given as "module:function"."""
@@ -35,7 +37,9 @@ class Estimated:
         queries: Number of queries behind the mean.
         labels: Number of human judgements used.
         given: The value with the given positives only.
-        outside: Share of the measure that the design does not cover; the interval is widened by it.
+        outside: Share of the measure that the design does not cover; the interval is widened by it, and the estimate is
+            not a number.
+        left_out: Number of queries without a given match, which do not count.
     """
 
     direction: str
@@ -45,20 +49,21 @@ class Estimated:
     labels: int
     given: float
     outside: float = 0.0
+    left_out: int = 0
 
     def __str__(self) -> str:
         show, e = self.measure.show, self.estimate
-        return f"{show(e.value)} [{show(e.low)}, {show(e.high)}]"
+        return f"{_number(show, e)}[{show(e.low)}, {show(e.high)}]"
 
     def row(self) -> dict[str, object]:
         """A flat record with the columns of a report."""
         e = self.estimate
-        return {"view": VIEW, "direction": self.direction, "measure": str(self.measure), "value": e.value,
-                "low": e.low, "high": e.high, "queries": self.queries, "left_out": 0}  # fmt: skip
+        return {"view": VIEW, "direction": self.direction, "measure": str(self.measure), "value": _or_none(e.value),
+                "low": e.low, "high": e.high, "queries": self.queries, "left_out": self.left_out}  # fmt: skip
 
     def to_json(self) -> dict[str, object]:
         """Plain values."""
-        kept = {name: getattr(self, name) for name in ("direction", "queries", "labels", "given", "outside")}
+        kept = {name: getattr(self, name) for name in _PLAIN}
         return {**kept, "measure": str(self.measure), "estimate": asdict(self.estimate)}
 
     @classmethod
@@ -66,7 +71,7 @@ class Estimated:
         """The inverse of `to_json`; the traits describe a measure that is not built in."""
         values = {**content, "measure": Measure.foreign(content["measure"], traits)}
         kept = content["estimate"]  # JSON has no NaN: exact numbers have no design effect
-        unsure = {name: float(kept[name]) for name in ("variance", "effect")}
+        unsure = {name: float(kept[name]) for name in ("value", "variance", "effect")}
         return cls(**{**values, "estimate": Estimate(**{**kept, **unsure})})
 
 
@@ -99,18 +104,28 @@ class EstimatedDifference:
 
     def __str__(self) -> str:
         show, e = self.measure.show, self.estimate
-        return f"{self.measure.show_change(e.value)} [{show(e.low)}, {show(e.high)}]"
+        return f"{_number(self.measure.show_change, e)}[{show(e.low)}, {show(e.high)}]"
 
     def row(self, systems: Sequence[str]) -> dict[str, object]:
         """A flat record with the columns of a comparison: an interval, but no test."""
         e, (one, other) = self.estimate, self.values
         return {
             "view": VIEW, "direction": self.direction, "measure": str(self.measure),
-            "a": systems[self.a], "b": systems[self.b], "value_a": one.estimate.value, "value_b": other.estimate.value,
-            "difference": e.value, "low": e.low, "high": e.high, "p": None, "p_holm": None, "p_holm_table": None,
+            "a": systems[self.a], "b": systems[self.b], "value_a": _or_none(one.estimate.value),
+            "value_b": _or_none(other.estimate.value), "difference": _or_none(e.value), "low": e.low, "high": e.high,
+            "p": None, "p_holm": None, "p_holm_table": None,
             "significant": self.significant, "test": f"{e.mode} interval from {max(one.labels, other.labels)} labels",
             "effect": None,
         }  # fmt: skip
+
+
+def _number(show: Callable[[float], str], found: Estimate) -> str:
+    """The estimate before its interval; nothing if pairs outside the design decide a part of it."""
+    return "" if math.isnan(found.value) else f"{show(found.value)} "
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _way(labels: object, what: str) -> Callable[..., Any]:

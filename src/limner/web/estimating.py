@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from limner.core.errors import LimnerError
 from limner.evaluation.page.estimates import both_drawn, legend
 from limner.evaluation.page.words import direction_title
+from limner.evaluation.page.words import plain as shown_value
 from limner.evaluation.plain import plain
 from limner.web.jobs import Job
 from limner.web.site import Ask, page
@@ -111,7 +112,7 @@ def _cells(row: StudyRow) -> dict[str, str]:
     e, show = row.found.estimate, row.found.measure.show
     effect = f"{e.effect:.2f}" if e.effect == e.effect else "–"
     return {
-        "usual": show(row.found.given), "value": show(e.value), "span": f"{show(e.low)} to {show(e.high)}",
+        "usual": show(row.found.given), "value": shown_value(row.found.measure, e.value), "span": f"{show(e.low)} to {show(e.high)}",
         "half": f"{100 * e.half_width:.1f}", "mode": e.mode, "effect": effect,
     }  # fmt: skip
 

@@ -55,6 +55,12 @@ def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
         f"{count(max(e.labels for e in found), 'label', 'labels')} by people; {first.mode} intervals ({looked}) that "
         f"hold the truth of this collection {often}{first.level:.0%} of the time"
     ]
+    if found[0].left_out:
+        facts.append(f"{count(found[0].left_out, 'query', 'queries')} without a given match are left out, as above")
+    if any(math.isnan(e.estimate.value) for e in found):
+        facts.append(
+            "where pairs that no plan asked for decide a part of a number, there is an interval and no estimate"
+        )
     if effects:
         facts.append(f"design effect {sum(effects) / len(effects):.2f}: the variance beside that of a simple sample")
     about: dict[str, Any] = report.settings.get("labels") or {}
@@ -134,7 +140,7 @@ def _drawn(called: str, found: Estimated, top: float, place: Any) -> Markup:
             element("path", d=diamond, class_="usual"),
             element("rect", element("title", _told(called, found)), x=left, y=y - 4, width=max(right - left, 1.5),
                     height=8, rx=4, class_="interval"),
-            element("circle", cx=place(e.value), cy=y, r=5.5, class_="estimate"),
+            *([] if math.isnan(e.value) else [element("circle", cx=place(e.value), cy=y, r=5.5, class_="estimate")]),
         ]
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -226,7 +227,8 @@ def _table(report: Report, direction: str, results: list[Result]) -> HeadlineTab
 def _estimate_cell(found: Estimated) -> Cell:
     """A value estimated for complete judgements, from labels of a designed sample."""
     e, show = found.estimate, found.measure.show
-    return Cell(show(e.value), f"{show(e.low)} to {show(e.high)}", (100 * e.low, 100 * e.value, 100 * e.high))
+    bar = (100 * e.low, 100 * e.value, 100 * e.high) if math.isfinite(e.value) else None
+    return Cell(plain(found.measure, e.value), f"{show(e.low)} to {show(e.high)}", bar)
 
 
 def _counted(direction: str, results: list[Result]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,16 +83,17 @@ def _estimated_versus(found: EstimatedDifference, reach: float) -> Versus:
     show, e, scale = found.measure.show, found.estimate, 50 / reach if reach else 0.0
     values = [plain(found.measure, each.estimate.value) for each in found.values]
     within = f"{signed(show(e.low))} to {signed(show(e.high))}"
-    bar = (50 + scale * e.low, 50 + scale * e.value, 50 + scale * e.high) if scale else None
-    verdict = "unclear" if not found.significant else "better" if e.value > 0 else "worse"
-    return Versus(str(found.measure), values, signed(show(e.value)), within, "–", verdict, bar)
+    known = math.isfinite(e.value)
+    bar = (50 + scale * e.low, 50 + scale * e.value, 50 + scale * e.high) if scale and known else None
+    verdict = "unclear" if not found.significant else "better" if e.low > 0 else "worse"
+    return Versus(str(found.measure), values, signed(show(e.value)) if known else "–", within, "–", verdict, bar)
 
 
 def _estimated_cells(found: Sequence[EstimatedDifference]) -> list[tuple[str, str, bool]]:
     """(estimate, letters of the systems it beats, whether it is the best) of every system."""
     values = {n: each for d in found for n, each in zip((d.a, d.b), d.values, strict=True)}
-    won = [(d.a, d.b) if d.estimate.value > 0 else (d.b, d.a) for d in found if d.significant]
-    best = max(each.estimate.value for each in values.values())
+    won = [(d.a, d.b) if d.estimate.low > 0 else (d.b, d.a) for d in found if d.significant]
+    best = max((each.estimate.value for each in values.values() if math.isfinite(each.estimate.value)), default=None)
     return [
         (str(values[n]), "".join(LETTERS[b % 26] for a, b in won if a == n), values[n].estimate.value == best)
         for n in sorted(values)
