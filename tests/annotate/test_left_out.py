@@ -1,4 +1,4 @@
-"""Estimates where some queries have no given match: the same queries as in the usual views, and what is known of them."""
+"""Estimates where some queries have no given match: the same queries as in the usual views; a word on the others."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def left_out_note(
             f"over all queries that have one, {', '.join(ranges)} (95% confidence)"
         )
     return [
-        f"estimated ({direction}): {number:,} of {sum(sizes):,} queries have no given match and are left out, as in the "
-        f"view pairs; {words}"
+        f"estimated ({direction}): {number:,} of {sum(sizes):,} queries have no given match and are left out, as in "
+        f"the view pairs; {words}"
     ]
 
 

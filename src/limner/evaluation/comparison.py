@@ -307,7 +307,8 @@ def _estimated(
     how = "to be looked at once" if mode == "fixed" else "may be looked at after every answer"
     most = max(e.labels for each in found for e in each.values)
     return found, [
-        f"estimated: differences under the complete truth of this collection from up to {most:,} labels, {mode} "
+        f"estimated: differences under the complete truth of this collection, for the queries with a given match, from "
+        f"up to {most:,} labels, {mode} "
         f"intervals ({how}); *: 0 is outside the interval, corrected over these {len(found)} comparisons (Bonferroni)"
     ]
 

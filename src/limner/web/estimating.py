@@ -112,8 +112,9 @@ def _cells(row: StudyRow) -> dict[str, str]:
     e, show = row.found.estimate, row.found.measure.show
     effect = f"{e.effect:.2f}" if e.effect == e.effect else "–"
     return {
-        "usual": show(row.found.given), "value": shown_value(row.found.measure, e.value), "span": f"{show(e.low)} to {show(e.high)}",
-        "half": f"{100 * e.half_width:.1f}", "mode": e.mode, "effect": effect,
+        "usual": show(row.found.given), "value": shown_value(row.found.measure, e.value),
+        "span": f"{show(e.low)} to {show(e.high)}", "half": f"{100 * e.half_width:.1f}", "mode": e.mode,
+        "effect": effect,
     }  # fmt: skip
 
 
