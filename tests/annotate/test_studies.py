@@ -11,9 +11,10 @@ import pytest
 import labelling
 import limner
 from limner.annotate import open_store, plan, quality
-from limner.annotate.estimate import difference, read_sample
+from limner.annotate.estimate import difference
 from limner.annotate.narrowing import narrow, shares_for, telling
 from limner.annotate.results import studies
+from limner.annotate.sample import read_sample
 from limner.annotate.store import NotAllowed
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection

@@ -16,57 +16,23 @@ from typing import Any
 import numpy as np
 
 from limner.annotate import levels
-from limner.annotate.aggregate import by_majority
 from limner.annotate.estimate_notes import left_out_note, notes_of, over_all
 from limner.annotate.frames import needed, values
 from limner.annotate.given import LabelQuality, quality
-from limner.annotate.merge import taken_out
 from limner.annotate.predicted import Predicted
 from limner.annotate.reliability import agreement_words, people_agree
-from limner.annotate.scale import relevant
+from limner.annotate.sample import Sample, read_sample
 from limner.annotate.store import Store
-from limner.annotate.store.answers import Answer, answers
+from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import Key
-from limner.annotate.store.designs import LEVEL, Design, designs
+from limner.annotate.store.designs import LEVEL
 from limner.core.arrays import BoolArray, FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
 from limner.stats import Estimate, chained_means, sequential, stratified
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The answered part of a design.
-
-    Args:
-        design: The design.
-        known: The given positives, query -> candidate.
-        truth: The same plus the matches that people found.
-        said: The human label of each pair, (image, caption).
-        units: The drawn units up to the first unanswered one, in order of draw.
-        open: Number of drawn units without answers.
-    """
-
-    design: Design
-    known: Judgements
-    truth: Judgements
-    said: Mapping[Key, bool]
-    units: tuple[int, ...]
-    open: int
-
-    @property
-    def labels(self) -> int:
-        """The number of judged pairs."""
-        return len({pair for n in self.units for pair in self.design.units[n].pairs(self.design.direction)})
-
-    @property
-    def left_out(self) -> int:
-        """The number of queries without a given match."""
-        return int((self.known.counts == 0).sum())
 
 
 @dataclass(frozen=True)
@@ -184,35 +150,6 @@ def label_quality(store: Store, collection: Collection, *, direction: str, level
     return quality(given, collection, made, units, said, level)
 
 
-def read_sample(
-    store: Store, collection: Collection, direction: str, given: Sequence[Answer] | None = None
-) -> Sample | None:
-    """The last design of a direction with its answers (read from the store by default); None if there is no design."""
-    made = [d for d in designs(store) if d.direction == direction]
-    if not made:
-        return None
-    design = made[-1]
-    said = {(x.image, x.caption): relevant(x.grade) for x in by_majority(answers(store) if given is None else given)}
-    images, captions = map(set, taken_out(store))
-    drawn, done = design.drawn, set(said)
-    if design.unit == LEVEL:  # a whole pool stays complete: excluded pairs count as no match
-        done |= {p for n in drawn for p in design.units[n].pairs(direction) if _barred([p], images, captions)}
-    else:
-        drawn = [n for n in drawn if not _barred(design.units[n].pairs(direction), images, captions)]
-    whole = [all(pair in done for pair in design.units[n].pairs(direction)) for n in drawn]
-    units = drawn[: whole.index(False)] if False in whole else drawn
-    known = collection.judged("pairs", direction)
-    yes = [pair if direction == "i2t" else pair[::-1] for pair, right in said.items() if right]
-    here = [p for p in yes if p[0] in known.queries and p[1] in known.candidates]
-    found = Judgements.from_pairs(here, queries=known.queries, candidates=known.candidates)
-    return Sample(design, known, known.relevant | found, said, tuple(units), len(drawn) - len(units))
-
-
-def _barred(pairs: Sequence[Key], images: set[str], captions: set[str]) -> bool:
-    """Whether a unit is excluded because its image or caption is."""
-    return any(image in images or caption in captions for image, caption in pairs)
-
-
 def _lists(source: Any, depth: int) -> Ranking:
     ranking: Ranking = source.top(depth)
     if ranking.depth < depth and isinstance(source, Ranking) and ranking.depth < (ranking.n_candidates or depth):
@@ -254,12 +191,12 @@ def _left_out(sample: Sample, source: Any, measures: Sequence[Measure], mode: st
     except LimnerError:  # no answers yet
         return left_out_note(sample, sizes)
     deepest = max(measures, key=lambda m: (m.kind.hit, m.k or 1))
-    least = int(np.ceil(sizes[1] * ends[deepest][1].low - 1e-6))
+    with_match = int(np.ceil(sizes[1] * ends[deepest][1].low - 1e-6))
     ranges = []
     for measure, (known, rest) in ends.items():
         low, high = (measure.show(end) for end in over_all(known, rest, sizes))
         ranges.append(f"{measure} is between {low} and {high}")
-    return left_out_note(sample, sizes, least, deepest.k or 1, ranges)
+    return left_out_note(sample, sizes, with_match, deepest.k or 1, ranges, level)
 
 
 def _by_levels(sample: Sample, source: object, measures: Sequence[Measure], mode: str, level: float) -> list[Estimated]:

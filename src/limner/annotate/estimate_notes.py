@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limner.annotate.reliability import JudgeQuality, judge_quality
+from limner.annotate.sample import Sample
 from limner.annotate.store.designs import LEVEL
 from limner.evaluation.estimated import Estimated
 from limner.stats import Estimate
-
-if TYPE_CHECKING:
-    from limner.annotate.estimate import Sample
 
 
 def over_all(counted: Estimate, left: Estimate, sizes: tuple[int, int]) -> tuple[float, float]:
@@ -27,35 +24,41 @@ def over_all(counted: Estimate, left: Estimate, sizes: tuple[int, int]) -> tuple
         left: The mean over the others.
         sizes: The number of both.
     """
-    known, rest = sizes
-    low = (known * counted.low + rest * left.low) / (known + rest)
-    return low, (known * counted.high + rest * left.high) / (known + rest * left.high)
+    many, others = sizes
+    low = (many * counted.low + others * left.low) / (many + others)
+    return low, (many * counted.high + others * left.high) / (many + others * left.high)
 
 
 def left_out_note(
-    sample: Sample, sizes: tuple[int, int], least: int | None = None, k: int = 1, ranges: Sequence[str] = ()
+    sample: Sample,
+    sizes: tuple[int, int],
+    with_match: int | None = None,
+    k: int = 1,
+    ranges: Sequence[str] = (),
+    level: float = 0.95,
 ) -> list[str]:
     """What is known of the queries without a given match.
 
     Args:
         sample: The sample.
         sizes: The number of queries with a given match, and of those without.
-        least: How many of the latter have a match at least; None if nothing is known.
+        with_match: How many of the latter have a match at least; None if nothing is known.
         k: The ranks down to which their pairs are drawn.
         ranges: Each measure with its range over all queries that have a match.
+        level: The probability that all of this holds, for one measure.
     """
     number, direction = sizes[1], sample.design.direction
     if not number:
         return []
-    if least is None and sample.design.unit == LEVEL:
+    if with_match is None and sample.design.unit == LEVEL:
         words = "none of their pairs is drawn, so how many of them have a match is unknown"
-    elif least is None:
+    elif with_match is None:
         words = "none of their pairs is judged yet, so how many of them have a match is unknown"
     else:
-        where = "as the first result" if k == 1 else f"in the first {k} results"
+        place = "as the first result" if k == 1 else f"in the first {k} results"
         words = (
-            f"at least {least:,} of them have a match {where}, so at most {number - least:,} have no match at all; "
-            f"over all queries that have one, {', '.join(ranges)} (95% confidence)"
+            f"at least {with_match:,} of them have a match {place}, so at most {number - with_match:,} have no match "
+            f"at all; over all queries that have one, {', '.join(ranges)} ({level:.0%} confidence)"
         )
     return [
         f"estimated ({direction}): {number:,} of {sum(sizes):,} queries have no given match and are left out, as in "

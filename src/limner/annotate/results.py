@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from limner.annotate._sql import sa
-from limner.annotate.estimate import Sample, difference, estimates, read_sample
+from limner.annotate.estimate import difference, estimates
 from limner.annotate.estimate_notes import judged
 from limner.annotate.reliability import people_agree
+from limner.annotate.sample import Sample, read_sample
 from limner.annotate.store import Store
 from limner.annotate.store.answers import answers, latest
 from limner.annotate.store.designs import Design, designs
