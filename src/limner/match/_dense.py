@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from limner.core.arrays import Array, IntArray
+from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 
 
-def solve(costs: Array) -> tuple[IntArray, IntArray]:
-    """The assignment of lowest cost with as many pairs as possible; a cost of inf excludes a pair."""
+def solve(costs: FloatArray) -> tuple[IntArray, IntArray]:
+    """The assignment of lowest cost with as many pairs as possible; a cost of inf excludes a pair.
+
+    Costs are float64: sums of float32 costs, rounded to float32, would order close assignments wrongly.
+    """
     try:
         return _solved(costs)
     except ValueError:  # not every row can be assigned
@@ -18,7 +21,7 @@ def solve(costs: Array) -> tuple[IntArray, IntArray]:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         low, high = float(costs[finite].min()), float(costs[finite].max())
         dear = cost_of_none(low, high, min(costs.shape))
-        rows, columns = _solved(np.where(finite, costs.astype(np.float64) - low, dear))
+        rows, columns = _solved(np.where(finite, costs - low, dear))
         kept = finite[rows, columns]
         return rows[kept], columns[kept]
 
@@ -42,11 +45,11 @@ def library(shape: tuple[int, ...]) -> str:
     return "lapx" if max(shape) <= 1.5 * min(shape) and find_spec("lap") is not None else "scipy"
 
 
-def _solved(costs: Array) -> tuple[IntArray, IntArray]:
+def _solved(costs: FloatArray) -> tuple[IntArray, IntArray]:
     if library(costs.shape) == "lapx":
         import lap
 
-        rows, columns = lap.lapjvs(costs, return_cost=False, prefer_float32=costs.dtype == np.float32)
+        rows, columns = lap.lapjvs(costs, return_cost=False, prefer_float32=False)
         return rows, columns
     from scipy.optimize import linear_sum_assignment
 

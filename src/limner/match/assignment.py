@@ -388,8 +388,7 @@ def _ranked(
 
 def _solve_dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
     """Solves all rounds on the whole matrix, with the solver of a library."""
-    costs = scores.matrix()
-    np.negative(costs, out=costs)
+    costs = np.negative(scores.matrix(), dtype=np.float64)
     if np.isneginf(costs).any():
         raise LimnerError(_INFINITE)
     lists, totals = [], []
