@@ -18,12 +18,12 @@ from limner.annotate.forms import read_answers, read_judgements
 from limner.annotate.merge import merge, precision_recall
 from limner.annotate.pool import alike, fill, merged, proposed, waiting
 from limner.annotate.quality import review, review_queue, set_aside
-from limner.annotate.scale import REASONS
+from limner.annotate.scale import REASONS, Given
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import add_collection, add_pairs, proposals
 from limner.annotate.store.exclusions import exclude
-from limner.annotate.store.people import add_annotator
+from limner.annotate.store.people import add_annotator, annotators
 from limner.annotate.store.tasks import add_tasks, lease
 from limner.annotate.tasks import make_caption_tasks, make_tasks
 from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, probabilities
@@ -554,6 +554,15 @@ def test_a_control_can_be_pooled_later(store, world):
     assert waiting(store) == []
     add_pairs(store, [pairs_of[1]], turn=2)
     assert waiting(store) == [pairs_of[1]]
+
+
+def test_one_name_written_in_two_ways_is_refused(tmp_path, world):
+    given = [Given(name, world.images.ids[0], world.texts.ids[0], 4) for name in ("Ada", "ada")]
+    with open_store(tmp_path / "work.db") as store:
+        add_collection(store, world)
+        with pytest.raises(LimnerError, match="'Ada' and 'ada' are one name"):
+            import_answers(store, given, key="a")
+        assert annotators(store) == []
 
 
 # --- real files -------------------------------------------------------------------------------------------------

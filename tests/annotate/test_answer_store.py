@@ -14,8 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import sqlalchemy
 
 import limner
+from limner.annotate import store as stores
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, open_store
 from limner.annotate.store.answers import answers, history, submit, undo
 from limner.annotate.store.contents import (
@@ -34,6 +36,7 @@ from limner.annotate.store.people import (
     annotators,
     by_name,
     close_session,
+    folded_name,
     make_invite,
     open_session,
     read_invite,
@@ -43,7 +46,6 @@ from limner.annotate.store.people import (
     set_role,
     use_invite,
 )
-from limner.annotate.store.schema import VERSION, metadata
 from limner.annotate.store.tasks import (
     Draft,
     TaskPair,
@@ -126,51 +128,36 @@ def test_a_store_is_made_once_and_opened_again(where):
         assert store.setting("nothing", 3) == 3
 
 
-def test_migrations_make_the_very_tables_of_the_code(store):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
 
-    with store.reading() as connection:
-        context = MigrationContext.configure(connection)
-        assert context.get_current_revision() == VERSION
-        assert compare_metadata(context, metadata) == []
+revision, down_revision = "0002", "0001"
 
 
-def test_a_store_of_the_first_version_is_moved_up_with_all_its_answers(where):
-    """Made older by hand: what versions 0002 to 0005 added is gone, the number set back."""
-    import sqlalchemy as sa
+def upgrade():
+    op.add_column("annotator", sa.Column("team", sa.Text(), nullable=False, server_default="one"))
+"""
 
-    from limner.annotate.store.migrations.answer_views import answer_views
 
+def test_a_later_migration_is_applied_with_all_answers_kept(where, tmp_path, monkeypatch):
     with open_store(where) as store:
         filled(store)
-        who = person(store)
-        say(store, who, lease(store, who).items[0], 3, reasons=["grammar"])
-        before, given = progress(store), answers(store)
-        with store.writing() as connection:
-            for view in reversed(answer_views()):
-                connection.execute(sa.text(f"DROP VIEW {view}"))
-            connection.execute(sa.text("ALTER TABLE judgement DROP COLUMN comment"))
-            for view, select in answer_views().items():
-                connection.execute(sa.text(f"CREATE VIEW {view} AS {select}"))
-            for table in (
-                "reservation",
-                "failure_answer",
-                "failure",
-                "machine_answer",
-                "judge",
-                "design_unit",
-                "design_phase",
-                "design",
-            ):
-                connection.execute(sa.text(f"DROP TABLE {table}"))
-            connection.execute(sa.text("ALTER TABLE task DROP COLUMN reasons"))
-            connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+        say(store, person(store), lease(store, 1).items[0], 3, reasons=["grammar"], comment="blurred")
+        before, judged = progress(store), answers(store)
+    folder = tmp_path / "migrations"
+    shutil.copytree(stores.MIGRATIONS, folder)
+    (folder / "versions" / "v0002_teams.py").write_text(NEXT)
+    monkeypatch.setattr(stores, "MIGRATIONS", folder)
+    monkeypatch.setattr(stores, "VERSION", "0002")
+    for _ in range(2):
+        with open_store(where) as store:
+            assert progress(store) == before and answers(store) == judged
+            assert store.rows(sqlalchemy.text("SELECT name, team FROM annotator")) == [{"name": "ada", "team": "one"}]
+            assert store.rows(sqlalchemy.text("SELECT version_num FROM alembic_version")) == [{"version_num": "0002"}]
     with open_store(where) as store:
-        assert progress(store) == before and answers(store) == given
-        assert store.rows(sa.text("SELECT count(*) AS n FROM design")) == [{"n": 0}]
-        say(store, who, lease(store, who).items[1], comment="blurred")
-        assert [each.comment for each in answers(store)] == ["", "blurred"]
+        say(store, 1, lease(store, 1).items[1])
+        assert len(answers(store)) == 2
 
 
 def test_a_comment_is_kept_with_its_answer_and_revised_with_it(store):
@@ -204,13 +191,11 @@ def test_two_programs_may_make_one_store_at_once(where):
         assert counts(store)["images"] == 0
 
 
-def test_a_store_of_a_later_limner_is_refused(tmp_path):
-    path = tmp_path / "later.db"
-    open_store(path).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+def test_a_store_of_a_later_limner_is_refused(where):
+    with open_store(where) as store, store.writing() as connection:
+        connection.execute(sqlalchemy.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(LimnerError, match="newer version of limner"):
-        open_store(path)
+        open_store(where)
 
 
 def test_what_is_no_store_is_refused(tmp_path):
@@ -436,6 +421,34 @@ def test_the_last_admin_stays_and_names_are_unique(store):
             add_annotator(store, bad)
     with pytest.raises(UnknownName):
         add_annotator(store, "eve", role="root")
+
+
+@pytest.mark.parametrize("other", [" ada", "ADA", "ａｄａ", "Ａda\t"], ids=repr)
+def test_a_name_of_another_case_or_form_is_the_same_name(store, other):
+    ada = add_annotator(store, "Ada")
+    assert by_name(store, other) == add_annotator(store, other, existing=True) == ada
+    with pytest.raises(LimnerError, match="'Ada' already exists: names that differ only in case or form are one"):
+        add_annotator(store, other)
+    with pytest.raises(LimnerError, match="'Ada' already exists"):
+        use_invite(store, make_invite(store), other, password_hash="x")
+    assert [each.name for each in annotators(store)] == ["Ada"]
+
+
+def test_the_database_itself_keeps_names_apart(store):
+    from limner.annotate.store.schema import annotator
+
+    person(store, "Ada")
+    row = {"name": "ADA", "folded": folded_name("ADA"), "role": "annotator", "active": True, "added": 0}
+    with pytest.raises(sqlalchemy.exc.IntegrityError), store.writing() as connection:
+        connection.execute(annotator.insert().values(**row))
+
+
+def test_folding_a_folded_name_changes_nothing():
+    names = map(chr, range(sys.maxunicode + 1))
+    assert all(folded_name(folded_name(name)) == folded_name(name) for name in names)
+    assert len({folded_name(name) for name in ("Straße", "STRASSE", "strasse")}) == 1
+    assert len({folded_name(name) for name in ("Zoë", "Zoe\u0308", "ZOË")}) == 1
+    assert len({folded_name(name) for name in ("ada", "ada b", "adа")}) == 3  # the last one is Cyrillic
 
 
 # --- leases -----------------------------------------------------------------------------------------------------

@@ -223,6 +223,7 @@ GOOD = {"query": "q0", "left": "A", "right": "B", "choice": "left", "annotator":
         ([{**GOOD, "annotator": ""}], "no annotator"),
         ([GOOD, {**GOOD, "choice": "right"}], "voted differently"),
         ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes instead of 1"),
+        ([GOOD, {**GOOD, "annotator": GOOD["annotator"].upper()}], "are one name"),
         ([{**GOOD, "choice": "tie"}], "does not allow ties"),
         ([{"query": "q0"}], "no left"),
     ],

@@ -20,7 +20,7 @@ from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
 from limner.annotate.store.contents import pairs as stored_pairs
 from limner.annotate.store.failures import failure_answers
-from limner.annotate.store.people import add_annotator
+from limner.annotate.store.people import annotator_ids
 from limner.annotate.store.scales import refuse_changed, scale_of
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
 from limner.core.errors import LimnerError, UnknownName
@@ -97,8 +97,7 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
                 f"{each.annotator!r} answers image {each.image!r}, caption {each.caption!r} twice: keep one"
             )
         said[each.annotator] = each
-    names = sorted({name for said in by_pair.values() for name in said})
-    people = {name: add_annotator(store, name, existing=True).id for name in names}
+    people = annotator_ids(store, sorted({name for said in by_pair.values() for name in said}))
     groups: dict[tuple[str, ...], list[Key]] = {}
     for pair, said in by_pair.items():
         groups.setdefault(tuple(sorted(said)), []).append(pair)

@@ -15,7 +15,7 @@ import numpy as np
 
 from limner.annotate.preference import counted
 from limner.annotate.store import Store
-from limner.annotate.store.people import add_annotator
+from limner.annotate.store.people import annotator_ids
 from limner.annotate.store.votes import (
     CHOICES,
     STUDY,
@@ -247,7 +247,7 @@ def read_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
     rows = [
         _checked(at, {k: unguarded(v) for k, v in row.items()}, numbers) for at, row in table(source, delimiter=",")
     ]
-    people = {name: add_annotator(store, name, existing=True).id for name in dict.fromkeys(row[2] for row in rows)}
+    people = annotator_ids(store, (row[2] for row in rows))
     return add_votes(store, [(number, people[who], choice) for number, choice, who in rows], study=study)
 
 

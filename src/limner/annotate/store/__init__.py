@@ -52,7 +52,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.annotate._sql import Unreachable, out_of_reach, sa
-from limner.annotate.store.schema import VERSION, setting
+from limner.annotate.store.schema import VERSION, create_tables, setting
 from limner.core.errors import LimnerError, NotWritten
 from limner.core.extras import needed
 from limner.core.paths import parse_json, refuse_irregular
@@ -374,7 +374,7 @@ def _postgres(target: str) -> sa.Engine:
 
 
 def _move_up(store: Store) -> None:
-    """Runs missing migrations; programs that open a store at the same time wait for each other."""
+    """Makes the tables of a new store, or runs missing migrations; programs that open a store at once take turns."""
     if _version(store) == VERSION:
         return
     from alembic import command
@@ -387,6 +387,9 @@ def _move_up(store: Store) -> None:
         alone(store, connection)
         config.attributes["connection"] = connection
         try:
+            if not sa.inspect(connection).get_table_names():
+                create_tables(connection)
+                command.stamp(config, "head")
             command.upgrade(config, "head")
         except CommandError as error:
             raise LimnerError(

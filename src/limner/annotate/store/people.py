@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +23,7 @@ class Annotator:
 
     Args:
         id: Its id in the store.
-        name: Unique in the store.
+        name: Unique in the store, regardless of case and form.
         role: "annotator", "reviewer" or "admin".
         active: Whether the account may be used.
         password_hash: Computed by the page; None without a password.
@@ -42,23 +44,50 @@ class Annotator:
         return self.active and ROLES.index(self.role) >= ROLES.index(_role(role))
 
 
+def folded_name(name: str) -> str:
+    """What names that differ only in case, Unicode form or padding have in common.
+
+    >>> folded_name("  Ada ") == folded_name("ADA") != folded_name("Ada B")
+    True
+    """
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
+
+
 def add_annotator(
     store: Store, name: str, *, role: str = "annotator", password_hash: str | None = None, existing: bool = False
 ) -> Annotator:
     """Adds an annotator; with `existing=True`, returns an existing annotator of that name."""
     with store.writing() as connection:
-        found = connection.execute(_people().where(annotator.c.name == name.strip())).mappings().first()
-        if found is not None:
-            if existing:
-                return Annotator(**found)
-            raise LimnerError(f"the annotator {name.strip()!r} already exists: choose another name")
+        if existing and (row := _same_name(connection, name)) is not None:
+            return Annotator(**row)
         return _added(store, connection, name, role, password_hash)
+
+
+def annotator_ids(store: Store, names: Iterable[str]) -> dict[str, int]:
+    """The ids of annotators by name; new ones are added, and two ways to write one name are refused."""
+    written: dict[str, str] = {}
+    for name in names:
+        first = written.setdefault(folded_name(name), name)
+        if first != name:
+            raise LimnerError(f"{first!r} and {name!r} are one name: write it in one way")
+    return {name: add_annotator(store, name, existing=True).id for name in written.values()}
 
 
 def _added(store: Store, connection: sa.Connection, name: str, role: str, password_hash: str | None) -> Annotator:
     values: dict[str, Any] = {"name": _name(name), "role": _role(role), "active": True, "password_hash": password_hash}
-    clash = f"the annotator {values['name']!r} already exists: choose another name"
-    return Annotator(inserted(connection, annotator, clash, **values, added=store.now()), **values)
+    row = _same_name(connection, name)
+    clash = (
+        f"the annotator {values['name'] if row is None else row['name']!r} already exists: names that differ only in "
+        f"case or form are one, so choose another"
+    )
+    if row is not None:
+        raise LimnerError(clash)
+    number = inserted(connection, annotator, clash, **values, folded=folded_name(name), added=store.now())
+    return Annotator(number, **values)
+
+
+def _same_name(connection: sa.Connection, name: str) -> sa.RowMapping | None:
+    return connection.execute(_people().where(annotator.c.folded == folded_name(name))).mappings().first()
 
 
 def annotator_of(store: Store, annotator_id: int) -> Annotator:
@@ -70,8 +99,8 @@ def annotator_of(store: Store, annotator_id: int) -> Annotator:
 
 
 def by_name(store: Store, name: str) -> Annotator | None:
-    """One annotator by name, or None."""
-    return _first(store, annotator.c.name == name.strip())
+    """One annotator by name, in any case or form; None if there is none."""
+    return _first(store, annotator.c.folded == folded_name(name))
 
 
 def annotators(store: Store) -> list[Annotator]:
@@ -205,8 +234,6 @@ def use_invite(store: Store, token: str, name: str, *, password_hash: str) -> An
     """Creates the account for an invitation, once."""
     with store.writing() as connection:
         found = _valid_invite(store, connection, token, lock=True)
-        if connection.scalar(sa.select(annotator.c.id).where(annotator.c.name == name.strip())) is not None:
-            raise LimnerError(f"the annotator {name.strip()!r} already exists: choose another name")
         made = _added(store, connection, name, found["role"], password_hash)
         used = {"used": store.now(), "used_by_id": made.id}
         connection.execute(sa.update(invite).where(invite.c.id == found["id"]).values(**used))

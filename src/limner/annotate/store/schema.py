@@ -1,14 +1,15 @@
 """The tables of the store. Answers are appended, never overwritten; the current state is a view.
 
-Times are milliseconds since 1970 in UTC. `key` is an id of the collection, `id` is the store's own id. A change of
-these tables needs a migration in `migrations/versions` and its number in `VERSION`.
+Times are milliseconds since 1970 in UTC. `key` is an id of the collection, `id` is the store's own id. A new store gets
+these tables. For existing stores, a change of them needs a migration in `migrations/versions` and its number in
+`VERSION`.
 """
 
 from __future__ import annotations
 
 from limner.annotate._sql import sa
 
-VERSION = "0005"
+VERSION = "0001"
 """The newest migration: an older store is migrated, a newer one is refused."""
 
 NAMES = {
@@ -123,7 +124,8 @@ annotator = sa.Table(
     "annotator",
     metadata,
     _number(),
-    _text("name", unique=True),
+    _text("name"),
+    _text("folded", unique=True),  # `people.folded_name` of the name
     _text("role"),
     _text("password_hash", null=True),
     sa.Column("active", sa.Boolean, nullable=False),
@@ -371,11 +373,40 @@ machine_answer = sa.Table(
     sa.CheckConstraint("probability >= 0 AND probability <= 1", name="probability"),
 )
 
+_CURRENT = """
+    SELECT j.id, j.assignment_id, j.item_id, j.revision, j.grade, j.reasons, j.milliseconds, j.guideline, j.added,
+           a.task_id, a.annotator_id, a.finished, i.pair_id, i.role, i.position, p.image_id, p.caption_id, j.comment
+    FROM judgement j
+    JOIN assignment a ON a.id = j.assignment_id
+    JOIN task_item i ON i.id = j.item_id
+    JOIN pair p ON p.id = i.pair_id
+    WHERE j.grade IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM judgement k
+        WHERE k.assignment_id = j.assignment_id AND k.item_id = j.item_id AND k.revision > j.revision)
+"""
+_COUNTED = """
+    SELECT c.* FROM current_answer c WHERE NOT EXISTS (
+        SELECT 1 FROM exclusion e WHERE e.lifted IS NULL AND (
+            (e.kind = 'annotator' AND e.target = c.annotator_id)
+            OR (e.kind = 'assignment' AND e.target = c.assignment_id)
+            OR (e.kind = 'pair' AND e.target = c.pair_id)
+            OR (e.kind = 'image' AND e.target = c.image_id)
+            OR (e.kind = 'caption' AND e.target = c.caption_id)))
+"""
+
+
+def create_tables(connection: sa.Connection) -> None:
+    """Makes all tables and views of a new store."""
+    metadata.create_all(connection)
+    for name, select in (("current_answer", _CURRENT), ("counted_answer", _COUNTED)):
+        connection.execute(sa.text(f"CREATE VIEW {name} AS {select}"))
+
+
 _ANSWER = (
     "id", "assignment_id", "item_id", "revision", "grade", "reasons", "milliseconds", "guideline", "added", "task_id",
     "annotator_id", "finished", "pair_id", "role", "position", "image_id", "caption_id", "comment",
 )  # fmt: skip
 current_answer = sa.table("current_answer", *map(sa.column, _ANSWER))
-"""The last revision of every answer, unless it was withdrawn: a view; see `migrations.answer_views`."""
+"""The last revision of every answer, unless it was withdrawn: a view."""
 counted_answer = sa.table("counted_answer", *map(sa.column, _ANSWER))
 """The current answers that are not excluded: a view."""
