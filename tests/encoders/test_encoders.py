@@ -13,7 +13,7 @@ import pytest
 
 import limner
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
-from limner.encoders import ENCODERS, encoder, offline
+from limner.encoders import ENCODERS, encoder, hub
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -222,12 +222,12 @@ def test_a_probe_of_the_hub_is_short_and_knows_offline(monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert offline.reachable() is False
+    assert hub.reachable() is False
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "https://127.0.0.1:9")
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    assert offline.reachable(seconds=1) is False
+    assert hub.reachable(seconds=1) is False
 
 
 # --- open_clip and timm -----------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_the_adapter_of_open_clip_with_a_fake_module(fake_open_clip, tmp_path, p
         raise ConnectionError("no network")
 
     monkeypatch.setattr(fake_open_clip, "create_model_and_transforms", fails)
-    monkeypatch.setattr(offline, "reachable", lambda: False)
+    monkeypatch.setattr(hub, "reachable", lambda: False)
     with pytest.raises(LimnerError, match="models--nobody--fake.*weights=FILE"):
         encoder("open-clip", model="FAKE", weights="fake-tag")
     with pytest.raises(LimnerError, match="does not contain the weights"):

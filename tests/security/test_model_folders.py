@@ -191,15 +191,17 @@ def test_the_cache_of_the_hub_may_link_to_its_own_files(good, tmp_path):
         offline.folder_of(snapshot, what="a test")
 
 
+HUB = Path(__file__).parents[1] / "encoders" / "test_hub.py"
 OLDEST = Path(os.environ.get("LIMNER_OLDEST") or Path(sys.prefix) / "oldest")
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not OLDEST.is_dir(), reason="no oldest versions: 'make oldest' installs them")
 def test_the_same_with_the_lowest_allowed_versions():
+    """Fetching models from a hub is tested with them too."""
     paths = [str(OLDEST), *sys.path]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long", __file__],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long", __file__, str(HUB)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,

@@ -19,7 +19,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from limner.core.extras import needed
 from limner.core.registry import built_in
-from limner.encoders.offline import fingerprint_of, hub_or_cache, package_file, unreachable
+from limner.encoders.hub import hub_or_cache, refusal
+from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.running import Running, TorchEncoder
 from limner.encoders.weights import fill
 
@@ -145,10 +146,10 @@ class TimmEncoder(TorchEncoder):
         try:
             with hub_or_cache():
                 return library.create_model(self.name, pretrained=True, num_classes=0)
-        except Exception as error:  # any network error
+        except Exception as error:  # several libraries are involved, without a common base class
             repository = library.get_pretrained_cfg(self.name)
             named = getattr(repository, "hf_hub_id", None) or f"timm/{self.name}"
-            advice = unreachable(named, what="the encoder 'timm'")
+            advice = refusal(named, error, what="the encoder 'timm'")
             raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
 
     @property

@@ -21,6 +21,8 @@ from limner.core.tensor_files import unpickled
 _NO_CODE = "limner does not run code from a model; use a model that its library supports without custom code"
 _READ = (".json", ".metadata")
 """Endings of files that the libraries read as JSON."""
+_SAFE = ("model.safetensors", "model.safetensors.index.json")
+"""Weights that the libraries prefer to those of torch beside them."""
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill")
 _MODULE = re.compile(
     r"sentence_transformers\.(models|(base|sentence_transformer|multi_vector_encoder|cross_encoder)\.modules)\.(\w+\.)?"
@@ -73,7 +75,7 @@ def refuse_code(folder: Path) -> Path:
             _refuse_names(file, read_json(file, what="file of a model"), folder)
     _refuse_larger(folder)
     for file in files:
-        if file.match("pytorch_model*.bin") and not any(file.parent.glob("*.safetensors")):
+        if file.match("pytorch_model*.bin") and not any(file.with_name(name).is_file() for name in _SAFE):
             only_tensors(file)
     return folder
 

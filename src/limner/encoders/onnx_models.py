@@ -16,6 +16,7 @@ from limner.core.extras import needed, require
 from limner.core.paths import damage_told, read_json
 from limner.core.registry import built_in
 from limner.encoders.batching import at_least_one, by_length, padded
+from limner.encoders.hub import ONNX
 from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.preprocessing import Preprocessing
 from limner.scores import Progress, usable_cores
@@ -23,7 +24,6 @@ from limner.scores import Progress, usable_cores
 POOLINGS = ("mean", "first")
 _TOKENS = 2_048  # tokens in a batch of texts, padding included
 _LONGEST = 512  # maximum tokens per text if the model declares none
-_ONNX = ("*.json", "*.txt", "*.onnx", "onnx/*.onnx")
 _TYPES = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -134,7 +134,7 @@ class OnnxClip:
     ) -> None:
         require_onnx(self.what)
         self.batch_size = at_least_one(batch_size, "batch_size", default=16)
-        self.folder = folder_of(model, what=self.what, patterns=_ONNX)
+        self.folder = folder_of(model, what=self.what, patterns=ONNX)
         config = read_json(self.folder / "config.json", what="config of the model")
         with damage_told(self.folder / "config.json", what="config of CLIP or SigLIP"):
             places = int(config.get("text_config", {}).get("max_position_embeddings") or 77)
@@ -325,7 +325,7 @@ def _sentence_file(model: str | Path, what: str) -> Path:
         if not Path(model).is_file():
             raise LimnerError(f"{what}: no file {model}; expected an ONNX model")
         return Path(model)
-    folder = folder_of(model, what=what, patterns=_ONNX)
+    folder = folder_of(model, what=what, patterns=ONNX)
     found = [file for file in (folder / "onnx" / "model.onnx", folder / "model.onnx") if file.is_file()]
     if not found:
         raise LimnerError(f"{what}: {folder} has no model.onnx, there or in its subfolder onnx")

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from limner.core.extras import needed
 from limner.core.registry import built_in
-from limner.encoders.offline import fingerprint_of, hub_or_cache, unreachable
+from limner.encoders.hub import hub_or_cache, refusal
+from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import JointEncoder, Running
 from limner.encoders.weights import read_weights
 
@@ -83,6 +84,6 @@ def _loaded(library: ModuleType, model: str, weights: str) -> tuple[Any, Any]:
         if Path(weights).is_file():
             raise LimnerError(f"{weights} does not contain the weights of {model!r}: {error}") from error
         repository = str(library.get_pretrained_cfg(model, weights).get("hf_hub", "")).strip("/")
-        advice = unreachable(repository or f"{model}/{weights}", what="the encoder 'open-clip'")
+        advice = refusal(repository or f"{model}/{weights}", error, what="the encoder 'open-clip'")
         raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
     return loaded, transform
