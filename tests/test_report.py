@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,6 +57,16 @@ def test_latex_compiles(report, tmp_path):
         f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{table}\\end{{document}}"
     )
     subprocess.run(["pdflatex", "-interaction=batchmode", "all.tex"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("stop", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028"])
+def test_a_line_break_in_a_name_or_note_does_not_leave_its_line(report, tmp_path, stop):
+    text = f"a{stop}\\input{{/etc/passwd}}"
+    hostile = replace(report, system=text, collection=text, notes=(text,))
+    for ending, starts in ((".tex", "%"), (".md", ("# ", "Note: "))):
+        lines = hostile.save(tmp_path / f"r{ending}").read_text(encoding="utf-8").splitlines()
+        assert [line for line in lines if "passwd" in line and not line.startswith(starts)] == []
+        assert sum("passwd" in line for line in lines) == 2
 
 
 def test_latex_escapes(report, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -18,7 +19,7 @@ import limner
 from limner import Embeddings, Items, LimnerError, Scores
 from limner.cli import app
 from limner.match import Statistics
-from limner.search import Index, encoded, exact, index, open_index, read
+from limner.search import Ann, Index, encoded, exact, index, open_index, read
 
 pytest.importorskip("lancedb")
 
@@ -200,17 +201,38 @@ def test_the_recall_of_an_approximate_index_is_measured_kept_and_true(large, kin
     ann = made.approximate(kind, recall=0.9)
     queries = some(20, 32, seed=5, prefix="q")
     again = open_index(folder)
-    hits, truth = again.search(queries), again.search(queries, exact=True)
+    hits, truth = again.search(queries, exact=False), again.search(queries, exact=True)
     assert (hits.recall, truth.recall) == (ann.recall, None)
     assert ann.recall.of == "stored" and ann.recall.rows == 2000
     measured = again.recall(queries=queries)
     share = np.mean([len(set(hits.ranking[q]) & set(truth.ranking[q])) / 10 for q in queries.ids])
     assert measured.value == pytest.approx(share) and measured.of == "given"
-    assert open_index(folder).search(queries, 3).recall == measured
+    assert open_index(folder).search(queries, 3, exact=False).recall == measured
     for q in queries.ids:  # what both found has the same score to the last bit
         right = {hit.id: hit.score for hit in truth[q]}
         assert all(hit.score == right[hit.id] for hit in hits[q] if hit.id in right)
         assert [hit.score for hit in hits[q]] == sorted((hit.score for hit in hits[q]), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "exact_seconds", "queries", "exact"),
+    [(0.4, (0.1, 0.1), 1, True), (0.1, (0.4, 0.01), 1, False), (0.1, (0.4, 0.01), 20, True)],
+)
+def test_the_approximate_index_is_used_where_it_is_faster(large, seconds, exact_seconds, queries, exact):
+    folder, made = large
+    ann = made.approximate("ivf_flat", recall=1.0)
+    assert ann.seconds > 0 and min(ann.exact_seconds) >= 0 and Ann.noted(made.store) == ann
+    replace(ann, seconds=seconds, exact_seconds=exact_seconds).keep(made.store)
+    opened, asked = open_index(folder), some(queries, 32, seed=5, prefix="q")
+    assert opened.search(asked).exact is exact
+    assert opened.search(asked, exact=False).exact is False
+
+
+def test_an_approximate_index_that_probes_everything_is_not_chosen_by_itself(tmp_path):
+    made = index(tmp_path / "i", some(3000, 64))
+    ann = made.approximate("ivf_sq", recall=1.0)
+    slower = 100 * ann.seconds > ann.exact_seconds[0] + 99 * ann.exact_seconds[1]
+    assert made.search(some(100, 64, seed=5, prefix="q")).exact is slower
 
 
 def test_rows_added_after_the_approximate_index_are_found(large):
@@ -253,9 +275,10 @@ def test_compacting_does_not_cost_recall(tmp_path, few, kind, similarity):
     for _ in range(2):
         made.compact()
         shares.append(share_found(made, queries))
-        assert made.search(queries).recall == open_index(tmp_path / "i").search(queries).recall == made.recall(few)
+        kept = open_index(tmp_path / "i").search(queries, exact=False).recall
+        assert made.search(queries, exact=False).recall == kept == made.recall(few)
     assert min(shares) > shares[0] - 0.05
-    assert made.search(queries).recall.value > before.recall.value - 0.05
+    assert made.search(queries, exact=False).recall.value > before.recall.value - 0.05
 
 
 def test_the_recall_that_a_search_shows_is_of_the_index_as_it_is(tmp_path, few):
@@ -264,8 +287,8 @@ def test_the_recall_that_a_search_shows_is_of_the_index_as_it_is(tmp_path, few):
     query = Embeddings(["q"], unlike(1, 7))
 
     def shown():
-        seen = open_index(tmp_path / "i").search(query).recall
-        assert seen == made.search(query).recall
+        seen = open_index(tmp_path / "i").search(query, exact=False).recall
+        assert seen == made.search(query, exact=False).recall
         assert seen.value == made.recall(few).value and seen.rows == len(made)
         return seen
 
@@ -285,14 +308,14 @@ def test_a_recall_that_was_not_measured_again_is_not_shown(tmp_path):
     query = Embeddings(["q"], unlike(1, 7))
     made.add(Embeddings(["a"], unlike(1, 1)), measure=False)
     for opened in (made, open_index(tmp_path / "i")):
-        hits = opened.search(query)
+        hits = opened.search(query, exact=False)
         assert hits.recall is None and not hits.exact and "approximate, recall not measured" in hits.how
         assert hits.as_dict()["exact"] is False and hits.as_dict()["recall"] is None
     made.recall()
-    assert made.search(query).recall is not None
+    assert made.search(query, exact=False).recall is not None
     open_index(tmp_path / "i").store.table.delete("id = 'a'")  # by another program
     made.refresh()
-    assert made.search(query).recall is None
+    assert made.search(query, exact=False).recall is None
     made.delete([str(n) for n in range(500)], measure=False)
     made.compact()  # too few rows are left for an approximate index
     assert made.search(query).exact and "exact" in made.search(query).how
@@ -306,7 +329,7 @@ def test_without_its_approximate_index_a_store_is_still_searched_by_product(tmp_
     made.approximate("ivf_sq")
     made.store.drop_index()
     queries = Embeddings([f"q{n}" for n in range(20)], unlike(20, 7))
-    assert share_found(made, queries) == 1.0 and made.search(queries).recall is None
+    assert share_found(made, queries) == 1.0 and made.search(queries, exact=False).recall is None
 
 
 def test_an_approximate_index_that_cannot_be_is_refused(stored, tmp_path):
@@ -529,7 +552,8 @@ def test_an_index_from_vectors_grows_shrinks_and_resumes(tmp_path):
     built = run("index", tmp_path / "i", "--ann", "ivf_sq", "--json")
     assert "recall@10" in json.loads(built.stdout)["approximate"]["recall"]
     some(1, seed=9).save(tmp_path / "q.npy")
-    hits = json.loads(run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json").stdout)
+    near = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--approximate")
+    hits = json.loads(near.stdout)
     assert hits["exact"] is False and hits["recall"] > 0.5 and hits["hits"][0]["value"].startswith("caption")
     exactly = run("search", tmp_path / "i", "--queries", tmp_path / "q.npy", "--json", "--exact")
     assert json.loads(exactly.stdout)["exact"] is True

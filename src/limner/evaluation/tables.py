@@ -233,7 +233,12 @@ def document(
     head: str, grids: Sequence[Grid], notes: Sequence[str], write: Callable[[Grid], str], *, note: str = "Note: "
 ) -> str:
     """Grids and notes as one file."""
-    return "\n\n".join([head, *map(write, grids), *(note + n for n in notes)]) + "\n"
+    return "\n\n".join([one_line(head), *map(write, grids), *(note + one_line(n) for n in notes)]) + "\n"
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, so that it stays in its cell or comment."""
+    return " ".join(text.splitlines())
 
 
 def _notebook(head: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
@@ -250,7 +255,7 @@ def plain_text(grid: Grid) -> str:
 
 def markdown(grid: Grid) -> str:
     """A table as Markdown."""
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in grid.rows]
+    escaped = [[one_line(cell).replace("|", "\\|") for cell in row] for row in grid.rows]
     lines = ["| " + " | ".join(row) + " |" for row in escaped]
     return "\n".join([lines[0], "|" + " --- |" * len(grid.rows[0]), *lines[1:]])
 
@@ -271,7 +276,9 @@ _LATEX = {
 
 def latex(grid: Grid) -> str:
     """A grid as a LaTeX table (booktabs)."""
-    escaped = [["".join(_LATEX.get(c, c) for c in cell).replace("->", r"$\to$") for cell in row] for row in grid.rows]
+    escaped = [
+        ["".join(_LATEX.get(c, c) for c in one_line(cell)).replace("->", r"$\to$") for cell in row] for row in grid.rows
+    ]
     lines = [" & ".join(row) + r" \\" for row in escaped]
     return "\n".join(
         [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
@@ -52,6 +53,7 @@ class Recall:
         queries: Number of queries.
         of: Source of the queries: "stored" (rows of the index itself, the easier case) or "given".
         rows: Rows of the index when it was measured.
+        seconds: Mean time of one of these searches.
         version: The measured version; the next version stores this figure, and any later one invalidates it.
     """
 
@@ -60,6 +62,7 @@ class Recall:
     queries: int
     of: str
     rows: int
+    seconds: float = field(default=0.0, compare=False)
     version: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
@@ -75,12 +78,21 @@ class Ann:
         probes: Number of clusters to probe.
         recall: The measured recall; None if the index has changed since.
         wanted: The target recall.
+        seconds: Time of an approximate search for one query.
+        exact_seconds: Time of an exact search for one query, and of every further query of the same search.
     """
 
     kind: str
     probes: int
     recall: Recall | None
-    wanted: float = 0.95
+    wanted: float
+    seconds: float
+    exact_seconds: tuple[float, float]
+
+    def is_faster(self, queries: int) -> bool:
+        """Whether so many queries take less time than in an exact search, by what was measured when it was built."""
+        first, further = self.exact_seconds
+        return queries * self.seconds < first + (queries - 1) * further
 
     @classmethod
     def noted(cls, store: VectorStore) -> Ann | None:
@@ -90,7 +102,7 @@ class Ann:
             return None
         recall = held.get("recall") and Recall(**held["recall"])
         fresh = recall and recall.version + 1 == store.version
-        return cls(held["kind"], held["probes"], recall if fresh else None, held.get("wanted", 0.95))
+        return cls(**{**held, "recall": recall if fresh else None, "exact_seconds": tuple(held["exact_seconds"])})
 
     def keep(self, store: VectorStore) -> None:
         """Saves the settings in the store."""
@@ -184,9 +196,11 @@ def measured(
 ) -> Recall:
     """The recall of these queries with this number of clusters; `answer` has the exact k best of each."""
     truth = [[row["id"] for row in store.take(places)] for places in answer]
+    began = perf_counter()
     found = [{row["id"] for row in listed} for listed in near(store, asked, k, probes, progress=progress)]
+    seconds = (perf_counter() - began) / len(asked)
     shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
-    return Recall(float(np.mean(shares)), k, len(asked), of, len(store), store.version)
+    return Recall(float(np.mean(shares)), k, len(asked), of, len(store), seconds, store.version)
 
 
 def fewest_probes(

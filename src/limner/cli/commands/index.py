@@ -345,6 +345,16 @@ def _approximate(made: Index, ann: str | None, exact: bool) -> None:
         with progress(f"building an approximate index over {len(made):,} items") as told:
             built = made.approximate(ann or "ivf_sq", progress=told)
         tell(f"approximate index {built.kind}, {built.probes} clusters probed: {built.recall}")
+        if not built.is_faster(1):
+            tell(
+                f"exact search is as fast ({_milliseconds(built.exact_seconds[0])} a query, "
+                f"{_milliseconds(built.seconds)} with the approximate index), so searches are exact; "
+                "--approximate uses the approximate index"
+            )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"
 
 
 def described(made: Index) -> dict[str, object]:
