@@ -1,8 +1,6 @@
 """Things of a user's own, from one file: in Python, at the shell, saved and read again, and on the page."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -355,77 +353,3 @@ def test_lists_import_nothing_heavy():
     source = Path(limner.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=source)
     assert done.stdout.split() == ["True", "False"]
-
-
-# --- built in ---------------------------------------------------------------------------------------------------
-
-BUILT_IN = {
-    "match/shifted.py": """
-from dataclasses import dataclass
-from limner.core.registry import built_in
-from limner.scores.correction import Correction
-
-@built_in("correction", "mean_shift")
-@dataclass(frozen=True)
-class MeanShift(Correction):
-    '''s(i, t) - mean over the bank.'''
-    grid = {}
-
-    def gather(self, bank):
-        return {"mean": bank.matrix().mean(axis=0)}
-
-    def apply(self, block, known, rows):
-        return block - known["mean"]
-""",
-    "encoders/letters.py": """
-from limner.core.registry import built_in
-
-@built_in("encoder", "letters")
-class Letters:
-    '''How many letters.'''
-    dim = 1
-""",
-    "datasets/lines.py": """
-from limner.core.collection import Collection, Items
-from limner.core.judgements import Judgements
-from limner.core.registry import built_in
-
-@built_in("data set", "lines", description="lines of text", files=("*.lines",))
-def load_lines(path, *, split=None):
-    texts = open(path).read().splitlines()
-    ids = range(len(texts))
-    return Collection("lines", Items(ids, texts), Items(ids, texts, kind="text"), Judgements.from_pairs(zip(ids, ids)))
-""",
-}
-USED = """
-import numpy as np, limner
-from limner.encoders import ENCODERS, encoder
-from limner.match import CORRECTIONS
-scores = limner.Scores.from_matrix(np.array([[1.0, 2.0], [3.0, 6.0]]), "ab", "xy")
-print(scores.correct("mean_shift").matrix().tolist(), CORRECTIONS.summaries()["mean_shift"])
-print(encoder("letters").dim, ENCODERS.summaries()["letters"])
-print(limner.load("pets.lines").texts.values, limner.datasets.dataset("lines").description)
-for path in (".", "gone.lines"):
-    try:
-        limner.load(f"lines:{path}")
-    except limner.LimnerError as error:
-        print(error)
-"""
-
-
-def test_a_built_in_correction_encoder_or_data_set_is_one_file(tmp_path):
-    """In a copy of the package: a new file is all that it takes."""
-    package = tmp_path / "limner"
-    shutil.copytree(Path(limner.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, text in BUILT_IN.items():
-        (package / name).write_text(text)
-    (tmp_path / "pets.lines").write_text("a cat\na dog\n")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert done.stdout.splitlines() == [
-        "[[-1.0, -2.0], [1.0, 2.0]] s(i, t) - mean over the bank.",
-        "1 How many letters.",
-        "('a cat', 'a dog') lines of text",
-        ". is a folder, but a data set of the form 'lines' is a file: give the path of the file",
-        "no file gone.lines, expected a data set of the form 'lines': check the path",
-    ], done.stderr

@@ -1,7 +1,6 @@
 """The registry: names, "module:thing", what is said when neither fits, options and lists."""
 
 import dataclasses
-import importlib
 import json
 import sys
 from collections.abc import Callable, Collection
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from limner import LimnerError
-from limner.core import built_in as built_in_module
 from limner.core.errors import UnknownName, Untrusted
 from limner.core.options import typed
 from limner.core.registry import Registry, checked, options_of, takes
@@ -136,74 +134,23 @@ def test_what_must_be_given(known):
     assert described == {"model": {"type": "str", "required": True}, "seed": {"type": "int", "default": 0}}
 
 
-DECLARED = """
-from dataclasses import dataclass
-from limner.core.registry import built_in
-
-@built_in("thing", "late", order=200)
-def late(): ...
-
-
-@built_in("thing", "b")
-@built_in("other thing", "c", files=("*.txt", "*)"), about=("a long "
-    "text with a ) in it"))
-@dataclass(frozen=True)
-class Both:
-    '@built_in("thing", "in a docstring")'
-
-@built_in(
-    "thing",
-    "a",
-)
-def first(): ...
-"""
-
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """A package whose source cannot be imported."""
-    below = tmp_path / "declaring" / "below"
-    below.mkdir(parents=True)
-    (tmp_path / "declaring" / "__init__.py").write_text("")
-    (below / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    (below / "things.py").write_text(DECLARED)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("declaring")
-    yield below
-    del sys.modules["declaring"]
-    built_in_module._in_package.cache_clear()
-
-
-def test_built_in_objects_are_found_without_importing(package):
-    things: Registry[Any] = Registry("thing", packages=("declaring.below",))
-    assert things.homes == {
-        "a": "declaring.below.things:first",
-        "b": "declaring.below.things:Both",
-        "late": "declaring.below.things:late",
-    }
-    assert list(things) == ["a", "b", "late"], "by order, then by name"
-    (other,) = Registry[Any]("other thing", packages=("declaring.below",)).declared.values()
-    assert other.facts == {"files": ("*.txt", "*)"), "about": "a long text with a ) in it"}
-    assert "declaring.below" not in sys.modules
-
-
-def test_one_name_for_two_built_in_objects_is_refused(package):
-    (package / "again.py").write_text('\n@built_in("thing", "a")\ndef second(): ...\n')
-    with pytest.raises(LimnerError, match="'a' is declared twice: declaring.below.again:second, decl"):
-        list(Registry[Any]("thing", packages=("declaring",)))
-
-
-def test_every_declaration_of_limner_is_found_by_a_registry():
+def registries() -> list[Registry[Any]]:
     from limner.datasets import DATASETS
     from limner.encoders import ENCODERS
     from limner.match import CORRECTIONS, FUSIONS, SCORERS
     from limner.systems import KINDS, SYSTEMS
     from limner.systems.towers.losses import LOSSES
 
-    registries = (CORRECTIONS, DATASETS, ENCODERS, FUSIONS, KINDS, LOSSES, SCORERS, SYSTEMS)
-    found = {(each.kind, each.name) for registry in registries for each in registry.declared.values()}
-    assert {(each.kind, each.name) for each in built_in_module.declarations(["limner"])} == found
-    assert all(registry.declared for registry in registries)
+    return [CORRECTIONS, DATASETS, ENCODERS, FUSIONS, KINDS, LOSSES, SCORERS, SYSTEMS]
+
+
+def test_every_listed_object_is_there_and_documented():
+    for registry in registries():
+        summaries = registry.summaries()
+        assert list(registry) == list(registry.homes) and len(registry) > 2
+        for name in registry:
+            assert registry.name_of(registry[name]) in registry, (registry.what, name)
+            assert summaries[name], (registry.what, name)
 
 
 def test_a_name_with_options_is_understood(known):

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from limner.core import (
-        built_in,
         collection,
         embeddings,
         errors,
@@ -36,7 +35,6 @@ else:
     __getattr__ = submodules(__name__)
 
 __all__ = [
-    "built_in",
     "collection",
     "embeddings",
     "errors",

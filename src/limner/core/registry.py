@@ -1,10 +1,10 @@
 """The registry: named objects that are imported on first use, and their options.
 
-Data sets, encoders, systems, corrections, measures, fusions, losses and pair scorers are each a `Registry`. Built-in
-objects are declared where they are defined, with `@built_in`: see `limner.core.built_in`. On the command line and in
-Python, "module:thing" works in place of a name, so your own code needs no registration; `register` gives it a name in
-this process. A file may not use "module:thing": names in a model, index, store or data set must be in the registry,
-unless the user trusts the file, because importing a module runs it.
+Data sets, encoders, systems, corrections, measures, fusions, losses and pair scorers are each a `Registry`, which lists
+the import paths of the built-in objects. On the command line and in Python, "module:thing" works in place of a name, so
+your own code needs no registration; `register` gives it a name in this process. A file may not use "module:thing":
+names in a model, index, store or data set must be in the registry, unless the user trusts the file, because importing a
+module runs it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
-from limner.core.built_in import Declaration, built_in, declarations
 from limner.core.errors import LimnerError, MissingExtra, UnknownName, Untrusted
 from limner.core.importing import documented, imported, refuse_code
 from limner.core.options import Option, checked, options_of, takes, typed
 from limner.core.written import call
 
-__all__ = ["Entry", "Option", "Registry", "built_in", "checked", "options_of", "refuse_code", "takes", "typed"]
+__all__ = ["Entry", "Option", "Registry", "checked", "options_of", "refuse_code", "takes", "typed"]
 
 T = TypeVar("T")
 Thing = TypeVar("Thing")
@@ -48,7 +46,6 @@ class Registry(Mapping[str, Thing]):
     Args:
         what: The kind of object, for error messages: "correction".
         homes: Import paths of objects, as "module:thing"; imported on first use.
-        packages: Packages and modules of limner whose source declares built-in objects of this kind with `@built_in`.
         filled: Leading positional arguments, which are not options.
 
     >>> readers: Registry[Callable[[str], Any]] = Registry("reader", {"json": "json:loads"})
@@ -64,29 +61,11 @@ class Registry(Mapping[str, Thing]):
     limner.core.errors.UnknownName: unknown reader 'jsn': did you mean 'json'?
     """
 
-    def __init__(
-        self, what: str, homes: Mapping[str, str] | None = None, *, packages: tuple[str, ...] = (), filled: int = 0
-    ) -> None:
+    def __init__(self, what: str, homes: Mapping[str, str], *, filled: int = 0) -> None:
         self.what = what
-        self.packages = packages
+        self.homes = homes
         self.filled = filled
-        self._homes = dict(homes or {})
         self._own: dict[str, Thing] = {}
-
-    @cached_property
-    def declared(self) -> dict[str, Declaration]:
-        """The declarations of built-in objects of this kind, by name; the source is read on first use."""
-        found: dict[str, Declaration] = {}
-        of_this_kind = (each for each in declarations(self.packages) if each.kind == self.what)
-        for each in sorted(of_this_kind, key=_place_in_list):
-            if found.setdefault(each.name, each) is not each:
-                raise LimnerError(f"{self.what} {each.name!r} is declared twice: {found[each.name].home}, {each.home}")
-        return found
-
-    @cached_property
-    def homes(self) -> dict[str, str]:
-        """The import paths of the built-in objects, by name."""
-        return self._homes | {name: each.home for name, each in self.declared.items()}
 
     def register(self, name: str) -> Callable[[T], T]:
         """Registers your own object under a name: `@corrections.register("mine")`."""
@@ -200,7 +179,3 @@ class Registry(Mapping[str, Thing]):
 
     def __len__(self) -> int:
         return len(self.homes) + len(self._own)
-
-
-def _place_in_list(declared: Declaration) -> tuple[int, str]:
-    return declared.order, declared.name

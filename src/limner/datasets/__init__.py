@@ -2,7 +2,7 @@
 
 A loader is a plain function `(path, *, split=None, **options) -> Collection`. Your own loader needs no registration:
 use it as "module:function:PATH". Or register a name with `@DATASETS.register("mine")` and use "mine:PATH". Built-in
-loaders are declared with `@built_in`, whose arguments are the fields of `Dataset`.
+loaders are listed in `limner.datasets.catalogue`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
 from limner.core.progress import Progress
 from limner.core.registry import Registry, checked
+from limner.datasets.catalogue import BUILT_IN, Dataset
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -33,37 +33,16 @@ if not TYPE_CHECKING:
 __all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "refuse_foreign", "write"]
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """The registry entry of one data set or file format.
-
-    Args:
-        name: Name for `load`.
-        description: One line.
-        loader: The function, as "module:function".
-        files: File patterns; the first ones identify a folder or file of this kind.
-        fetch: Where to get it and where to put it.
-        needs_path: Whether `load` needs a path.
-    """
-
-    name: str
-    description: str
-    loader: str
-    files: tuple[str, ...] = ()
-    fetch: str = "Your own data; nothing to download."
-    needs_path: bool = True
-
-
+_BY_NAME = {each.name: each for each in BUILT_IN}
 Loader = Callable[..., "Collection"]
-DATASETS: Registry[Loader] = Registry("data set", packages=("limner.datasets",), filled=1)
+DATASETS: Registry[Loader] = Registry("data set", {each.name: each.loader for each in BUILT_IN}, filled=1)
 """All loaders by name. Built-in ones come first, in the order in which a bare path is tried."""
 
 
 def dataset(name: str) -> Dataset:
     """The entry of one data set; for an unknown name, the error suggests the nearest ones."""
-    if name in DATASETS.declared:
-        declared = DATASETS.declared[name]
-        return Dataset(name, loader=declared.home, **cast("dict[str, Any]", declared.facts))
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     if name not in DATASETS:
         raise UnknownName("data set", name, DATASETS)
     loader = DATASETS[name]
@@ -100,7 +79,7 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
     told = damage_told(path or name, what=f"data set of the form {name!r}")
-    with told if name in DATASETS.declared else nullcontext():
+    with told if name in _BY_NAME else nullcontext():
         found = loader(*arguments, split=split, **chosen)
     return found.split(split) if split is not None and found.splits else found  # a loader may leave this to `load`
 
@@ -149,8 +128,7 @@ def detect(path: str | Path) -> Dataset:
         raise LimnerError(
             f"no file or folder {path}, and no data set of that name: expected one of {', '.join(DATASETS)}"
         )
-    built_in = map(dataset, DATASETS.declared)
-    found = next((entry for entry in built_in if _fits(entry, path)), None)
+    found = next((entry for entry in BUILT_IN if _fits(entry, path)), None)
     if found is None:
         raise LimnerError(
             f"{path}: not a format that limner recognises; give its format as NAME:{path}, where NAME is one of "

@@ -17,7 +17,6 @@ from limner.core.files import replacing_folder
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.progress import Progress, counting
-from limner.core.registry import built_in
 from limner.datasets._build import split_name
 from limner.datasets._read import At, existing, json_lines, number, refuse, table
 
@@ -26,14 +25,6 @@ _DIRECTIONS = ("i2t", "t2i")
 _HEAD = ("query-id", "corpus-id", "score")
 
 
-@built_in(
-    "data set",
-    "beir",
-    description="BEIR and MTEB folders: corpus, queries and qrels",
-    files=("corpus.jsonl",),
-    fetch="Any folder in the form of BEIR, with images or their ids on one side.",
-    order=122,
-)
 def load_beir(
     path: str | Path, *, split: str | None = None, direction: str | None = None, images: str | Path | None = None
 ) -> Collection:

@@ -14,7 +14,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing_folder
 from limner.core.paths import damage_told, refuse_irregular
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, refuse
 
@@ -23,14 +22,6 @@ _NAMES = ("image_path", "key")
 """Columns that name an image, the first that is there and has no value twice."""
 
 
-@built_in(
-    "data set",
-    "clip-retrieval",
-    description="folders of clip-retrieval: metadata of images and captions beside their embeddings",
-    files=("metadata/metadata_*.parquet",),
-    fetch="What 'clip-retrieval inference' writes: img_emb, text_emb and metadata in DIR.",
-    order=124,
-)
 def load_clip_retrieval(
     path: str | Path, *, split: str | None = None, images: str | Path | None = None, check_images: Check = False
 ) -> Collection:

@@ -14,7 +14,6 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, MissingExtra, UnknownName, shown
 from limner.core.judgements import Judgements
 from limner.core.paths import read_array
-from limner.core.registry import built_in
 from limner.datasets import extended
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_file, optional_file, refuse, table
@@ -23,14 +22,6 @@ Named = dict[str, Judgements]
 _YEAR = re.compile(r"(19|20)\d\d$")
 
 
-@built_in(
-    "data set",
-    "coco",
-    description="COCO's official captions_*.json, with objects from instances_*.json (Lin et al. 2014)",
-    files=("captions_*.json", "annotations/captions_*.json"),
-    fetch="cocodataset.org, Download, 2017 Train/Val annotations and images; unpack all into DIR.",
-    order=90,
-)
 def load_captions(
     path: str | Path,
     *,
@@ -137,19 +128,6 @@ def _refuse_missing(entry: object, keys: Iterable[str], at: At, what: str) -> No
         refuse(at, f"{what} has no {shown(missing)}; it has {shown(entry, most=8)}")
 
 
-@built_in(
-    "data set",
-    "coco-5k",
-    description="COCO's 5,000 test images and 25,000 captions with CxC, ECCV Caption and the five folds",
-    files=("karpathy_test_5k.tsv",),
-    fetch=(
-        "Ids, CxC and ECCV Caption: pip install 'limner[eccv]'. Texts: DIR/karpathy_test_5k.tsv with columns "
-        "image_id, caption_id, caption, made from dataset_coco.json. CxC ratings: sits_test.csv of Crisscrossed "
-        "Captions."
-    ),
-    needs_path=False,
-    order=80,
-)
 def load_karpathy_5k(
     path: str | Path | None = None,
     *,

@@ -17,7 +17,6 @@ from typing import Any
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.judgements import Judgements
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_file, number, refuse
 from limner.datasets.croissant_writing import HEAD
@@ -30,14 +29,6 @@ Row = tuple[At, dict[str, Any]]
 _HASH = re.compile(r"[0-9a-fA-F]{64}")
 
 
-@built_in(
-    "data set",
-    "croissant",
-    description="a Croissant file (JSON-LD) and the tables and images that it describes",
-    files=("croissant.json", "*.jsonld"),
-    fetch="A data set with a Croissant file; put its files where croissant.json says, next to it.",
-    order=126,
-)
 def load_croissant(
     path: str | Path,
     *,

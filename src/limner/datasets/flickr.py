@@ -13,7 +13,6 @@ import numpy.typing as npt
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check, keep_texts
 from limner.datasets._read import At, existing, find_file, number, refuse, split_lines
 
@@ -30,17 +29,6 @@ _TEXT_FOLDERS = ("", "text", "Flickr8k_text")
 _IMAGE_FOLDERS = ("images", "Images", "Flicker8k_Dataset", "Flickr8k_Dataset", "flickr30k-images", "flickr30k_images")
 
 
-@built_in(
-    "data set",
-    "flickr8k",
-    description="8,091 photographs, 5 captions each, expert and crowd judgements (Hodosh et al. 2013)",
-    files=("Flickr8k.token.txt", "text/Flickr8k.token.txt", "Flickr8k_text/Flickr8k.token.txt"),
-    fetch=(
-        "Ask for Flickr8k at the University of Illinois (Hockenmaier group) or take a public mirror. Unpack "
-        "Flickr8k_text.zip into DIR/text and Flickr8k_Dataset.zip into DIR/images."
-    ),
-    order=20,
-)
 def load_flickr8k(
     path: str | Path,
     *,
@@ -83,17 +71,6 @@ def load_flickr8k(
     return loaded if captions is None else _numbered(loaded, captions)
 
 
-@built_in(
-    "data set",
-    "flickr30k",
-    description="31,783 photographs, 5 captions each, as results_20130124.token (Young et al. 2014)",
-    files=("results_*.token", "*.token"),
-    fetch=(
-        "Ask for Flickr30k at the University of Illinois; put results_20130124.token into DIR and the "
-        "photographs into DIR/flickr30k-images."
-    ),
-    order=40,
-)
 def load_tokens(
     path: str | Path,
     *,

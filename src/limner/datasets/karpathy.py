@@ -8,7 +8,6 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, filled_lines, find_file, json_file, lines, refuse
 
@@ -16,14 +15,6 @@ _RESTVAL = ("train", "restval", "drop")
 _PARTS = ("train", "dev", "test")
 
 
-@built_in(
-    "data set",
-    "karpathy",
-    description="Flickr8k, Flickr30k or COCO as Karpathy's dataset_*.json, with the splits most papers use",
-    files=("dataset_*.json",),
-    fetch="Andrej Karpathy's caption splits (caption_datasets.zip, Stanford); unpack it and keep the JSON file.",
-    order=60,
-)
 def load_json(
     path: str | Path,
     *,
@@ -83,14 +74,6 @@ def _refuse_missing(entry: object, keys: tuple[str, ...], at: At, what: str) -> 
         refuse(at, f"{what} has no {shown(missing)}; it has {shown(entry, most=8)}")
 
 
-@built_in(
-    "data set",
-    "precomp",
-    description="Flickr30k or COCO as *_caps.txt and *_ids.txt of VSE++ and SCAN",
-    files=("*_caps.txt",),
-    fetch="The data archives of the VSE++ or SCAN code; DIR is f30k_precomp or coco_precomp.",
-    order=70,
-)
 def load_precomp(
     path: str | Path,
     *,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, filled_lines, find_file, json_lines, lines, refuse, table
 
@@ -21,17 +20,6 @@ _TEXT_FILE = re.compile(r"^(?P<stem>.+?)(?:\.(?P<number>[1-5]))?\.(?P<language>"
 _CHINESE = re.compile(r"^(?P<image>\S+?)#(?P<source>[A-Za-z]+)#(?P<number>\d+)\s+(?P<caption>.*)$")
 
 
-@built_in(
-    "data set",
-    "multi30k",
-    description="Flickr30k captions with German, French and Czech translations (Elliott et al. 2016)",
-    files=("train.en", "train.en.gz", "train.1.en", "*/train.en", "multilingual*.tsv", "val.en"),
-    fetch=(
-        "The multi30k/dataset repository; put the text files (train.en, train.de, ...) and the lists of images "
-        "(train.txt, ...) below DIR."
-    ),
-    order=110,
-)
 def load_multi30k(
     path: str | Path,
     *,
@@ -130,14 +118,6 @@ def _image_list(root: Path, stem: str) -> list[str]:
     return [text.strip().split("#")[0] for _, text in filled_lines(file)]
 
 
-@built_in(
-    "data set",
-    "flickr8k-cn",
-    description="Chinese captions of Flickr8k (Li et al. 2016)",
-    files=("chinese_human.txt", "*zhc*.txt"),
-    fetch="Flickr8k-CN by Xirong Li's group (Renmin University); put its captions and Flickr8k's split lists into DIR.",
-    order=30,
-)
 def load_flickr8k_cn(
     path: str | Path,
     *,
@@ -178,14 +158,6 @@ def load_flickr8k_cn(
     return made.finish(split=split, images=images, beside=[file.parent / "images"], check_images=check_images)
 
 
-@built_in(
-    "data set",
-    "xtd10",
-    description="1,000 COCO images with captions in 11 languages (Aggarwal & Kale 2020)",
-    files=("XTD10/test_1kcaptions_*.txt", "test_1kcaptions_*.txt"),
-    fetch="The adobe-research/Cross-lingual-Test-Dataset-XTD10 repository as DIR, and COCO's images.",
-    order=112,
-)
 def load_xtd10(
     path: str | Path,
     *,
@@ -241,14 +213,6 @@ def _chosen(wanted: Group[str] | None, there: Group[str], what: str) -> list[str
     return sorted(there if wanted is None else wanted)
 
 
-@built_in(
-    "data set",
-    "crossmodal-3600",
-    description="3,600 images with captions by people in 36 languages (Thapliyal et al. 2022)",
-    files=("captions.jsonl", "*/captions.jsonl"),
-    fetch="google.github.io/crossmodal-3600: unpack captions.zip and images.tgz into DIR.",
-    order=114,
-)
 def load_crossmodal(
     path: str | Path,
     *,

@@ -16,7 +16,6 @@ from limner.core.arrow import arrow_module
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing
 from limner.datasets.tables import TableReader
@@ -58,14 +57,6 @@ def load_object(
     return made.finish(split=split, images=images, beside=[Path()], check_images=check_images)
 
 
-@built_in(
-    "data set",
-    "huggingface",
-    description="a folder that the datasets library wrote (save_to_disk), with columns image and caption",
-    files=("dataset_dict.json", "state.json"),
-    fetch="Your own data, or `datasets.load_dataset(NAME).save_to_disk(DIR)` on a machine with access to the hub.",
-    order=50,
-)
 def load_saved(
     path: str | Path,
     *,

@@ -14,7 +14,6 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.images import Value, as_value
 from limner.core.paths import damage_told, refuse_irregular
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, json_lines, lines, number, optional_file, refuse, table
 
@@ -37,13 +36,6 @@ _EACH = "captions_"
 _CAPTION_FILES = tuple(f"{stem}{ending}" for stem in ("captions", "metadata") for ending in ENDINGS)
 
 
-@built_in(
-    "data set",
-    "table",
-    description="a csv, tsv, jsonl or parquet table with columns image and caption",
-    files=("*.csv", "*.tsv", "*.jsonl", "*.ndjson", "*.parquet", "*.txt", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
-    order=150,
-)
 def load_table(
     path: str | Path,
     *,
@@ -88,13 +80,6 @@ def load_table(
     return made.finish(split=split, images=images, beside=beside, check_images=check_images)
 
 
-@built_in(
-    "data set",
-    "folder",
-    description="a folder of images with captions.csv (or tsv, jsonl, parquet) in it or next to it",
-    files=("captions.*", "metadata.*", "../captions.*"),
-    order=140,
-)
 def load_folder(
     path: str | Path,
     *,

@@ -9,7 +9,6 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing
 from limner.core.judgements import Judgements
-from limner.core.registry import built_in
 from limner.datasets._read import At, existing, json_file, number, refuse, split_lines, table
 
 _DIRECTIONS = ("i2t", "t2i")
@@ -94,13 +93,6 @@ def write_qrels(judgements: Judgements, path: str | Path) -> None:
             file.write(f"{query} 0 {candidate} {int(grade) if grade.is_integer() else grade!r}\n")
 
 
-@built_in(
-    "data set",
-    "qrels",
-    description="TREC qrels: only ids and grades, enough to evaluate a run",
-    files=("*.qrels", "*.trec", "*.qrels.gz"),
-    order=120,
-)
 def load_qrels(
     path: str | Path, *, split: str | None = None, direction: str = "i2t", negative: str = "refuse"
 ) -> Collection:

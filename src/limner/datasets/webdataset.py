@@ -21,7 +21,6 @@ from limner.core.files import replacing
 from limner.core.images import open_image
 from limner.core.paths import parse_json
 from limner.core.progress import Progress, counting
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check
 from limner.datasets._read import At, existing, refuse
 
@@ -49,13 +48,6 @@ class InTar:
             return open_image(file.read(self.size), name=self.name)
 
 
-@built_in(
-    "data set",
-    "webdataset",
-    description="WebDataset shards: tar files of images and captions, as written by img2dataset",
-    files=("*.tar",),
-    order=130,
-)
 def load_webdataset(
     path: str | Path, *, split: str | None = None, strict: bool = False, check_images: Check = False
 ) -> Collection:

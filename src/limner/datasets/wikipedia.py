@@ -20,7 +20,6 @@ from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.core.registry import built_in
 from limner.datasets._build import Assembly, Check, split_name
 from limner.datasets._read import At, existing, lines, refuse, table
 
@@ -86,24 +85,6 @@ def write_submission(ranking: Ranking, texts: Items, path: str | Path, *, places
     return Path(path)
 
 
-@built_in(
-    "data set",
-    "wit",
-    description="WIT or Kaggle's Wikipedia image-caption files, in many languages (Srinivasan et al. 2021)",
-    files=(
-        "wit_v1*.tsv.gz",
-        "wit_v1*.tsv",
-        "train-0*-of-0*.tsv",
-        "test-0*-of-0*.tsv",
-        "*/train-0*.tsv",
-        "*/*/train-0*.tsv",
-    ),
-    fetch=(
-        "Google's WIT repository (wit_v1.*.tsv.gz), or Kaggle's competition wikipedia-image-caption; put all "
-        "files below DIR."
-    ),
-    order=100,
-)
 def load_wit(
     path: str | Path,
     *,

@@ -25,7 +25,28 @@ __all__ = [
     "ENCODERS", "Encoder", "SetEncoder", "TwoSided", "encoded", "encoded_sets", "encoder", "encoder_named",
 ]  # fmt: skip
 
-ENCODERS: Registry[object] = Registry("encoder", packages=("limner.encoders",))
+ENCODERS: Registry[object] = Registry(
+    "encoder",
+    {
+        "clip": "limner.encoders.clip:ClipEncoder",
+        "efficientnet-lite": "limner.encoders.images:EfficientNetLite",
+        "gru": "limner.encoders.gru:GruEncoder",
+        "histograms": "limner.encoders.image_descriptors:Histograms",
+        "minilm": "limner.encoders.sentences:minilm",
+        "minilm-int8": "limner.encoders.onnx_models:minilm_int8",
+        "multi-vector": "limner.encoders.multimodal:LateInteraction",
+        "onnx-clip": "limner.encoders.onnx_models:OnnxClip",
+        "onnx-sentences": "limner.encoders.onnx_models:OnnxSentences",
+        "open-clip": "limner.encoders.openclip:OpenClipEncoder",
+        "sentence-transformers": "limner.encoders.sentences:SentenceEncoder",
+        "sentence-transformers-multimodal": "limner.encoders.multimodal:MultimodalEncoder",
+        "siglip": "limner.encoders.clip:ClipEncoder",
+        "timm": "limner.encoders.images:TimmEncoder",
+        "transformers": "limner.encoders.backbones:TextBackbone",
+        "use-multilingual": "limner.encoders.universal:UniversalSentenceEncoder",
+        "word-vectors": "limner.encoders.averages:WordVectors",
+    },
+)
 """Encoders by name: each a class or function that takes the options, or an encoder object."""
 
 

@@ -12,13 +12,11 @@ from limner.core.arrow import parquet_module
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
-from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.words import words
 from limner.scores import Progress
 
 
-@built_in("encoder", "word-vectors")
 class WordVectors:
     r"""GloVe word vectors (Pennington et al. 2014), or others in its format, averaged over the words of a text.
 

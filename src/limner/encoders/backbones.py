@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 
 POOLINGS = ("first", "mean")
 
 
-@built_in("encoder", "transformers")
 class TextBackbone(TorchEncoder):
     """A pretrained transformer for texts.
 

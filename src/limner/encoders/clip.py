@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import JointEncoder, Running
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-@built_in("encoder", "clip")
-@built_in("encoder", "siglip")
 class ClipEncoder(JointEncoder):
     """A CLIP, SigLIP or SigLIP 2 model; vectors are L2-normalised.
 

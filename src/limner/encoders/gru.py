@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from limner.core import model_store
 from limner.core.paths import damage_told
-from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
@@ -42,8 +41,6 @@ class GruModule(nn.Module):
         return mean_pooled(states, filled)
 
 
-@built_in("kind of model", "gru")
-@built_in("encoder", "gru")
 class GruEncoder(TorchEncoder):
     """A GRU over words, loaded from a folder written by `save`.
 

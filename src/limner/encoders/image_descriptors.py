@@ -23,7 +23,6 @@ from limner.core.arrays import Float32, FloatArray
 from limner.core.collection import Items
 from limner.core.errors import UnknownName
 from limner.core.portable import cosine, sine
-from limner.core.registry import built_in
 from limner.scores import Progress, usable_cores
 
 if TYPE_CHECKING:
@@ -89,7 +88,6 @@ def describe(
     return np.stack(rows)
 
 
-@built_in("encoder", "histograms")
 @dataclass(frozen=True)
 class Histograms:
     """The built-in image encoder, which needs no weights: concatenated descriptors.

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.encoders.hub import hub_or_cache, refusal
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.running import Running, TorchEncoder
@@ -31,7 +30,6 @@ SIZES = {0: 224, 1: 240, 2: 260, 3: 280, 4: 300}
 """Input size of each EfficientNet-Lite."""
 
 
-@built_in("encoder", "efficientnet-lite")
 class EfficientNetLite(TorchEncoder):
     """EfficientNet-Lite: 1,280 dimensions, the mean of its last feature map.
 
@@ -115,7 +113,6 @@ def centre(image: Image, side: int) -> Image:
     return scaled.crop((left, top, left + side, top + side))
 
 
-@built_in("encoder", "timm")
 class TimmEncoder(TorchEncoder):
     """Any timm image model, without its classifier.
 

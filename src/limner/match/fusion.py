@@ -18,14 +18,13 @@ from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.core.registry import Registry, built_in, checked
+from limner.core.registry import Registry, checked
 from limner.scores import Block, Progress, Scores, on_host
 
 System = Scores | Ranking
 Normalise = Literal["zscore", "minmax"] | None
 
 
-@built_in("fusion", "borda")
 def borda(systems: Sequence[System], *, depth: int | None = None, progress: Progress | None = None) -> Ranking:
     """Borda count: with N candidates, each system gives N - r points to the candidate at rank r = 0, 1, ..., N - 1.
 
@@ -52,7 +51,6 @@ def borda(systems: Sequence[System], *, depth: int | None = None, progress: Prog
     return _by_rank(systems, -1.0, depth, progress)
 
 
-@built_in("fusion", "reciprocal_rank")
 def reciprocal_rank(
     systems: Sequence[System], *, k: float = 60.0, depth: int | None = None, progress: Progress | None = None
 ) -> Ranking:
@@ -98,7 +96,6 @@ def mean(systems: Sequence[System], *, normalise: Normalise = "zscore") -> Fused
     return FusedScores(tuple(systems), normalise, pool)
 
 
-@built_in("fusion", "mean")
 def mean_ranking(
     systems: Sequence[System],
     *,
@@ -111,7 +108,15 @@ def mean_ranking(
     return fused.top(depth or fused.shape[1], progress=progress)
 
 
-FUSIONS: Registry[Callable[..., Ranking]] = Registry("fusion", packages=("limner.match",), filled=1)
+FUSIONS: Registry[Callable[..., Ranking]] = Registry(
+    "fusion",
+    {
+        "borda": "limner.match.fusion:borda",
+        "mean": "limner.match.fusion:mean_ranking",
+        "reciprocal_rank": "limner.match.fusion:reciprocal_rank",
+    },
+    filled=1,
+)
 """All fusion methods by name; each takes systems and returns a ranking."""
 
 

@@ -34,7 +34,15 @@ from limner.scores.inputs import as_scorer
 DEPTH = 1000
 AT_ONCE = 65_536
 """Number of pairs per call of the scorer, enough to group by length; fewer if slow scores are cached."""
-SCORERS: Registry[object] = Registry("pair scorer", packages=("limner.systems",))
+SCORERS: Registry[object] = Registry(
+    "pair scorer",
+    {
+        "blip-itm": "limner.systems.towers.image_pairs:ItmScorer",
+        "cross-encoder": "limner.systems.towers.pairs:CrossEncoderScorer",
+        "image-cross-encoder": "limner.systems.towers.image_pairs:ImageCrossEncoder",
+        "levenshtein": "limner.systems.levenshtein:Levenshtein",
+    },
+)
 """Pair scorers by name: classes or functions that are called with the options, or scorer objects."""
 Block = npt.NDArray[np.float64]
 

@@ -149,7 +149,18 @@ class Correction(ABC):
         return f"{self.name}({', '.join(told)})"
 
 
-CORRECTIONS: Registry[type[Correction]] = Registry("correction", packages=("limner.match",))
+CORRECTIONS: Registry[type[Correction]] = Registry(
+    "correction",
+    {
+        "centred": "limner.match.corrections:Centred",
+        "csls": "limner.match.corrections:Csls",
+        "dual_softmax": "limner.match.corrections:DualSoftmax",
+        "dynamic_inverted_softmax": "limner.match.corrections:DynamicInvertedSoftmax",
+        "inverted_softmax": "limner.match.corrections:InvertedSoftmax",
+        "nnn": "limner.match.corrections:Nnn",
+        "sinkhorn": "limner.match.corrections:Sinkhorn",
+    },
+)
 """All corrections by name."""
 
 

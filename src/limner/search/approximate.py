@@ -7,7 +7,8 @@ recall with product quantisation.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import timeit
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from types import MappingProxyType
@@ -201,6 +202,18 @@ def measured(
     seconds = (perf_counter() - began) / len(asked)
     shares = [len(got.intersection(right)) / len(right) for got, right in zip(found, truth, strict=True)]
     return Recall(float(np.mean(shares)), k, len(asked), of, len(store), seconds, store.version)
+
+
+def timed_exact(
+    asked: Embeddings, of_all: Callable[[], Array], of_one: Callable[[Embeddings], object]
+) -> tuple[Array, tuple[float, float]]:
+    """The exact answer; the time of a search for one query, and of every further query of the same search."""
+    began = perf_counter()
+    answer = of_all()
+    taken = perf_counter() - began
+    one = Embeddings(asked.ids[:1], asked.matrix[:1])
+    first = min(timeit.repeat(lambda: of_one(one), number=1, repeat=2))
+    return answer, (first, max(0.0, taken - first) / max(1, len(asked) - 1))
 
 
 def fewest_probes(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import timeit
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -144,9 +142,8 @@ class Index:
 
     def holds(self, ids: Iterable[object]) -> list[bool]:
         """Which of these ids are in the index."""
-        asked = [str(key) for key in ids]
-        there = self.store.present(asked)
-        return [key in there for key in asked]
+        there = self.store.present(wanted := [str(key) for key in ids])
+        return [key in there for key in wanted]
 
     def delete(self, ids: Iterable[object], *, measure: bool = True) -> int:
         """Removes items in one commit, and returns their number; refuses unknown ids. `measure` is as in `add`."""
@@ -199,8 +196,7 @@ class Index:
             correct: A correction for hubs, by name, or saved statistics; it needs exact search.
             bank: The query bank of the correction: other queries (vectors, texts, items), or saved statistics; by
                 default the queries themselves.
-            exact: False for approximate search, True for exact; by default approximate if such an index exists and
-                was faster when its recall was measured.
+            exact: False for approximate search, True for exact; by default the faster one when the index was built.
             progress: Called with (rows done, rows in total).
             options: Options of the correction; and trust=True if a file of statistics may name a custom correction.
         """
@@ -211,10 +207,8 @@ class Index:
         if correct is not None:
             return self._corrected(asked, vectors, k, self._correction(vectors, correct, bank, options), progress)
         if bank is not None or options:
-            raise LimnerError(
-                f"{'a bank' if bank is not None else shown(options)} without a correction: name one, such as "
-                "correct='csls'"
-            )
+            extra = "a bank" if bank is not None else shown(options)
+            raise LimnerError(f"{extra} without a correction: name one, such as correct='csls'")
         if ann is not None and isinstance(vectors, Embeddings) and (exact is False or ann.is_faster(len(vectors))):
             near = approximate.joined(list(approximate.near(self.store, vectors, k, ann.probes)))
             return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
@@ -279,21 +273,14 @@ class Index:
         next_step(progress, f"building an approximate index ({kind}) of {len(self):,} items")
         approximate.build(self.store, kind)
         step = next_step(progress, f"finding the exact neighbours of {len(asked):,} queries", "rows")
-        answer, exact_seconds = self._timed_exact(asked, k, step)
+        self._in_memory()
+        answer, exact_seconds = approximate.timed_exact(
+            asked, lambda: self.nearest(asked, k, progress=step)[0], lambda one: self.search(one, k, exact=True)
+        )
         probes, measured = approximate.fewest_probes(self.store, asked, of, answer, k, recall, progress)
         ann = Ann(kind, probes, measured, recall, measured.seconds, exact_seconds)
         self._keep(ann)
         return ann
-
-    def _timed_exact(self, asked: Embeddings, k: int, progress: Progress | None) -> tuple[Array, tuple[float, float]]:
-        """The exact k best; the time of a search for one query, and of every further one in the same search."""
-        self._in_memory()
-        began = perf_counter()
-        answer = self.nearest(asked, k, progress=progress)[0]
-        taken = perf_counter() - began
-        one = Embeddings(asked.ids[:1], asked.matrix[:1])
-        first = min(timeit.repeat(lambda: self.search(one, k, exact=True), number=1, repeat=2))
-        return answer, (first, max(0.0, taken - first) / max(1, len(asked) - 1))
 
     def _measure_again(self, wanted: bool) -> None:
         """Measures recall again after a change."""

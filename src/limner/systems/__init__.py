@@ -38,10 +38,40 @@ class Model(Protocol):
         ...
 
 
-SYSTEMS: Registry[Callable[..., Model]] = Registry("system", packages=("limner.systems",), filled=1)
+SYSTEMS: Registry[Callable[..., Model]] = Registry(
+    "system",
+    {
+        "aligned": "limner.systems.aligned:train_aligned",
+        "colours": "limner.systems.histograms:train_colours",
+        "crank": "limner.systems.file_names:crank",
+        "finetune": "limner.systems.learned:finetune",
+        "histograms": "limner.systems.histograms:train",
+        "kcca": "limner.systems.classic.training:train",
+        "mcprop": "limner.systems.file_names:mcprop",
+        "nearest": "limner.systems.classic.nearest:train",
+        "pcme": "limner.systems.learned:pcme",
+        "pvse": "limner.systems.learned:pvse",
+        "ranking-paper": "limner.systems.classic.paper_systems:train",
+        "towers": "limner.systems.learned:towers",
+    },
+    filled=1,
+)
 """All systems by name."""
 
-KINDS: Registry[Any] = Registry("kind of model", packages=("limner.encoders", "limner.systems"))
+KINDS: Registry[Any] = Registry(
+    "kind of model",
+    {
+        "aligned": "limner.systems.aligned:AlignedModel",
+        "crank": "limner.systems.towers.crank:CrankModel",
+        "finetuned": "limner.systems.towers.finetuned_model:FinetunedModel",
+        "gru": "limner.encoders.gru:GruEncoder",
+        "histograms": "limner.systems.histograms:HistogramModel",
+        "kcca": "limner.systems.classic.models:KccaModel",
+        "mcprop": "limner.systems.towers.mcprop:McpropModel",
+        "nearest": "limner.systems.classic.nearest:NearestModel",
+        "towers": "limner.systems.towers.towers_model:TowersModel",
+    },
+)
 """Classes of saved models, by the value of "limner" in a model's config.json; each has `load(path)`."""
 
 

@@ -21,7 +21,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
 from limner.core.progress import next_step
-from limner.core.registry import built_in
 from limner.encoders import ENCODERS, Encoder
 from limner.encoders.contract import digest, identity
 from limner.encoders.deferred import opened
@@ -39,7 +38,6 @@ WORDS = "words"
 """The text encoder that needs no weights: a bag of words, learned from the training texts."""
 
 
-@built_in("kind of model", "aligned")
 @dataclass(frozen=True, eq=False)
 class AlignedModel:
     """An encoder of images and an encoder of texts with a map each into one space.
@@ -111,7 +109,6 @@ class AlignedModel:
         return cls(name, images, texts, image_map, text_map, options, record)
 
 
-@built_in("system", "aligned")
 def train_aligned(
     collection: Collection,
     *,

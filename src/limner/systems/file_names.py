@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from limner.core.registry import built_in, takes
+from limner.core.registry import takes
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from limner.systems.towers.mcprop import McpropModel
 
 
-@built_in("system", "mcprop")
 @takes("limner.systems.towers.mcprop:train")
 def mcprop(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
@@ -37,7 +36,6 @@ def mcprop(
     return train(collection, dev=dev, progress=progress, **options)
 
 
-@built_in("system", "crank")
 @takes("limner.systems.towers.crank:train")
 def crank(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object

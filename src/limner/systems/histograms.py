@@ -20,7 +20,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
 from limner.core.progress import next_step
-from limner.core.registry import built_in
 from limner.encoders.contract import digest
 from limner.encoders.image_descriptors import describe
 from limner.encoders.words import BagOfWords
@@ -32,7 +31,6 @@ KIND = "histograms"
 _AT_ONCE = 1024  # images are processed in pieces, to bound memory
 
 
-@built_in("kind of model", "histograms")
 @dataclass(frozen=True, eq=False)
 class HistogramModel:
     """A trained system: descriptions of images and words of texts, mapped into one space.
@@ -112,7 +110,6 @@ class HistogramModel:
             return cls(str(held["name"]), tuple(held["descriptions"]), bag, images, texts, held["options"], record)
 
 
-@built_in("system", "histograms")
 def train(
     collection: Collection,
     *,
@@ -147,7 +144,6 @@ def train(
     return HistogramModel(name, tuple(descriptions), bag, *sides, options, TrainedOn.of(collection))
 
 
-@built_in("system", "colours")
 def train_colours(
     collection: Collection,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from limner.core.registry import built_in, takes
+from limner.core.registry import takes
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from limner.systems.towers.towers_model import TowersModel
 
 
-@built_in("system", "towers")
 @takes("limner.systems.towers.training:towers")
 def towers(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
@@ -40,7 +39,6 @@ def towers(
     return training.towers(collection, dev=dev, progress=progress, **options)
 
 
-@built_in("system", "pvse")
 @takes("limner.systems.towers.training:pvse")
 def pvse(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
@@ -61,7 +59,6 @@ def pvse(
     return training.pvse(collection, dev=dev, progress=progress, **options)
 
 
-@built_in("system", "pcme")
 @takes("limner.systems.towers.training:pcme")
 def pcme(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
@@ -82,7 +79,6 @@ def pcme(
     return training.pcme(collection, dev=dev, progress=progress, **options)
 
 
-@built_in("system", "finetune")
 @takes("limner.systems.towers.finetune:finetune")
 def finetune(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object

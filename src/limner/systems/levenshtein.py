@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.scores import Scores
 
 
-@built_in("pair scorer", "levenshtein")
 class Levenshtein:
     """Levenshtein similarity: 1 - (insertions + deletions + substitutions) / length of the longer text.
 

@@ -17,7 +17,6 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
-from limner.core.registry import built_in
 from limner.datasets.scenes import truth
 from limner.datasets.scenes.captions import captions
 from limner.datasets.scenes.folder import write
@@ -73,14 +72,6 @@ MOST = 1_000_000
 """The maximum number of images, limited by the digits in the ids."""
 
 
-@built_in(
-    "data set",
-    "scenes",
-    description="a small synthetic world that limner draws itself; every true match is known",
-    fetch="Nothing to download: limner draws it.",
-    needs_path=False,
-    order=10,
-)
 def load(
     path: str | Path | None = None, *, split: str | None = None, images: int = 2000, seed: int = 0, graded: bool = False
 ) -> Collection:

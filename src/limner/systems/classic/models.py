@@ -15,7 +15,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.core.registry import built_in
 from limner.match.fusion import borda
 from limner.scores import Progress, Scores
 from limner.scores.running import Block
@@ -75,7 +74,6 @@ class Space:
         return self.setting.solution == setting.solution and setting.n <= len(self.correlations)
 
 
-@built_in("kind of model", "kcca")
 @dataclass(frozen=True, eq=False)
 class KccaModel(KernelModel):
     """A trained system: kernels, the training items to compare with, and projections.

@@ -16,7 +16,6 @@ import numpy as np
 from limner.core.arrays import Array
 from limner.core.collection import Collection
 from limner.core.progress import Stages
-from limner.core.registry import built_in
 from limner.scores import Progress, Scores
 from limner.systems.classic.kernel_model import KernelModel
 from limner.systems.classic.kernels import Kernel
@@ -35,7 +34,6 @@ from limner.systems.classic.visualwords import IMAGES as WORD_IMAGES
 from limner.systems.trained_on import TrainedOn
 
 
-@built_in("kind of model", "nearest")
 @dataclass(frozen=True, eq=False)
 class NearestModel(KernelModel):
     """A nearest-neighbour system: kernels and the training items."""
@@ -72,7 +70,6 @@ def nearest_scores(query_rows: Array, candidate_rows: Array) -> Array:
     return np.ascontiguousarray(candidate_rows[:, query_rows.argmax(axis=1)].T)
 
 
-@built_in("system", "nearest")
 def train(
     collection: Collection,
     *,

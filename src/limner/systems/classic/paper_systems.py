@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.registry import built_in
 from limner.language.words import Reader
 from limner.systems.classic.pairs import FeatureSource
 
@@ -181,7 +180,6 @@ def system(name: str) -> System:
     return SYSTEMS[full]
 
 
-@built_in("system", "ranking-paper")
 def train(
     collection: Collection,
     *,

@@ -12,7 +12,6 @@ import numpy as np
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.progress import Stages, progress_for
-from limner.core.registry import built_in
 from limner.scores import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
 from limner.systems.classic.kernels import Kernel, raised
@@ -199,7 +198,6 @@ def pairs_of(
         yield power, KernelPair(images, texts, precise)
 
 
-@built_in("system", "kcca")
 def train(
     collection: Collection,
     *,

@@ -25,7 +25,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.model_store import SavedModel, read, write
 from limner.core.paths import damage_told
-from limner.core.registry import built_in, takes
+from limner.core.registry import takes
 from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
@@ -235,7 +235,6 @@ def _judge(pairing: Pairing, shape: Layers, collection: Collection, size: int | 
     return Reading(reader_of(pairing.backbone, texts, device=device, **sizes), shape, size)
 
 
-@built_in("kind of model", "crank")
 @dataclass(frozen=True, eq=False)
 class CrankModel:
     """A trained CRank model: a pair scorer.

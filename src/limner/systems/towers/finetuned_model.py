@@ -17,7 +17,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import damage_told
-from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.scores import Progress, Scores
 from limner.systems.sources import Encoded, load_source
@@ -32,7 +31,6 @@ KIND = "finetuned"
 ABOUT = "A pretrained model with one space for images and texts, fine-tuned (mode {!r}); compared by the cosine."
 
 
-@built_in("kind of model", "finetuned")
 @dataclass(frozen=True, eq=False)
 class FinetunedModel:
     """A pretrained two-tower model, such as CLIP, with its trained weights.

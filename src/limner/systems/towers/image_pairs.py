@@ -20,7 +20,6 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.images import as_value, open_image
-from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.cache import content_key
@@ -114,7 +113,6 @@ def _distinct(images: Sequence[object]) -> tuple[IntArray, list[object]]:
     return np.array(which, dtype=np.int64), values
 
 
-@built_in("pair scorer", "blip-itm")
 class ItmScorer(ImagePairScorer):
     """The image-text matching head of BLIP or BLIP-2 (Li et al. 2022, 2023): the log-odds that text and image match.
 
@@ -176,7 +174,6 @@ class ItmScorer(ImagePairScorer):
         return found.mean(dim=1)
 
 
-@built_in("pair scorer", "image-cross-encoder")
 class ImageCrossEncoder(ImagePairScorer):
     """A CrossEncoder of sentence-transformers that reads images: its logits, without the final activation.
 

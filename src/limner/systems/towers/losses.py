@@ -19,10 +19,20 @@ import torch
 from torch import Tensor
 
 from limner.core.errors import LimnerError
-from limner.core.registry import Registry, built_in, checked
+from limner.core.registry import Registry, checked
 
 MARGIN = 0.2
-LOSSES: Registry[Callable[..., Tensor]] = Registry("loss", packages=("limner.systems.towers",), filled=2)
+LOSSES: Registry[Callable[..., Tensor]] = Registry(
+    "loss",
+    {
+        "adaptive": "limner.systems.towers.losses:adaptive_margin",
+        "knn": "limner.systems.towers.losses:knn_margin",
+        "max": "limner.systems.towers.losses:max_margin",
+        "semi-hard": "limner.systems.towers.losses:semi_hard",
+        "sum": "limner.systems.towers.losses:sum_margin",
+    },
+    filled=2,
+)
 """Losses by name."""
 
 
@@ -33,7 +43,6 @@ class Loss(Protocol):
         """The loss value."""
 
 
-@built_in("loss", "sum")
 def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """Uses all negatives of the batch (Kiros et al. 2014; VSE0 in Faghri et al. 2018).
 
@@ -46,7 +55,6 @@ def sum_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> 
     return _summed(_all, scores, positives, margin)
 
 
-@built_in("loss", "max")
 def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """Uses only the hardest negative of each positive pair (VSE++: Faghri et al. 2018).
 
@@ -59,7 +67,6 @@ def max_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> 
     return _nearest(scores, positives, margin, k=1)
 
 
-@built_in("loss", "semi-hard")
 def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """Uses the negatives that score below the positive but within the margin (Schroff et al. 2015).
 
@@ -72,7 +79,6 @@ def semi_hard(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> T
     return _summed(_below, scores, positives, margin)
 
 
-@built_in("loss", "knn")
 def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: int = 3) -> Tensor:
     """Uses the k hardest negatives of each positive pair (Liu & Ye 2019).
 
@@ -88,7 +94,6 @@ def knn_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN, k: 
     return _nearest(scores, positives, margin, k=k)
 
 
-@built_in("loss", "adaptive")
 def adaptive_margin(scores: Tensor, positives: Tensor, *, margin: float = MARGIN) -> Tensor:
     """Each positive pair gets its own k from the distribution of its violations, and the mean of the k hardest counts.
 

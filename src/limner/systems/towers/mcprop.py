@@ -28,7 +28,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.paths import damage_told
-from limner.core.registry import built_in, takes
+from limner.core.registry import takes
 from limner.core.torch_kernels import device_named
 from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
@@ -236,7 +236,6 @@ def _plain(values: Mapping[str, object]) -> dict[str, object]:
     return {k: v if v is None or isinstance(v, (str, int, float)) else repr(v) for k, v in values.items()}
 
 
-@built_in("kind of model", "mcprop")
 @dataclass(frozen=True, eq=False)
 class McpropModel:
     """A trained MCProp model.

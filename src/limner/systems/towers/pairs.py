@@ -20,7 +20,6 @@ from torch import Tensor
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
-from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import by_length, padded
@@ -150,7 +149,6 @@ class Pairs:
         return [tokens for tokens, _ in made], [types for _, types in made]
 
 
-@built_in("pair scorer", "cross-encoder")
 class CrossEncoderScorer:
     """A CrossEncoder of sentence-transformers, or any pair classifier of transformers, as a scorer of pairs.
 

@@ -23,7 +23,6 @@ from limner.core.files import write_text
 from limner.core.ids import Ids
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told, read_text
-from limner.core.registry import built_in
 from limner.core.torch_kernels import device_named
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source
@@ -45,7 +44,6 @@ PIXELS_AT_ONCE = 512
 """Number of images decoded at once by a model with its own image encoder."""
 
 
-@built_in("kind of model", "towers")
 @dataclass(frozen=True, eq=False)
 class TowersModel:
     """Images and texts in one space.
