@@ -2,16 +2,13 @@
 
 64 queries of 32 vectors over 2,000 items of 300 vectors, 128 dimensions, all on the same cores, each task in a fresh
 process. `maxsim-cpu` computes all scores, exactly; `fast-plaid` searches an index that it has built before, and is
-approximate: its recall is beside its time. A package that is not installed, or fails, is left out. "Low precision" is
-limner with `LIMNER_LOW_PRECISION=always`, where the CPU has the units: with the same vectors, all around one centre,
-and with vectors around the topic of their item, which few other items share, as real ones are.
+approximate: its recall is beside its time. A package that is not installed, or fails, is left out.
 An index on disk (`limner.search`) is read in pieces, none of which is kept in memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -20,30 +17,24 @@ from typing import Any
 import numpy as np
 
 from claims import Claim, Cost, Task, interleaved, log, main
-from limner.scores.filtering import FORMATS
 from match import CORES, agreement, bare, extra, grown, load, on, vectors
 
-K, TOPICS = 10, 50
+K = 10
 Each = tuple[int, int]
 """Vectors of a query, and of an item."""
 
 
-def tokens(items: int, each: int, d: int, seed: int, topics: int = 0) -> dict[str, np.ndarray]:
-    """Items of as many vectors each; with topics, each vector is as far from its topic as the topics are long."""
+def tokens(items: int, each: int, d: int, seed: int) -> dict[str, np.ndarray]:
+    """Items of as many vectors each."""
     rows = vectors(items * each, d, seed)
-    if topics:
-        middle = vectors(topics, d, 99)
-        rows = rows + middle[np.repeat(np.arange(items) % topics, each)]
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return {f"{seed}-{n}": part for n, part in enumerate(np.split(rows, items))}
 
 
-def ours(n: int, m: int, each: Each, d: int, topics: int = 0, setting: str = "never") -> Callable[[], Any]:
+def ours(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
     from limner import Scores
 
-    os.environ["LIMNER_LOW_PRECISION"] = setting
     Scores.from_sets(tokens(3, 2, 8, 0), tokens(3, 2, 8, 1), pooling="maxsim").top(2)
-    sides = tokens(n, each[0], d, 0, topics), tokens(m, each[1], d, 1, topics)
+    sides = tokens(n, each[0], d, 0), tokens(m, each[1], d, 1)
     scores = Scores.from_sets(*sides, similarity="dot", pooling="maxsim")
 
     def work() -> Any:
@@ -58,7 +49,6 @@ def from_index(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
     from limner.scores import VectorSets
     from limner.search import index, open_index
 
-    os.environ["LIMNER_LOW_PRECISION"] = "never"
     queries, folder = VectorSets.of(tokens(n, each[0], d, 0)), tempfile.mkdtemp()
     index(folder, VectorSets.of(tokens(m, each[1], d, 1)), similarity="dot")
     opened = open_index(folder, memory=0)
@@ -142,8 +132,6 @@ def measured_on(case: tuple[int, int, Each, int], rounds: int, cores: int) -> It
     yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 200")
     equal = f"{same:.3%} of the lists are the same"
     yield Claim(f"{size}: largest difference of a score from the loop", apart, goal="< 1e-4", note=equal)
-    if any(form.has_units() for form in FORMATS):
-        yield from low_precision(case, rounds, cores, size)
     if find_spec("lancedb"):
         yield from stored(case, rounds, cores, size)
     for name, task in PEERS.items():
@@ -152,26 +140,6 @@ def measured_on(case: tuple[int, int, Each, int], rounds: int, cores: int) -> It
             what = f"{size}: %s vs {name.replace('_', '-')}"
             yield Claim(what % "seconds", mine.wall, cost.wall, goal="< 1", note=share)
             yield Claim(what % "CPU seconds", mine.cpu, cost.cpu, goal="< 1", note=share)
-
-
-def low_precision(case: tuple[int, int, Each, int], rounds: int, cores: int, size: str) -> Iterator[Claim]:
-    """From low-precision products, beside the bare float32 product."""
-    n, m, each, d = case
-    for topics, what in ((0, "one centre"), (TOPICS, f"{TOPICS} topics")):
-        tasks = {
-            "low precision": Task(ours, *case, topics, "always"),
-            "float32": Task(ours, *case, topics),
-            "bare": Task(bare, n * each[0], m * each[1], d),
-        }
-        found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
-        mine, plain, product = found["low precision"], found["float32"], found["bare"]
-        name, goal = f"{size}, {what}, low precision", "<= 0.7" if topics else "<= 1.05"
-        yield Claim(f"{name}: seconds vs the bare product", mine.wall, product.wall, goal=goal, note=note)
-        yield Claim(f"{name}: CPU seconds vs the bare product", mine.cpu, product.cpu, goal=goal, note=note)
-        yield Claim(f"{name}: CPU seconds vs the float32 way", mine.cpu, plain.cpu, goal="<= 1.05", note=note)
-        yield Claim(f"{name}: memory beyond the inputs, MB", grown(mine), goal="< 500")
-        same = all(np.array_equal(a, b) for a, b in zip(mine.value[0], plain.value[0], strict=True))
-        yield Claim(f"{name}: lists and scores that differ in any bit", float(not same), goal="== 0")
 
 
 def stored(case: tuple[int, int, Each, int], rounds: int, cores: int, size: str) -> Iterator[Claim]:

@@ -31,7 +31,6 @@ from limner.scores import (
     filtering,
     formats,
     running,
-    set_filtering,
     tiles,
     verifying,
 )
@@ -570,16 +569,6 @@ class TestChoice:
         shares = [Best(100).verified(width, d) for width, d in ((10_000, 64), (10_000, 256), (5_000, 512))]
         assert shares == pytest.approx([0.05, 0.2, 0.8])
         assert Best(100).verified(10_000) == pytest.approx(0.64)  # in tiles
-
-    def test_items_with_several_vectors_are_filtered_only_if_asked_for(self, scores, monkeypatch):
-        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
-        monkeypatch.setattr(set_filtering, "EXPECTED", 0.0)
-        rng = np.random.default_rng(0)
-        sides = ({str(n): rng.standard_normal((10, 8)) for n in range(many)} for many in (30, 200))
-        found = Scores.from_sets(*sides, pooling="maxsim")
-        assert found.filter(None, Best(1)) is not None
-        monkeypatch.delenv(filtering.SETTING)
-        assert found.filter(None, Best(1)) is None
 
     def test_a_short_pass_does_not_import_torch(self, scores, monkeypatch):
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)

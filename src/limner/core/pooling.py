@@ -59,15 +59,3 @@ def add_columns_of_items(block, owners, sums):  # type: ignore[no-untyped-def]
     for r in range(block.shape[0]):
         for i in range(block.shape[1]):
             sums[r, owners[i]] += np.float64(block[r, i])
-
-
-@_jit
-def make_sortable(bits):  # type: ignore[no-untyped-def]
-    """Changes the bits of bfloat16 numbers, as int16, into keys of the same order: of a negative one, all but the sign.
-
-    Doing so twice gives the bits back.
-    """
-    for r in range(bits.shape[0]):
-        row = bits[r]
-        for i in range(np.uint64(row.shape[0])):
-            row[i] = np.int16(row[i] ^ np.int16(np.int16(row[i] >> 15) & np.int16(0x7FFF)))

@@ -2,45 +2,34 @@
 
 Items are padded to equal numbers of vectors by repeating their first one, which changes no maximum. Every product has
 the same shape, `ROWS` query vectors by `COLUMNS` candidate vectors, so that a score depends only on its two items.
-With `LIMNER_LOW_PRECISION=always`, lists of the best "max" or "maxsim" are found from bfloat16 products by the bound of
-`limner.scores.set_filtering`, and verified in float32: the same lists and scores to the bit. What is verified takes
-products of fewer rows, `FEW`, if the device computes the same bits with that shape.
+A few query vectors take products of fewer rows, `FEW`, if the device computes the same bits with that shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from limner.core import torch_kernels as _cuda
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.core.lowprecision import READ, SLACK, Bounds, accumulation
-from limner.core.progress import Progress
-from limner.scores.base import KINDS, LARGEST, Best, Scores, elsewhere
+from limner.scores.base import KINDS, LARGEST, Scores
 from limner.scores.device import full_precision, sent_vectors
-from limner.scores.device_filtering import RoundedTensor
-from limner.scores.device_products import keeps_bound, low_products
-from limner.scores.filtering import Attempts, setting
-from limner.scores.running import Block, Result, counted
-from limner.scores.set_filtering import MOST_VERIFIED, SUMMED, item_factors, query_factors
 from limner.scores.sets import SetScores
 
 ROWS, COLUMNS = 4096, 16384
 """Query and candidate vectors of every product; more for an item that has more."""
 FEW = 256
-"""Query vectors of the products that verify, where they give the same bits."""
+"""Query vectors of a product for a few of them, where it gives the same bits."""
 TOGETHER = 2
 """Tiles of queries in a block."""
 Tensor = Any
-Product = Callable[[Any, Any], Tensor]
-"""Products of the vectors of a tile of queries and a tile of items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,14 +179,11 @@ class TorchSetScores(Scores):
 
     def scores_of(self, queries: _Tile, items: _Items) -> Tensor:
         """The scores of some queries and candidates."""
-        return self._of_tiles(queries, items, self._products, self.pooled)[0]
-
-    def _of_tiles(self, queries: _Tile, items: _Items, product: Product, pool: Callable[..., Any]) -> list[Tensor]:
-        torch, parts = _cuda.torch_module(), []
+        parts = []
         for tile in items.tiles:
-            products = product(queries, tile).unflatten(0, queries.index.shape).unflatten(2, tile.index.shape)
-            parts.append(pool(products, queries, tile))
-        return [torch.cat(each, dim=1)[:, items.order] for each in zip(*parts, strict=True)]
+            products = self._products(queries, tile).unflatten(0, queries.index.shape).unflatten(2, tile.index.shape)
+            parts.append(self.pooled(products, queries, tile))
+        return _cuda.torch_module().cat(parts, dim=1)[:, items.order]
 
     def _products(self, queries: _Tile, items: _Tile) -> Tensor:
         left, right = queries.of(self.rows.vectors), items.of(self.columns.vectors)
@@ -214,149 +200,33 @@ class TorchSetScores(Scores):
         left, right = vectors[:ROWS], vectors[ROWS:]
         return bool(torch.equal(_shaped(left[-FEW:], right, FEW), _shaped(left, right, ROWS)[-FEW:]))
 
-    def pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor]:
+    def pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> Tensor:
         """Pools products of (queries, their vectors, items, their vectors)."""
         torch = _cuda.torch_module()
         if self.pooling == "smooth":
             inside = queries.inside[:, :, None, None] & items.inside
             terms = torch.where(inside, self.gamma * products.double(), -np.inf)
-            return ((torch.logsumexp(terms, dim=(1, 3)) / self.gamma).float(),)
+            return (torch.logsumexp(terms, dim=(1, 3)) / self.gamma).float()
         if self.pooling == "max":
-            return (products.amax(dim=(1, 3)),)
-        return (_summed(*self.best_of_each(products, queries, items)).float(),)
-
-    def best_of_each(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor, Tensor, int]:
-        """For every vector of the side that is summed, the best of the other; which ones there are; and their axis."""
+            return products.amax(dim=(1, 3))
         if self.turned:
-            return products.amax(dim=1), items.inside, 2
-        return products.amax(dim=3), queries.inside[:, :, None], 1
+            return _summed(products.amax(dim=1), items.inside, 2).float()
+        return _summed(products.amax(dim=3), queries.inside[:, :, None], 1).float()
 
     @cached_property
     def all_items(self) -> _Items:
         """All candidates, in tiles."""
-        return self.items(np.arange(len(self.candidates)))
-
-    def items(self, which: IntArray) -> _Items:
-        """Some candidates, in tiles."""
-        tiles = list(self.columns.tiles(which))
+        tiles = list(self.columns.tiles(np.arange(len(self.candidates))))
         order = np.argsort(np.concatenate([tile.places for tile in tiles]), kind="stable")
         return _Items(tiles, _cuda.torch_module().as_tensor(order, device=self.columns.vectors.device))
-
-    def stream(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
-    ) -> Iterator[Result]:
-        """Like `Scores.stream`; lists of the best from bfloat16 products, if requested."""
-        if isinstance(consume, Best) and self._may_filter(workers):
-            return GPUSetFilter(self).stream(consume, progress=progress)
-        return super().stream(consume, workers=workers, progress=progress)
-
-    def _may_filter(self, workers: int | None) -> bool:
-        fits = self.bound < LARGEST / 2**20 and accumulation(self.rows.vectors.shape[1]) < 0.125
-        asked = setting() == "always" and self.pooling != "smooth" and not elsewhere(workers)
-        vectors = self.rows.vectors
-        return asked and fits and min(self.shape) > 0 and keeps_bound(vectors.device, vectors.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
 class _Items:
-    """Candidates in tiles, and the order that gives their scores back in the order asked for."""
+    """Candidates in tiles, and the order that gives their scores back in the order of the candidates."""
 
     tiles: list[_Tile]
     order: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """Some candidates: their places among all, and their tiles."""
-
-    which: IntArray
-    items: _Items
-
-
-@dataclass(frozen=True, eq=False)
-class GPUSetFilter:
-    """Filter and verify on a device.
-
-    Args:
-        scores: The scores to search.
-    """
-
-    scores: TorchSetScores
-    _attempts: Attempts = field(default_factory=Attempts)
-
-    def stream(self, choose: Best, *, progress: Progress | None = None) -> Iterator[Any]:
-        """The best of every query, some queries at a time; those with too many undecided pairs are read in float32."""
-        n, step = self.scores.shape[0], self.scores.block_rows
-
-        def work(start: int) -> Any:
-            which, places, found = np.arange(start, min(start + step, n)), [], []
-            for tile in self.scores.rows.tiles(which):
-                for part, columns in self._verified(tile, choose.k):
-                    indices, kept = choose(start, self.scores.scores_of(part, columns.items))
-                    places.append(tile.places[part.places])
-                    found.append((columns.which[indices].astype(np.int32), kept))
-            order = np.argsort(np.concatenate(places), kind="stable")
-            return tuple(np.concatenate(each)[order] for each in zip(*found, strict=True))
-
-        yield from counted(map(work, range(0, n, step)), step, n, progress)
-
-    def _verified(self, tile: _Tile, k: int) -> Iterator[tuple[_Tile, _Columns]]:
-        """Parts of a tile of queries, each with all candidates that may be among the k best of any of its queries."""
-        width, height = self.scores.shape[1], FEW if self.scores.same_bits else ROWS
-        found = self._open(tile, min(k, width)) if self._attempts.go_on else None
-        if found is not None:
-            undecided = float(found.float().mean())
-            found = found if undecided <= MOST_VERIFIED + k / width else None
-            self._attempts.took(*[found is not None] * 2)  # the first tile decides for all
-        if found is None:
-            yield replace(tile, places=np.arange(len(tile.places))), self._every
-            return
-        side = replace(self.scores.rows, span=height)
-        for part in side.tiles(tile.items):
-            open_ = _cuda.on_host(found[_cuda.torch_module().as_tensor(part.places, device=found.device)].any(dim=0))
-            columns = np.flatnonzero(open_)
-            yield part, _Columns(columns, self.scores.items(columns))
-
-    @cached_property
-    def _every(self) -> _Columns:
-        return _Columns(np.arange(self.scores.shape[1]), self.scores.all_items)
-
-    def _open(self, tile: _Tile, k: int) -> Tensor:
-        """Which candidates may be among the k best of each of these queries."""
-        middle, size = self.scores._of_tiles(tile, self.scores.all_items, self._products, self._pooled)
-        rows, columns = self._factors
-        queries = _cuda.torch_module().as_tensor(tile.items, device=rows.device)
-        reach = (READ * size + rows[queries] @ columns) * SLACK
-        reach += SUMMED * (size + reach)
-        floor = (middle - reach).topk(k, dim=1).values.amin(dim=1, keepdim=True)
-        return middle + reach >= floor
-
-    @cached_property
-    def _near(self) -> tuple[RoundedTensor, RoundedTensor]:
-        return RoundedTensor.of(self.scores.rows.vectors), RoundedTensor.of(self.scores.columns.vectors)
-
-    @cached_property
-    def _factors(self) -> tuple[Tensor, Tensor]:
-        """The factors of E, (queries, 3) and (3, candidates)."""
-        torch, (queries, candidates) = _cuda.torch_module(), self._near
-        bounds = Bounds.of(queries.lengths, candidates.lengths)
-        found: tuple[FloatArray, FloatArray] = (
-            query_factors(self.scores, bounds.query, self.scores.rows.starts),
-            item_factors(self.scores, candidates.lengths, self.scores.columns.starts),
-        )
-        rows, columns = (torch.as_tensor(each, device=queries.near.device) for each in found)
-        return rows, columns
-
-    def _products(self, queries: _Tile, items: _Tile) -> Tensor:
-        return low_products(queries.of(self._near[0].near), items.of(self._near[1].near))
-
-    def _pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> tuple[Tensor, Tensor]:
-        """The low-precision scores, and what they would be if all terms had the same sign."""
-        if self.scores.pooling == "max":
-            highest = products.amax(dim=(1, 3)).double()
-            return highest, highest.abs()
-        highest, inside, axis = self.scores.best_of_each(products, queries, items)
-        return _summed(highest.float(), inside, axis), _summed(highest.float().abs(), inside, axis)
 
 
 def _summed(highest: Tensor, inside: Tensor, axis: int) -> Tensor:

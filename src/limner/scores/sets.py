@@ -11,9 +11,8 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import Progress
-from limner.scores.base import KINDS, LARGEST, SIMILARITIES, TILE_ROWS, Best, Scores, elsewhere
+from limner.scores.base import KINDS, LARGEST, SIMILARITIES, TILE_ROWS, Scores
 from limner.scores.running import Block, Result
-from limner.scores.set_filtering import SetFilter, set_filter_of
 from limner.scores.set_pieces import CHUNK, FEW, FewRows, Pieces, Singles
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
@@ -121,18 +120,10 @@ class SetScores(Scores):
     def stream(
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
-        """Like `Scores.stream`; uses low-precision products, or pieces of rows, if that is faster."""
-        if isinstance(consume, Best) and (near := self.filter(workers, consume)):
-            return near.stream(consume, workers=workers, progress=progress)  # type: ignore[return-value]  # of `Best`
+        """Like `Scores.stream`; divides rows into pieces if that is faster."""
         whole = self.pooling == "smooth" or not len(self.candidates)
         pieces = None if whole else in_pieces(self, consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress) if pieces is None else pieces
-
-    def filter(self, workers: int | None, consume: object) -> SetFilter | None:
-        """Low-precision filtering for plain lists of the best, if it gives the same result faster; not for "smooth"."""
-        if self.pooling == "smooth" or not isinstance(consume, Best) or elsewhere(workers):
-            return None
-        return set_filter_of(self)
 
     @property
     def piece_columns(self) -> int:
