@@ -16,12 +16,10 @@ from limner.core.group_kernels import (
     GROUP,
     bits_of,
     bits_set,
-    fetch,
     highest_key,
     in_order,
     lowest_bit,
     not_below,
-    turn,
 )
 from limner.core.kernels import NEVER
 from limner.core.pair_kernels import products_of, scores_of
@@ -31,8 +29,6 @@ _ordering = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)
 
 LOWEST = np.int16(-(2**15))
 """Below the keys of all numbers."""
-AHEAD, LINE = 4, 64
-"""Rows of keys that are asked for in advance, and bytes that memory gives at once."""
 
 
 @_jit
@@ -54,40 +50,6 @@ def put_in_order(near, tops):  # type: ignore[no-untyped-def]
             memory[: rest.shape[0]] = rest
             tops[r, whole] = in_order(memory.ctypes.data, memory.ctypes.data)
             rest[:] = memory[: rest.shape[0]]
-
-
-@_jit
-def transpose(keys, start, out, tops):  # type: ignore[no-untyped-def]
-    """Copies some columns of keys into rows, and finds the highest of every group of each.
-
-    Args:
-        keys: Keys, see `put_in_order`.
-        start: The first column.
-        out: Output, (columns, rows of `keys`).
-        tops: Output, (columns, groups).
-    """
-    count, rows = out.shape
-    tile, best = np.empty((GROUP, count), np.int16), np.empty(count, np.int16)
-    later = keys.ctypes.data + 2 * start + AHEAD * keys.strides[0]
-    for g in range(tops.shape[1]):
-        low, high = g * GROUP, min((g + 1) * GROUP, rows)
-        best[:] = LOWEST
-        for r in range(high - low):
-            row, mine = keys[low + r, start : start + count], tile[r]
-            for place in range(0, 2 * count, LINE):
-                fetch(later + (low + r) * keys.strides[0] + place)
-            for c in range(count):
-                mine[c] = row[c]
-                best[c] = row[c] if row[c] > best[c] else best[c]
-        tops[:, g] = best
-        right, bottom = count - count % 8, high - low - (high - low) % 8
-        for c in range(0, right, 8):
-            for r in range(0, bottom, 8):
-                source, target = tile.ctypes.data + 2 * (r * count + c), out.ctypes.data + 2 * (c * rows + low + r)
-                turn(source, 2 * count, target, 2 * rows)
-        for c in range(count):
-            for r in range(0 if c >= right else bottom, high - low):
-                out[c, low + r] = tile[r, c]
 
 
 @_jit

@@ -37,7 +37,6 @@ from limner.evaluation.query_clusters import clusters_of, images_of
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result
 from limner.scores import Progress, Scores
-from limner.scores.both_directions import both_directions
 from limner.scores.corrected import gather_first
 
 Source = Scores | Ranking
@@ -120,8 +119,7 @@ def evaluate(
         notes += told
     asked, sources = fitting(asked, truth), directions(system, truth, direction)
     judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
-    with both_directions():
-        results, top, told = _measured(sources, asked, judged, truth, how)
+    results, top, told = _measured(sources, asked, judged, truth, how)
     results = _with_composites(asked, results, truth)
     notes += [*told, *_lacking_direction(chosen, sources), *_grade_notes(results, judged.values())]
     settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)

@@ -132,7 +132,6 @@ class _Count:
 
     counters: list[_Counter]
     best: Best | None
-    in_order = True  # it reads products in order, which the other direction can use
 
     def __call__(self, start: int, block: Block) -> tuple[list[IntArray], Any]:
         kept = None if self.best is None else self.best(start, block)

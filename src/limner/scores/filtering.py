@@ -29,7 +29,6 @@ from limner.core.lowprecision import Bounds, Rounded, accumulation
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.both_directions import KeptProducts
 from limner.scores.formats import (
     STEP,
     Columns,
@@ -64,10 +63,6 @@ GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
-KEPT = 2.5e-9
-"""Seconds that it takes to keep a product for the other direction: memory that is new to the process, and reading it by
-column (measured with VNNI: 0.27 s for COCO's 125 million, whose 256 dimensions are multiplied again in 0.17). Where
-computing it again takes less, nothing is kept."""
 
 
 def setting() -> str:
@@ -171,20 +166,12 @@ class Filter:
     Args:
         scores: The scores to search.
         form: The format of the low-precision products.
-        kept: Where the products are kept, and those of the other direction; see `kept_for`.
     """
 
     scores: Products
     form: Format
-    kept: tuple[KeptProducts | None, KeptProducts | None] = (None, None)
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it takes less time to keep the products for the other direction than to compute them again."""
-        d = _rounded_up(self.scores.query_vectors.dim)
-        return setting() == "always" or d * seconds_of_float32(d) * gain(self.form, d) > KEPT
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
@@ -216,8 +203,6 @@ class Filter:
                 near = self.near(start, stop)
                 found = ask(near)
                 self._attempts.took(found is not None)
-                if self.kept[0] is not None and near.is_ordered:
-                    self.kept[0].done.add(start)
             return otherwise(start, stop) if found is None else found
 
         with torch_threads_kept(), threads(workers) as work_on:
@@ -227,18 +212,13 @@ class Filter:
 
     def near(self, start: int, stop: int) -> Near:
         """Low-precision products of some rows."""
-        rows, (own, other) = self.form.round(self.scores.query_vectors.matrix[start:stop]), self.kept
-        if own is None and not hasattr(self._own, "bits"):
+        rows = self.form.round(self.scores.query_vectors.matrix[start:stop])
+        if not hasattr(self._own, "bits"):
             self._own.bits = np.empty(TILE_ROWS * self.scores.shape[1], dtype=np.uint16)
-        size = (stop - start) * self.scores.shape[1]
-        bits = self._own.bits[:size].reshape(stop - start, -1) if own is None else own.rows(start, stop)
+        bits = self._own.bits[: (stop - start) * self.scores.shape[1]].reshape(stop - start, -1)
         columns, lengths = self._candidates
-        near = Near(start, self.scores, bits, Bounds.of(rows, lengths))
-        if other is None:
-            columns.multiply(rows, bits)
-        else:
-            near.__dict__["ordered"] = other.columns(start, stop, bits)
-        return near
+        columns.multiply(rows, bits)
+        return Near(start, self.scores, bits, Bounds.of(rows, lengths))
 
     @cached_property
     def _candidates(self) -> tuple[Columns, Rounded]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
-from limner.scores.both_directions import kept_for
 from limner.scores.checks import refuse_overflow
 from limner.scores.filtering import Filter, Selective, best_of_columns, filter_of
 from limner.scores.running import Block, Result, threads
@@ -113,14 +112,7 @@ class VectorScores(Scores):
 
     def filter(self, workers: int | None, consume: Selective) -> Filter | None:
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
-        if elsewhere(workers):
-            return None
-        near = filter_of(self, consume.verified)
-        in_order = getattr(consume, "in_order", False) and len(self.sum_ends)
-        if near is None or not in_order or not near.is_kept:
-            return near
-        own, other = kept_for(self.query_vectors, self.candidate_vectors, near.form)
-        return replace(near, form=near.form if other is None else other.form, kept=(own, other))
+        return None if elsewhere(workers) else filter_of(self, consume.verified)
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
