@@ -180,8 +180,8 @@ def test_systems_are_compared_where_they_differ(tmp_path):
     ("how", "words"),
     [
         ({"queries": 3}, "2 queries of .* have 5 to 8 right answers, 3 are wanted"),
-        ({"least": 4}, "expected 5 or more"),
-        ({"least": 9}, "the smaller number first"),
+        ({"min_relevant": 4}, "expected 5 or more"),
+        ({"min_relevant": 9}, "the smaller number first"),
         ({"queries": 0}, "expected 1 or more"),
     ],
 )

@@ -41,6 +41,8 @@ CHOICES = {
     ALTERNATIVE: "nothing: a successful alternative",
 }
 """Class -> label on the page."""
+KEYS = {name: "x" if name == ALTERNATIVE else name[0] for name in CHOICES}
+"""Class -> key on the page."""
 QUESTION = "How similar in meaning are both images, given the query? 1 is not at all, 10 is the same."
 COMMON = 2
 """Minimum number of words that a query shares with its image's other captions; the paper excludes "very few"."""

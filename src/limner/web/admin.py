@@ -53,6 +53,7 @@ def admin_page(ask: Ask) -> Response:
     from limner.annotate.scale import COUNTS_AS
     from limner.annotate.store.contents import counts
     from limner.annotate.store.exclusions import exclusions
+    from limner.annotate.store.failures import failure_progress
     from limner.annotate.store.people import annotators
     from limner.annotate.store.scales import scale_of
     from limner.annotate.store.tasks import progress
@@ -66,6 +67,7 @@ def admin_page(ask: Ask) -> Response:
         "progress": progress(store),
         "counts": counts(store),
         "study": study_progress(store),
+        "rated": failure_progress(store),
         "systems": site.library.names,
         "collection": judged_collection(ask),
         "job": job,

@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
-import secrets
-
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.web.judging import answer_key, body, fitting, json_whole, judged_collection, whole
+from limner.evaluation.page.words import count
+from limner.web.judging import answer_key, body, empty_page, fitting, form_page, json_whole, judged_collection, whole
 from limner.web.site import Ask, page
 
 
-def classify_page(ask: Ask) -> Response:
-    """The next failure, or the progress of the study."""
-    from limner.annotate.failing import CHOICES, QUESTION
+def classify_page(ask: Ask, error: str = "") -> Response:
+    """The next failure, or the progress of the study; with an error, the answer that was refused."""
+    from limner.annotate.failing import CHOICES, KEYS, QUESTION
     from limner.annotate.store.failures import RATINGS, failure_progress, next_failure
 
-    asked = next_failure(ask.site.store, ask.site.annotator(ask.visitor))
-    return page(
-        ask, "classify.html", asked=asked, done=failure_progress(ask.site.store), collection=judged_collection(ask),
-        choices=CHOICES, question=QUESTION, ratings=RATINGS,
-        key=secrets.token_urlsafe(16), looks=ask.visitor.may("reviewer"),
+    store = ask.site.store
+    failure, done = next_failure(store, ask.site.annotator(ask.visitor)), failure_progress(store)
+    if not done["asked"]:
+        lead = "A study shows wrong first answers beside the right ones. Make one with: limner annotate failures"
+        return empty_page(ask, "Rate failures", "No failure to rate yet", lead)
+    if failure is None:
+        lead = f"{done['answers']:,} of {count(done['asked'], 'answer', 'answers')} given."
+        return empty_page(
+            ask, "Rate failures", "No failure is left to rate", lead, [("/classes", "See what people said")]
+        )
+    classes, rating = _sent(ask, failure.id)
+    return form_page(
+        ask, "classify.html", name="Rate failures", failure=failure, done=done["answers"], total=done["asked"],
+        error=error, collection=judged_collection(ask), choices=CHOICES, keys=KEYS, question=QUESTION, ratings=RATINGS,
+        classes=classes, rating=rating,
     )  # fmt: skip
+
+
+def _sent(ask: Ask, number: int) -> tuple[list[str], str]:
+    """The classes and the rating that were sent about this failure; empty if they were about another one."""
+    return (_marked(ask), ask.field("rating")) if ask.field("failure") == str(number) else ([], "")
+
+
+def _marked(ask: Ask) -> list[str]:
+    return [value for value in ask.form.getlist("class") if isinstance(value, str)]
 
 
 def classify_form(ask: Ask) -> Response:
     """An answer sent as a form; sending the same form again changes nothing."""
-    classes = [value for value in ask.form.getlist("class") if isinstance(value, str)]
+    from limner.annotate.store.failures import check_classes
+
     number, rating = whole(ask.field("failure"), "failure"), whole(ask.field("rating"), "rating", high=10)
-    _judge(ask, number, ask.field("key"), classes, rating, None)
+    try:
+        check_classes(_marked(ask))
+    except LimnerError as error:
+        return classify_page(ask, str(error))
+    _judge(ask, number, ask.field("key"), _marked(ask), rating, None)
     return RedirectResponse("/classify", 303)
 
 

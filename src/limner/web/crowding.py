@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
-
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.web.judging import answer_key, fitting, image_url_of, judged_collection, whole
-from limner.web.site import Ask, page
+from limner.web.judging import answer_key, fitting, form_page, image_url_of, judged_collection, whole
+from limner.web.site import Ask
 
 
 def captions_page(ask: Ask) -> Response:
     """The next image of a task with unanswered captions, or the requested one."""
     from limner.annotate.crowd import WORDS, blocks
-    from limner.annotate.store.tasks import lease, progress_of
+    from limner.annotate.store.tasks import lease
 
     store, me = ask.site.store, ask.site.annotator(ask.visitor)
     held = lease(store, me)
@@ -23,10 +21,9 @@ def captions_page(ask: Ask) -> Response:
     shown = blocks(held.items)
     first = next((n for n, block in enumerate(shown) if any(item.grade is None for item in block)), len(shown) - 1)
     at = min(ask.number("at", first), len(shown) - 1)
-    return page(
-        ask, "captions.html", held=held, at=at, block=shown[at], blocks=len(shown), guideline=WORDS,
-        mine=progress_of(store, me),
-        source=image_url_of(judged_collection(ask), shown[at][0]), key=secrets.token_urlsafe(16),
+    return form_page(
+        ask, "captions.html", name="Judge", held=held, at=at, block=shown[at], guideline=WORDS, total=len(shown),
+        source=image_url_of(judged_collection(ask), shown[at][0]),
         done=sum(all(item.grade is not None for item in block) for block in shown),
     )  # fmt: skip
 

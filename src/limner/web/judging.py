@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
+from limner.evaluation.page.words import count
 from limner.web.estimating import can_stop
 from limner.web.site import Ask, page, query
 
@@ -40,7 +41,7 @@ def judge_page(ask: Ask) -> Response:
     held = _asked_task(ask, me)
     mine = progress_of(store, me)
     if held is None or not held.items:
-        return page(ask, "judged.html", mine=mine, admin=ask.visitor.may("admin"), enough=can_stop(ask))
+        return _no_pair(ask, mine)
     if held.kind == "captions":
         return RedirectResponse(f"/captions?{ask.request.url.query}".rstrip("?"), 303)
     at, scale = min(ask.number("at", _first(held)), len(held.items) - 1), scale_of(store)
@@ -51,6 +52,43 @@ def judge_page(ask: Ask) -> Response:
         source=image_url_of(judged_collection(ask), held.items[at]), exact="at" in ask.request.query_params,
         done=sum(item.grade is not None for item in held.items), enough=can_stop(ask), assigned=tasks_left(store, me),
     )  # fmt: skip
+
+
+def _no_pair(ask: Ask, mine: Mapping[str, int]) -> Response:
+    from limner.annotate.store.tasks import progress
+
+    finished = f"{count(mine['finished'], 'task', 'tasks')} and given {count(mine['answers'], 'answer', 'answers')}"
+    if progress(ask.site.store)["tasks"]:
+        links = [("/admin", "See progress, or make tasks")]
+        return empty_page(
+            ask, "Judge", "Nothing left to judge", f"You have finished {finished}.", links, enough=can_stop(ask)
+        )
+    lead = "A task is a set of images with captions. None is made yet; an admin makes them under Progress."
+    return empty_page(ask, "Judge", "No task yet", lead, [("/admin#make", "Make tasks")])
+
+
+def empty_page(
+    ask: Ask, name: str, title: str, lead: str, links: Sequence[tuple[str, str]] = (), *, enough: bool = False
+) -> Response:
+    """A page for work that has nothing to do: why, and where a reviewer or admin goes on."""
+    role = {path: "admin" if "#" in path else "reviewer" for path, _ in links}
+    allowed = [(path, words) for path, words in links if ask.visitor.may(role[path])]
+    return page(ask, "empty.html", name=name, title=title, lead=lead, links=allowed, enough=enough)
+
+
+def form_page(ask: Ask, template: str, *, done: int, total: int, error: str = "", **known: object) -> Response:
+    """A page of a study's form, with a new key for its answer; with an error, what was sent stays in it.
+
+    Args:
+        ask: The request.
+        template: It extends form.html.
+        done: How many answers are given.
+        total: How many are asked for.
+        error: Why the answer was refused.
+        known: What the template shows.
+    """
+    form = {"done": done, "total": total, "error": error, "key": secrets.token_urlsafe(16)}
+    return page(ask, template, status=400 if error else 200, headers=None, **form, **known)
 
 
 def shown(scale: Scale) -> dict[str, object]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.web.judging import answer_key, body, json_whole, judged_collection, whole
-from limner.web.site import Ask, page
+from limner.evaluation.page.words import count
+from limner.web.judging import answer_key, body, empty_page, form_page, json_whole, judged_collection, whole
+from limner.web.site import Ask
 
 if TYPE_CHECKING:
     from limner.annotate.store.votes import ListComparison
@@ -21,11 +21,16 @@ def prefer_page(ask: Ask) -> Response:
 
     asked = next_comparison(ask.site.store, ask.site.annotator(ask.visitor))
     done = study_progress(ask.site.store)
+    if asked is None and not done["asked"]:
+        lead = "A preference study shows two rankings for the same query, and people say which is better."
+        return empty_page(ask, "Prefer", "No study yet", lead, [("/admin#study", "Make a study")])
     if asked is None:
-        return page(ask, "preferred.html", done=done, admin=ask.visitor.may("admin"))
-    return page(
-        ask, "prefer.html", asked=asked, shown=_shown(ask, asked), collection=judged_collection(ask), done=done,
-        key=secrets.token_urlsafe(16), ties=study_setting(ask.site.store, asked.study).get("ties", True),
+        lead = f"{done['votes']:,} of {count(done['asked'], 'vote', 'votes')} given."
+        return empty_page(ask, "Prefer", "Nothing left to compare", lead, [("/studies", "See what the votes say")])
+    return form_page(
+        ask, "prefer.html", name="Prefer", comparison=asked, shown=_shown(ask, asked), done=done["votes"],
+        total=done["asked"], collection=judged_collection(ask),
+        ties=study_setting(ask.site.store, asked.study).get("ties", True),
     )  # fmt: skip
 
 

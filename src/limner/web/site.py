@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError, NotWritten, UnknownId
+from limner.evaluation.page.words import count
 from limner.web.jobs import Pending
 from limner.web.library import Library
 from limner.web.reading import sent
@@ -44,6 +45,7 @@ PAGES = (
     ("/map", "Map", "reviewer", "Images and texts as points: what lies together, and where the failures are."),
     ("/judge", "Judge", "annotator", "Does this caption describe this image? Works with the keyboard alone."),
     ("/prefer", "Prefer", "annotator", "Which of two lists answers better?"),
+    ("/classify", "Rate failures", "annotator", "What did a wrong answer get wrong, and how close is it?"),
     ("/estimate", "Estimate", "reviewer", "Estimates while people label, and when there are enough labels."),
     ("/admin", "Progress", "reviewer", "Progress, agreement of annotators, and export of the answers."),
 )
@@ -322,6 +324,7 @@ _pages = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_pages.filters["counted"] = lambda number, one, many="": count(number, one, many or f"{one}s")
 
 
 def page(

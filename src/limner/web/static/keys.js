@@ -27,6 +27,23 @@ function names(scale) {
   return { ...NAMES, ...Object.fromEntries(scale.grades.map(({ value, label }) => [`grade${value}`, capital(label)])), ...Object.fromEntries(reasons) };
 }
 
+export const keysOn = () => kept(STORE, {}).on !== false;
+export const keepKeysOn = (on) => keep(STORE, { ...kept(STORE, {}), on });
+
+// Whether a key belongs to the browser or to a field: held with another, repeated, composed, typed, or with its own meaning there.
+export function rests(event) {
+  const target = event.target;
+  if (hidden() || event.ctrlKey || event.altKey || event.metaKey || event.repeat) return true;
+  if (event.isComposing || event.keyCode === 229 || document.querySelector("dialog[open]")) return true;
+  if (target.closest("textarea, select, [contenteditable], input:not([type=radio]):not([type=checkbox])")) return true;
+  // On a button, a link or a choice, these keys already have a meaning.
+  const own = target.closest("button, a, summary") ? ["Enter", " "] : target.closest("input") ? ["Enter", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", " "] : [];
+  return own.includes(event.key);
+}
+
+// The name of a key: letters without their case.
+export const plain = (event) => (event.key.length === 1 ? event.key.toLowerCase() : event.key);
+
 export class Keys {
   constructor(actions, scale) {
     this.actions = actions;
@@ -49,19 +66,9 @@ export class Keys {
     this.label();
   }
 
-  rests(event) {
-    const target = event.target;
-    if (!this.on || hidden() || event.ctrlKey || event.altKey || event.metaKey || event.repeat) return true;
-    if (event.isComposing || event.keyCode === 229 || document.querySelector("dialog[open]")) return true;
-    if (target.closest("textarea, select, [contenteditable], input:not([type=radio]):not([type=checkbox])")) return true;
-    // On a button, a link or a choice, these keys already have a meaning.
-    const own = target.closest("button, a, summary") ? ["Enter", " "] : target.closest("input") ? ["Enter", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", " "] : [];
-    return own.includes(event.key);
-  }
-
   press(event) {
-    if (this.rests(event)) return;
-    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (!this.on || rests(event)) return;
+    const key = plain(event);
     const name = Object.keys(this.map).find((each) => this.map[each].includes(key));
     if (!name || !this.actions[name]) return;
     event.preventDefault();
@@ -95,7 +102,7 @@ export class Keys {
     input.addEventListener("keydown", (event) => {
       if (["Tab", "Escape", "Shift", "Control", "Alt", "Meta"].includes(event.key)) return;
       event.preventDefault();
-      const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+      const key = plain(event);
       for (const other of Object.keys(this.map)) if (other !== name && this.map[other].includes(key)) return;
       this.map = { ...this.map, [name]: [key] };
       this.write();
