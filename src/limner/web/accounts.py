@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from typing import TYPE_CHECKING
 
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
 from limner.web.passwords import RULE, fits, hashed
 from limner.web.site import DEVICE, SESSION, Ask, page, safe_next
-from limner.web.throttle import NAME_LENGTH, same_name
+
+if TYPE_CHECKING:
+    from limner.annotate.store.people import Annotator
 
 DAYS = 7.0
 """How long a session lasts."""
@@ -30,39 +33,39 @@ def login(ask: Ask) -> Response:
     """Opens a session for a name and password; an error message gives no details."""
     if not ask.site.team:
         raise LimnerError("there are no accounts here: the page is local")
+    from limner.annotate.store.people import NAME_LENGTH, by_name, folded_name
+
     name, there = ask.field("name").strip(), safe_next(ask.field("next", "/"))
-    cost = ask.site.turns.take(name, ask.address, known_device(ask, name))
-    from limner.annotate.store.people import by_name
+    person = by_name(ask.site.store, name)
+    device = "" if person is None else _known_device(ask, person.id)
+    give_back = ask.site.turns.take(folded_name(name[:NAME_LENGTH]), ask.address, device)
+    right = fits(person.password_hash if person else None, ask.field("password"))
+    if person is None or not person.active or not right:
+        wrong = "Wrong name or password."
+        return page(ask, "login.html", status=401, error=wrong, next=there, given=name[:NAME_LENGTH])
+    give_back()
+    return logged_in(ask, person, RedirectResponse(there, 303))
 
-    known = by_name(ask.site.store, name) if name.isprintable() and len(name) <= NAME_LENGTH else None
-    if not fits(known.password_hash if known else None, ask.field("password")) or known is None or not known.active:
-        told = "Wrong name or password."
-        return page(ask, "login.html", status=401, error=told, next=there, given=name[:NAME_LENGTH])
-    for throttle, key in cost:
-        throttle.give_back(key)
-    return logged_in(ask, known.id, known.name, RedirectResponse(there, 303))
 
-
-def logged_in(ask: Ask, number: int, name: str, response: Response) -> Response:
+def logged_in(ask: Ask, person: Annotator, response: Response) -> Response:
     """Opens a session, and marks the browser as known for this account."""
     from limner.annotate.store.people import open_session
 
-    ask.cookie(response, SESSION, open_session(ask.site.store, number, hours=24 * DAYS), days=DAYS)
-    device = known_device(ask, name) or secrets.token_urlsafe(12)
-    ask.cookie(response, DEVICE, f"{device}.{_signed(ask, name, device)}", days=KNOWN)
+    ask.cookie(response, SESSION, open_session(ask.site.store, person.id, hours=24 * DAYS), days=DAYS)
+    device = _known_device(ask, person.id).partition(" ")[2] or secrets.token_urlsafe(12)
+    ask.cookie(response, f"{DEVICE}_{person.id}", f"{device}.{_signed(ask, f'{person.id} {device}')}", days=KNOWN)
     return response
 
 
-def known_device(ask: Ask, name: str) -> str:
-    """The browser's id if it has logged in to this account before; otherwise empty."""
-    device, _, mark = ask.request.cookies.get(DEVICE, "")[:200].partition(".")
-    good = bool(device) and hmac.compare_digest(mark.encode(), _signed(ask, name, device).encode())
-    return device if good else ""
+def _known_device(ask: Ask, number: int) -> str:
+    """The account and the browser if that has logged in to it before; otherwise empty."""
+    device, _, mark = ask.request.cookies.get(f"{DEVICE}_{number}", "")[:200].partition(".")
+    known = f"{number} {device}"
+    return known if device and hmac.compare_digest(mark.encode(), _signed(ask, known).encode()) else ""
 
 
-def _signed(ask: Ask, name: str, device: str) -> str:
-    words = f"{device} {same_name(name)}".encode(errors="replace")
-    return hmac.new(ask.site.secret, words, hashlib.sha256).hexdigest()
+def _signed(ask: Ask, device: str) -> str:
+    return hmac.new(ask.site.secret, f"device {device}".encode(errors="replace"), hashlib.sha256).hexdigest()
 
 
 def logout(ask: Ask) -> Response:
@@ -88,7 +91,7 @@ def invitation(ask: Ask) -> Response:
 
 def accept(ask: Ask) -> Response:
     """Creates the account for an invitation, and logs in."""
-    from limner.annotate.store.people import read_invite, use_invite
+    from limner.annotate.store.people import NAME_LENGTH, read_invite, use_invite
 
     token, name = ask.request.path_params["token"], ask.field("name")
     role = _role(ask, read_invite(ask.site.store, token))
@@ -97,7 +100,7 @@ def accept(ask: Ask) -> Response:
     except LimnerError as error:
         given = name[:NAME_LENGTH]
         return page(ask, "invite.html", status=400, role=role, token=token, error=str(error), given=given, rule=RULE)
-    return logged_in(ask, made.id, made.name, RedirectResponse("/", 303))
+    return logged_in(ask, made, RedirectResponse("/", 303))
 
 
 def _new_password(ask: Ask, name: str) -> str:
@@ -134,7 +137,7 @@ def reset(ask: Ask) -> Response:
     except LimnerError as error:
         return page(ask, "reset.html", status=400, name=name, token=token, error=str(error), rule=RULE)
     whose = use_reset(ask.site.store, token, password_hash=chosen)
-    return logged_in(ask, whose.id, whose.name, RedirectResponse("/", 303))
+    return logged_in(ask, whose, RedirectResponse("/", 303))
 
 
 def account_page(ask: Ask) -> Response:
@@ -151,14 +154,13 @@ def change_password(ask: Ask) -> Response:
     mine = ask.visitor.account
     if mine is None:
         raise LimnerError("there are no accounts here: the page is local")
-    cost = ask.site.turns.take(mine.name, ask.address, f"session {mine.id}")
+    give_back = ask.site.turns.take("", ask.address, f"session {mine.id}")
     if not fits(mine.password_hash, ask.field("old")):
         return page(ask, "account.html", status=401, error="That is not your password.", told="", rule=RULE)
-    for throttle, key in cost:
-        throttle.give_back(key)
+    give_back()
     try:
         set_password_hash(ask.site.store, mine.id, _new_password(ask, mine.name))
     except LimnerError as error:
         return page(ask, "account.html", status=400, error=str(error), told="", rule=RULE)
     told = "Your password has been changed. Log in again on your other devices."
-    return logged_in(ask, mine.id, mine.name, page(ask, "account.html", error="", told=told, rule=RULE))
+    return logged_in(ask, mine, page(ask, "account.html", error="", told=told, rule=RULE))

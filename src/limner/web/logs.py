@@ -25,7 +25,7 @@ class Bounded(logging.Filter):
     def __init__(self, burst: int = 10, every: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts empty."""
         super().__init__()
-        self._turns = Throttle(burst, every, slots=1024, clock=clock)
+        self._turns = Throttle(burst, every, clock=clock)
         self._skipped: Counter[str] = Counter()  # one entry per line of code that logs
 
     def filter(self, record: logging.LogRecord) -> bool:

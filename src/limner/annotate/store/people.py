@@ -58,7 +58,7 @@ def add_annotator(
 ) -> Annotator:
     """Adds an annotator; with `existing=True`, returns an existing annotator of that name."""
     with store.writing() as connection:
-        if existing and (row := _same_name(connection, name)) is not None:
+        if existing and (row := _same_name(connection, _name(name))) is not None:
             return Annotator(**row)
         return _added(store, connection, name, role, password_hash)
 
@@ -100,7 +100,7 @@ def annotator_of(store: Store, annotator_id: int) -> Annotator:
 
 def by_name(store: Store, name: str) -> Annotator | None:
     """One annotator by name, in any case or form; None if there is none."""
-    return _first(store, annotator.c.folded == folded_name(name))
+    return _first(store, annotator.c.folded == folded_name(name)) if _is_name(name.strip()) else None
 
 
 def annotators(store: Store) -> list[Annotator]:
@@ -309,6 +309,10 @@ def _role(role: str) -> str:
 
 def _name(name: str) -> str:
     cleaned = name.strip()
-    if not cleaned or len(cleaned) > NAME_LENGTH or not cleaned.isprintable():
+    if not _is_name(cleaned):
         raise LimnerError(f"annotator name {name[:NAME_LENGTH]!r}: expected 1 to {NAME_LENGTH} printable characters")
     return cleaned
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= NAME_LENGTH and name.isprintable()
