@@ -7,11 +7,13 @@ import logging
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -40,9 +42,86 @@ def team(where):
 # --- names ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["evil.example", "localhost.evil.example", "localhost@evil.example", "", "[", "[::1"])
-def test_a_team_does_not_answer_under_any_name(team, name):
-    assert team.get("/login", headers={"host": name}).status_code == 421
+@pytest.mark.parametrize(
+    "name",
+    [
+        "evil.example", "localhost.evil.example", "localhost@evil.example", "", "[", "[::1", "::1", "[::1]:", "[::1]x",
+        "[::1]:80@evil", "[::1]:80:80", "127.0.0.1:80@evil", "127.0.0.1:80@evil.example:80", "127.0.0.1:",
+        "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:٨٠", "127.0.0.1:-1", "127.0.0.1:80:80", "127.0.0.1:80/path",
+        "127.0.0.1:80?x", "127.0.0.1:80#x", "localhost:80 evil", "localhost, evil.example", "localhost..",
+        ".localhost", "localhost\\", "user:word@localhost", "localhost%2eevil",
+    ],
+)  # fmt: skip
+def test_a_team_does_not_answer_under_any_name(local, name):
+    assert local.get("/login", headers={"host": name.encode()}).status_code == 421
+
+
+@pytest.mark.parametrize("second", ["localhost", "evil.example"])
+def test_one_request_has_one_name(local, second):
+    for names in (("localhost", second), (second, "localhost")):
+        assert local.get("/login", headers=[("host", name) for name in names]).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["GET /login HTTP/1.1"],
+        ["GET /login HTTP/1.0"],
+        ["GET /login HTTP/1.1", "Host: HERE", "Host: HERE"],
+        ["GET /login HTTP/1.1", "Host: HERE", "Host: evil.example"],
+        ["GET /login HTTP/1.1", "Host: HERE@evil.example"],
+        ["GET /login HTTP/1.1", "Host: HERE/evil.example"],
+        ["GET http://evil.example/login HTTP/1.1", "Host: HERE"],
+        ["GET @evil.example/login HTTP/1.1", "Host: HERE"],
+        ["GET //evil.example/login HTTP/1.1", "Host: HERE"],
+    ],
+)
+def test_a_server_does_not_take_another_name_from_the_wire(local, lines):
+    with websites.running(local.app) as address:
+        where = urlsplit(address)
+        with socket.create_connection((where.hostname, where.port), timeout=20) as line:
+            line.sendall("\r\n".join([*lines, "Connection: close", "", ""]).replace("HERE", where.netloc).encode())
+            reply = b"".join(iter(lambda: line.recv(65536), b""))
+    assert re.match(rb"HTTP/1.1 (400|404|421) ", reply), reply[:200]
+    assert b"evil.example" not in reply
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null", "", "http://", "localhost", "//localhost", "file://localhost", "http://localhost@evil.example",
+        "http://localhost.evil.example", "http://localhost/", "http://localhost:80@evil", "HTTP://evil.example",
+        "chrome-extension://localhost",
+    ],
+)  # fmt: skip
+def test_a_form_from_an_origin_that_is_not_this_page_is_refused(local, origin):
+    assert local.post("/logout", headers={"origin": origin}).status_code == 403
+    assert local.post("/logout", headers=[("origin", "http://localhost"), ("origin", origin)]).status_code == 403
+    more = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")]
+    assert local.post("/logout", headers=more).status_code == 403
+    assert local.post("/logout", headers={"origin": "http://localhost"}).status_code == 303
+
+
+def test_forwarded_names_are_not_read(tmp_path):
+    """Not even from a proxy: its own name for the server is in `Host`, or --url says it."""
+    team = websites.client(tmp_path / "a.db", team=True, proxies=["10.0.0.1"])
+    admin = websites.enrolled(team, "boss", "admin")
+    forged = {"x-forwarded-host": "evil.example", "forwarded": "host=evil.example", "referer": "http://evil.example/"}
+    headers = {**forged, "cookie": f"limner_session={admin.cookies['limner_session']}"}
+    page = browser(team, address="10.0.0.1").post("/admin/invite", data={"role": "annotator"}, headers=headers)
+    assert 'value="http://localhost/invite/' in page.text and "evil" not in page.text
+
+
+def test_a_server_without_a_name_takes_no_request_without_one():
+    asked = TestClient(make_app(store="unused.db", hosts=("",), url=None), base_url="http://localhost")
+    assert [asked.get("/", headers={"host": name}).status_code for name in ("", "@")] == [421, 421]
+
+
+def test_an_ipv4_address_is_a_name_of_a_server_that_listens_on_ipv6():
+    from limner.web.security import _asked_at
+
+    assert _asked_at({"server": ("::ffff:192.0.2.7", 80)}) == {"192.0.2.7"}
+    assert _asked_at({"server": ("2001:db8::7", 80)}) == {"[2001:db8::7]"}
 
 
 def test_a_team_answers_under_its_own_names(tmp_path):
@@ -99,7 +178,17 @@ def test_links_behind_a_proxy_that_does_https(tmp_path):
 
 @pytest.mark.parametrize(
     "url",
-    ["judge.example.org", "ftp://x.org", "https://", "https://x.org/under", "https://a@x.org", "https://x.org:99999"],
+    [
+        "https://büro.example",
+        "https://a..b",
+        "https://x.org:0",
+        "judge.example.org",
+        "ftp://x.org",
+        "https://",
+        "https://x.org/under",
+        "https://a@x.org",
+        "https://x.org:99999",
+    ],
 )
 def test_an_address_that_cannot_be_is_refused(url):
     with pytest.raises(LimnerError, match="--url"):

@@ -7,6 +7,7 @@ same browser.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -32,7 +33,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 SAFE = ("GET", "HEAD", "OPTIONS")
-LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::([1-9][0-9]{0,4}))?")
 HSTS = 180 * 86_400
 """HSTS duration in seconds."""
 BODY = 13_000_000
@@ -72,7 +74,7 @@ def public_url(url: str | None) -> str:
         return ""
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = parts.scheme in ("http", "https") and bool(_name(parts.netloc))
     except ValueError:
         good = False
     if not good or "@" in url or parts.path.strip("/") or parts.query or parts.fragment:
@@ -98,8 +100,8 @@ def names_of(hosts: Sequence[str], url: str, *, team: bool) -> frozenset[str]:
     """The host names of a server."""
     named = [*LOCAL_HOSTS, *(f"[{host}]" if ":" in host else host for host in hosts)]
     named += [socket.gethostname()] if team else []
-    named += [_name(urlsplit(url).netloc)] if url else []
-    return frozenset(name.lower() for name in named)
+    named += [urlsplit(url).netloc] if url else []
+    return frozenset(map(_name, named)) - {""}
 
 
 class Guard:
@@ -142,7 +144,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
-        if _name(headers.get("host", "")).lower().removesuffix(".") not in self.hosts | _asked_at(scope):
+        if _name(_only(headers, "host")) not in self.hosts | _asked_at(scope):
             told = "this server does not accept that host name: use the address it shows, or start it with --url"
             return PlainTextResponse(told, 421)
         if scope["method"] not in SAFE and not same_site(headers, self.site):
@@ -156,7 +158,7 @@ class Guard:
         """Whether to send HSTS; never for localhost."""
         if not self.secure and scope.get("scheme") != "https":
             return False
-        return _name(Headers(scope=scope).get("host", "")).lower() not in LOCAL_HOSTS
+        return _name(_only(Headers(scope=scope), "host")) not in LOCAL_HOSTS
 
 
 def _asked_at(scope: Scope) -> frozenset[str]:
@@ -166,6 +168,7 @@ def _asked_at(scope: Scope) -> frozenset[str]:
         address = ipaddress.ip_address(str(server[0]) if server else "")
     except ValueError:
         return frozenset()
+    address = getattr(address, "ipv4_mapped", None) or address
     return frozenset({f"[{address}]" if address.version == 6 else str(address)})
 
 
@@ -180,17 +183,25 @@ def same_site(headers: Headers, public: str = "") -> bool:
     >>> same_site(Headers({"origin": "https://elsewhere.example", "host": "localhost:8080"}))
     False
     """
-    site = headers.get("sec-fetch-site")
-    if site is not None:
-        return site in ("same-origin", "none")
-    origin = headers.get("origin")
-    host = headers.get("host", "")
-    return origin is None or origin.partition("://")[2] in (host, public or host)
+    if "sec-fetch-site" in headers:
+        return _only(headers, "sec-fetch-site") in ("same-origin", "none")
+    if "origin" not in headers:
+        return True
+    scheme, _, origin = _only(headers, "origin").partition("://")
+    host = _only(headers, "host").lower()
+    return scheme in ("http", "https") and bool(origin) and origin in (host, public or host)
+
+
+def _only(headers: Headers, name: str) -> str:
+    """The value of a header that is sent once; otherwise empty."""
+    values = headers.getlist(name)
+    return values[0] if len(values) == 1 else ""
 
 
 def _name(host: str) -> str:
-    """The name without the port."""
-    return host if host.endswith("]") else host.rpartition(":")[0] or host
+    """The name in a `Host` header, NAME or NAME:PORT; empty for anything else."""
+    parts = _HOST.fullmatch(host.lower())
+    return parts[1] if parts and int(parts[2] or 0) < 65_536 else ""
 
 
 def _counted(receive: Receive) -> Receive:
