@@ -215,6 +215,14 @@ def test_torch_reads_weights_safely():
     assert asked == ["torch>=2.10", "torch>=2.10"]
 
 
+def test_the_server_is_limited_to_versions_that_held_floods():
+    """`web/connections.py` extends a class that uvicorn does not document: run its tests before raising either end."""
+    (declared,) = (each for each in PROJECT["project"]["optional-dependencies"]["web"] if _name(each) == "uvicorn")
+    (pinned,) = re.findall(r"^uvicorn==0\.(\d+)\.\d+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert declared == f"uvicorn>=0.34.3,<0.{int(pinned) + 1}"
+    assert declared in PROJECT["dependency-groups"]["test"]
+
+
 def test_every_package_that_the_code_imports_is_declared():
     provided = packages_distributions()
     files = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]
