@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import threading
+import time
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -175,6 +178,36 @@ def test_a_late_answer_is_asked_for_again(server, judge):
     server.replies = ["late"]
     assert replace(judge, timeout=1.0).ask(("a", "a0")) == 0.25
     assert len(server.seen) >= 2  # on a busy machine the second may be late too
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nX: ", HEAD], ids=["status", "header", "body"])
+def test_a_server_that_drips_its_answer_is_left_in_time(judge, start):
+    """A byte every 0.1 seconds: each arrives in time, and all of them would take days."""
+    done = threading.Event()
+
+    def drip(gate):
+        with suppress(OSError):
+            while not done.is_set():
+                threading.Thread(target=slowly, args=(gate.accept()[0],), daemon=True).start()
+
+    def slowly(line):
+        with line, suppress(OSError):
+            line.sendall(start)
+            while not done.wait(0.1):
+                line.sendall(b"H")
+
+    with socket.create_server(("127.0.0.1", 0)) as gate:
+        threading.Thread(target=drip, args=(gate,), daemon=True).start()
+        url = f"http://127.0.0.1:{gate.getsockname()[1]}/v1"
+        began = time.monotonic()
+        with pytest.raises(NoAnswer, match="no whole answer within 0.5 seconds"):
+            replace(judge, url=url, timeout=0.5, tries=2).ask(("a", "a0"))
+        took = time.monotonic() - began
+        done.set()
+    assert 1 <= took < 8
 
 
 @pytest.mark.parametrize("bad", [429, "broken", "closed", '{"match": -1}'])

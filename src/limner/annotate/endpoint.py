@@ -14,10 +14,12 @@ import io
 import json
 import os
 import re
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +72,7 @@ class EndpointJudge:
         key_from: The environment variable with the key; no key is sent if it is not set.
         per_minute: Maximum requests per minute.
         tries: Attempts per pair before it counts as unanswered.
-        timeout: Seconds to wait for an answer.
+        timeout: Seconds in which an attempt must be answered in full.
         wait: Seconds before the second attempt; doubled each time.
         spent: The cost so far.
     """
@@ -114,7 +116,7 @@ class EndpointJudge:
                 self.sleep(self.wait * 2 ** (number - 1))
             began = self.clock()
             try:
-                return self._read(self._sent(body))
+                return self._read(_within(self.timeout, lambda: self._sent(body)))
             except _Later as error:
                 said = str(error)
                 self.sleep(error.seconds)
@@ -191,6 +193,26 @@ class _Later(LimnerError):
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(what)
         self.seconds = seconds
+
+
+def _within(seconds: float, work: Callable[[], str]) -> str:
+    """The result of some work; refused if it takes longer, and then the work is left to itself.
+
+    A timeout of a socket is one for each read, and a server that drips its answer never reaches it.
+    """
+    result: Future[str] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="limner-judge", daemon=True).start()
+    try:
+        return result.result(seconds)
+    except TimeoutError:
+        raise NoAnswer(f"no whole answer within {seconds:g} seconds") from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
