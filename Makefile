@@ -37,7 +37,7 @@ test:  ## install everything, then lint, types and import contract, beside all t
 	@$(MAKE) --no-print-directory -j3 installed
 	@$(MAKE) --no-print-directory -j3 lint cluster others
 
-installed: $(VENV)/dev.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp $(VENV)/collected.stamp
+installed: $(VENV)/dev.stamp $(VENV)/core-only.stamp $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp $(VENV)/vision.stamp $(VENV)/browser.stamp $(VENV)/latex.stamp $(VENV)/collected.stamp
 
 # In a process of their own, which has not imported Ray before they set it up; mostly they wait, so they run beside the others.
 cluster: $(VENV)/dev.stamp
@@ -141,6 +141,13 @@ $(VENV)/dev.stamp: $(VENV)/packages.stamp
 # Some packages ship templates that end in .py and are not Python: those do not matter. A fifth is left out that hardly
 # anything imports: the hundreds of models of transformers, Ray's learning, compilers of torch.
 compile = $(BIN)/python -m compileall -q -j 0 -x '/(tests?|testing|models|_inductor|rllib|serve|tune|pip|mypy)/' $(VENV)/lib >/dev/null 2>&1 || true
+
+# An environment of its own with the core and no extra: a test runs every command in it.
+$(VENV)/core-only.stamp: pyproject.toml locks/core.txt $(VENV)/made.stamp
+	@$(PYTHON) -m venv --clear $(VENV)/core-only
+	@$(subst $(BIN),$(VENV)/core-only/bin,$(LOCKED)) locks/core.txt
+	@$(subst $(BIN),$(VENV)/core-only/bin,$(ITSELF))
+	@touch $@
 
 # The server of the tests of object storage, mlcroissant and mteb: each in a folder of its own, which the tests add to their path.
 $(VENV)/s3.stamp $(VENV)/croissant.stamp $(VENV)/mteb.stamp: $(VENV)/%.stamp: locks/%.txt $(VENV)/packages.stamp

@@ -138,8 +138,7 @@ def registries() -> list[Registry[Any]]:
     from limner.datasets import DATASETS
     from limner.encoders import ENCODERS
     from limner.match import CORRECTIONS, FUSIONS, SCORERS
-    from limner.systems import KINDS, SYSTEMS
-    from limner.systems.towers.losses import LOSSES
+    from limner.systems import KINDS, LOSSES, SYSTEMS
 
     return [CORRECTIONS, DATASETS, ENCODERS, FUSIONS, KINDS, LOSSES, SCORERS, SYSTEMS]
 

@@ -16,7 +16,7 @@ TIERS = {
     "browser": ("browser/*",),
     "cluster": ("cluster/*",),
     "subprocess": (
-        "security/*", "web/*", "test_cli*.py", "test_decoding.py", "test_demo.py", "test_docs.py",
+        "security/*", "web/*", "test_cli*.py", "test_core_only.py", "test_decoding.py", "test_demo.py", "test_docs.py",
         "test_extending_command.py", "test_files.py", "test_full_disk.py", "test_kill*.py", "test_project.py",
         "test_same_everywhere.py", "test_scripts.py", "test_whole_way.py",
     ),
@@ -38,6 +38,7 @@ LONGEST = (
     ("test_docs.py",),
     ("browser/test_labelling_study.py", "browser/*"),
     ("test_whole_way.py", "security/test_without_a_home.py", "test_same_everywhere.py", "match/test_compiled_once.py"),
+    ("test_core_only.py",),
 )
 FIXTURES = {"browser": "browser", "postgres": "subprocess"}
 

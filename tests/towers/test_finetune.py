@@ -24,8 +24,7 @@ from limner.cli import app  # noqa: E402
 from limner.core.errors import LimnerError  # noqa: E402
 from limner.encoders import encoder  # noqa: E402
 from limner.encoders.running import JointEncoder  # noqa: E402
-from limner.systems import load  # noqa: E402
-from limner.systems.towers.losses import LOSSES  # noqa: E402
+from limner.systems import LOSSES, load  # noqa: E402
 from limner.systems.towers.tuned import MODES  # noqa: E402
 
 torch.set_num_threads(1)

@@ -10,7 +10,8 @@ from limner.core.errors import LimnerError, UnknownName
 torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
-from limner.systems.towers.losses import LOSSES, loss  # noqa: E402
+from limner.systems import LOSSES  # noqa: E402
+from limner.systems.towers.losses import loss  # noqa: E402
 
 MARGIN = 0.2
 CASES = ["sum", "max", "semi-hard", "knn", "adaptive", "knn-1", "knn-5", "knn-1000"]

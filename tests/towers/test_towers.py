@@ -16,11 +16,11 @@ from limner.core.errors import LimnerError, MissingExtra, UnknownName
 torch = pytest.importorskip("torch", reason="training needs torch")
 torch.set_num_threads(1)
 
+from limner.systems import LOSSES  # noqa: E402
 from limner.systems.towers import branches, data, randomness  # noqa: E402
 from limner.systems.towers.data import Batches, TrainingPairs  # noqa: E402
 from limner.systems.towers.distributed import Group  # noqa: E402
 from limner.systems.towers.encoding import texts_seen  # noqa: E402
-from limner.systems.towers.losses import LOSSES  # noqa: E402
 from limner.systems.towers.models import best_pairs  # noqa: E402
 from limner.systems.towers.settings import Training  # noqa: E402
 from limner.systems.towers.shape import VARIANTS, Inputs, Margin, Several, Shape, Uncertain  # noqa: E402

@@ -42,6 +42,22 @@ def _writable(given: Any, *, is_file: bool) -> Any:
     return given
 
 
+def installed_store(where: str | None) -> str | None:
+    """Names what a store of answers needs, when the command line is read: before systems are trained."""
+    if where is not None:
+        from limner.annotate.store import require_drivers
+
+        require_drivers(where)
+    return where
+
+
+def installed_cluster(address: str | None) -> str | None:
+    """Names what a cluster needs, when the command line is read."""
+    if address is not None:
+        require("ray", what="a cluster", extra="cluster")
+    return address
+
+
 def out_word(about: str, *names: str, **more: Any) -> Any:
     """An option that names a file to write."""
     return word(about, *names, **{"metavar": "FILE", "callback": writable_file, **more})
@@ -69,7 +85,12 @@ Trust = Annotated[
 
 Address = Annotated[
     str | None,
-    word("Compute on a Ray cluster: auto, local, host:port, ray://host:port.", "--cluster", metavar="ADDRESS"),
+    word(
+        "Compute on a Ray cluster: auto, local, host:port, ray://host:port.",
+        "--cluster",
+        metavar="ADDRESS",
+        callback=installed_cluster,
+    ),
 ]
 
 

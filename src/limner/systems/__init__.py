@@ -26,7 +26,7 @@ if not TYPE_CHECKING:
 
     __getattr__ = submodules(__name__)
 
-__all__ = ["KINDS", "SYSTEMS", "Model", "load", "train"]
+__all__ = ["KINDS", "LOSSES", "SYSTEMS", "Model", "load", "train"]
 
 
 @runtime_checkable
@@ -57,6 +57,19 @@ SYSTEMS: Registry[Callable[..., Model]] = Registry(
     filled=1,
 )
 """All systems by name."""
+
+LOSSES: Registry[Callable[..., Any]] = Registry(
+    "loss",
+    {
+        "adaptive": "limner.systems.towers.losses:adaptive_margin",
+        "knn": "limner.systems.towers.losses:knn_margin",
+        "max": "limner.systems.towers.losses:max_margin",
+        "semi-hard": "limner.systems.towers.losses:semi_hard",
+        "sum": "limner.systems.towers.losses:sum_margin",
+    },
+    filled=2,
+)
+"""Losses of towers, by name: see `limner.systems.towers.losses`."""
 
 KINDS: Registry[Any] = Registry(
     "kind of model",

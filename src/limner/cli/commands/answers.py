@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.options import Json, flag, out_word, saved, word, writable, writable_file
+from limner.cli.options import Json, flag, installed_store, out_word, saved, word, writable, writable_file
 from limner.core.errors import LimnerError, UnknownName
 
 if TYPE_CHECKING:
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from limner.core.judgements import Judgements
 
 _STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://user@host/name."}
-Where = Annotated[str, typer.Argument(**_STORE)]
+Where = Annotated[str, typer.Argument(**_STORE, callback=installed_store)]
 
 
 def writable_store(where: str) -> str:
-    """Refuses a file that cannot be written, when the command line is read: before systems are trained."""
+    """Refuses a store that cannot be opened or written, when the command line is read: before systems are trained."""
+    installed_store(where)
     if "://" not in where:
         writable_file(where)
         if os.path.exists(where) and not os.access(where, os.W_OK):

@@ -21,6 +21,7 @@ from limner.cli.options import (
     Json,
     Split,
     Trust,
+    installed_store,
     load,
     on_cluster,
     out_word,
@@ -80,7 +81,11 @@ Ways = Annotated[
 Measures = Annotated[str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")]
 EstimateFrom = Annotated[
     str | None,
-    word("Answers to 'limner annotate plan': estimates for complete judgements.", metavar="STORE"),
+    word(
+        "Answers to 'limner annotate plan': estimates for complete judgements.",
+        metavar="STORE",
+        callback=installed_store,
+    ),
 ]
 Unretrieved = Annotated[str, word("Candidates missing from a truncated list: refuse, or never (found).", metavar="HOW")]
 By = Annotated[

@@ -11,7 +11,20 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell
 from limner.cli.inputs import Way, by_direction, opened
-from limner.cli.options import Json, Loading, Split, Trust, flag, load, out_word, part, refuse_ending, saved, word
+from limner.cli.options import (
+    Json,
+    Loading,
+    Split,
+    Trust,
+    flag,
+    installed_store,
+    load,
+    out_word,
+    part,
+    refuse_ending,
+    saved,
+    word,
+)
 from limner.cli.training import SYSTEM, Features, system_word, trained
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
@@ -20,8 +33,12 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.progress import Progress
     from limner.explain.failures import Explanations
-
 OBJECTS = "Objects of the images: a csv, or Visual Genome's objects.json."
+
+
+def _installed(labels: str | None) -> str | None:
+    """Names what a store of labels needs, when the command line is read; a csv needs nothing."""
+    return labels if labels is None or labels.lower().endswith(".csv") else installed_store(labels)
 
 
 def explain(
@@ -38,7 +55,7 @@ def explain(
     ] = None,
     objects: Annotated[Path | None, word(OBJECTS, metavar="FILE")] = None,
     labels: Annotated[
-        str | None, word("People's labels: a csv of query,label, or a store.", metavar="FILE|URL")
+        str | None, word("People's labels: a csv of query,label, or a store.", metavar="FILE|URL", callback=_installed)
     ] = None,
     only: Annotated[str | None, word("Show failures of this class.", metavar="CLASS")] = None,
     limit: Annotated[int, word("Number of failures to print.", metavar="N", min=0)] = 3,

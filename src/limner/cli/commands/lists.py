@@ -115,7 +115,7 @@ KINDS = {
     ),
     "losses": Listing(
         "loss",
-        "limner.systems.towers.losses:LOSSES",
+        "limner.systems:LOSSES",
         "List the losses that towers are trained with, or the options of one.",
         ("limner losses", "limner train towers scenes --set loss=max -o model"),
     ),

@@ -19,21 +19,10 @@ import torch
 from torch import Tensor
 
 from limner.core.errors import LimnerError
-from limner.core.registry import Registry, checked
+from limner.core.registry import checked
+from limner.systems import LOSSES
 
 MARGIN = 0.2
-LOSSES: Registry[Callable[..., Tensor]] = Registry(
-    "loss",
-    {
-        "adaptive": "limner.systems.towers.losses:adaptive_margin",
-        "knn": "limner.systems.towers.losses:knn_margin",
-        "max": "limner.systems.towers.losses:max_margin",
-        "semi-hard": "limner.systems.towers.losses:semi_hard",
-        "sum": "limner.systems.towers.losses:sum_margin",
-    },
-    filled=2,
-)
-"""Losses by name."""
 
 
 class Loss(Protocol):

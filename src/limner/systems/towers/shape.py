@@ -91,7 +91,7 @@ class Margin:
     """The loss of towers and PVSE.
 
     Args:
-        loss: A key of `limner.systems.towers.losses.LOSSES`, "module:function", or a function.
+        loss: A key of `limner.systems.LOSSES`, "module:function", or a function.
         margin: The margin.
         k: Number of nearest negatives that "knn" uses (3 by default).
     """
