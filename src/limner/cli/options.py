@@ -45,9 +45,9 @@ def _writable(given: Any, *, is_file: bool) -> Any:
 def installed_store(where: str | None) -> str | None:
     """Names what a store of answers needs, when the command line is read: before systems are trained."""
     if where is not None:
-        from limner.annotate.store import require_drivers
-
-        require_drivers(where)
+        require("sqlalchemy", "alembic", what="the store of answers", extra="web")
+        if where.startswith("postgres"):
+            require("psycopg", what="a store in PostgreSQL", extra="postgres")
     return where
 
 

@@ -73,7 +73,6 @@ _ADVISORY = 0x6C696D  # key of limner's advisory lock in PostgreSQL
 _SETTING = sa.select(setting.c.value).where(setting.c.name == sa.bindparam("wanted", type_=sa.Text))
 # Messages of SQLite, of a file size limit, of PostgreSQL.
 _NO_ROOM = ("disk is full", "disk i/o error", "no space left")
-_POSTGRES = ("postgresql:", "postgres:", "postgresql+psycopg:")
 _ADDRESS = re.compile(r"((?:[a-z][a-z0-9+]*:(?=//)|postgres[a-z+]*:)/*)(.*)", re.IGNORECASE | re.DOTALL)
 _WORDS = re.compile(r"(^|\s)(host|hostaddr|dbname|user|password|service)\s*=")  # libpq's other form of an address
 _PASSWORD_WORD = re.compile(r"(?i)(\w*(?:pass|pwd|secret|token)\w*)\s*=\s*(?:'[^']*'|[^\s&]*)")
@@ -270,7 +269,7 @@ def open_store(target: str | Path, *, create: bool = True, now: Callable[[], flo
 
 
 def _engine(target: str, create: bool) -> sa.Engine:
-    if target.startswith(_POSTGRES):
+    if target.startswith(("postgresql:", "postgres:", "postgresql+psycopg:")):
         return _postgres(target)
     if "://" in target and not target.startswith("sqlite:///"):
         raise LimnerError(f"store {without_password(target)}: expected a file, or postgresql://user@host/name")
@@ -357,14 +356,8 @@ def _take_lock(raw: Any, until: float) -> None:
                 ) from error
 
 
-def require_drivers(target: str) -> None:
-    """Refuses the address of a PostgreSQL server unless its driver is installed; SQLite's comes with Python."""
-    if target.startswith(_POSTGRES):
-        needed("psycopg", what="a store in PostgreSQL", extra="postgres")
-
-
 def _postgres(target: str) -> sa.Engine:
-    require_drivers(target)
+    needed("psycopg", what="a store in PostgreSQL", extra="postgres")
     if set(target.partition("//")[2].rpartition("@")[0]) & set("@/?#"):  # an error would show its end as a host
         hint = "in a password, write @ as %40, / as %2F, ? as %3F and # as %23"
         raise LimnerError(f"store {without_password(target)}: expected postgresql://user:password@host/name; {hint}")
