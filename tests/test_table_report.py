@@ -30,6 +30,8 @@ def test_every_format_holds_the_report(kind, tmp_path):
     made = REPORTS[kind]()
     assert json.loads(made.save(tmp_path / "r.json").read_text()) == {"limner": kind, **made.describe()}
     assert made.save(tmp_path / "r.TXT").read_text() == str(made)
+    for ending, start in ((".md", "# "), (".tex", "% ")):
+        assert made.save(tmp_path / f"r{ending}").read_text().startswith(start + made.document().title)
     with made.save(tmp_path / "r.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row for row in rows if any(row.values())] == [{k: str(v) for k, v in row.items()} for row in made.rows()]
@@ -38,7 +40,7 @@ def test_every_format_holds_the_report(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", REPORTS)
 def test_an_unknown_ending_and_a_missing_folder_are_refused(kind, tmp_path):
-    with pytest.raises(LimnerError, match=r"file ending '\.pdf'.*\.csv.*\.json.*\.txt"):
+    with pytest.raises(LimnerError, match=r"file ending '\.pdf': expected one of \.json, \.csv, \.md, \.tex, \.txt"):
         REPORTS[kind]().save(tmp_path / "r.pdf")
     with pytest.raises(LimnerError, match="nowhere"):
         REPORTS[kind]().save(tmp_path / "nowhere" / "r.csv")

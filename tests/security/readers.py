@@ -472,7 +472,7 @@ def _report() -> Files:
     world = limner.Collection("w", limner.Items(images, [None] * 6), limner.Items(texts, texts, kind="text"), pairs)
     scores = limner.Scores.from_matrix(rng.standard_normal((6, 12)), images, texts)
     made = limner.evaluate(scores, world, measures="R@1")
-    return {name: json.dumps(made.to_json()).encode() for name in ("a.json", "b.json")}
+    return {name: json.dumps(made.describe()).encode() for name in ("a.json", "b.json")}
 
 
 def _reported(folder: Path) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from limner.core.errors import UnknownName
+from limner.core.errors import LimnerError
 from limner.core.files import write_file
 from limner.core.paths import place_for
 from limner.core.registry import Registry, checked
@@ -37,7 +37,9 @@ def save_as(
     target = place_for(path)
     ending = target.suffix.lower()
     if ending not in formats:
-        raise UnknownName(f"{what} file ending", target.suffix or target.name, formats)
+        raise LimnerError(
+            f"unknown {what} file ending {target.suffix or target.name!r}: expected one of {', '.join(formats)}"
+        )
     write = formats[ending]
     write_file(target, write(value, **checked(write, options, what=f"a {ending} {what}", filled=1)))
     return target

@@ -7,24 +7,21 @@ known, no two systems can be distinguished, and the table says so (`limner.stats
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from limner import stats
 from limner.core.errors import LimnerError
-from limner.core.formats import save_as
-from limner.core.frames import Tabular, by_column
 from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
 from limner.evaluation.plain import plain
 from limner.evaluation.results import ALONE, Evaluated, Result
+from limner.evaluation.tables import FORMATS, TableReport
 
 PAIRED, UNPAIRED, MEANS = "paired", "unpaired", "means only"
 """The data behind a table: values of every query, means and numbers of queries, or only means."""
@@ -42,15 +39,8 @@ NO_CLUSTERS = (
     "images (clusters=N, or --clusters N), or rank sets are too small"
 )
 
-BOARD_FORMATS: Registry[Callable[..., str]] = Registry(
-    "leaderboard file ending",
-    {
-        ".json": "limner.evaluation.board:to_json",
-        ".csv": "limner.evaluation.board_tables:board_csv",
-        ".md": "limner.evaluation.board_tables:board_markdown",
-        ".txt": "limner.evaluation.board_tables:board_text",
-        ".html": "limner.evaluation.page.board:render_board",
-    },
+BOARD_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
+    "leaderboard file ending", {**FORMATS, ".html": "limner.evaluation.page.board:render_board"}
 )
 """File formats of a leaderboard, by file extension: `(board) -> str`. ".txt" is the output of `print`."""
 
@@ -152,7 +142,7 @@ class BoardTable:
 
 
 @dataclass(frozen=True)
-class Board(Tabular):
+class Board(TableReport):
     """Leaderboards with confidence sets for ranks. Prints as tables.
 
     Args:
@@ -161,6 +151,8 @@ class Board(Tabular):
         notes: Notes for readers.
     """
 
+    kind = "board"
+    formats = BOARD_FORMATS
     tables: tuple[BoardTable, ...]
     level: float = 0.95
     notes: tuple[str, ...] = ()
@@ -178,9 +170,6 @@ class Board(Tabular):
         """One flat record per table and system, as in the CSV file."""
         return [_record(table, row) for table in self.tables for row in table.rows]
 
-    def _columns(self) -> dict[str, list[object]]:
-        return by_column(self.rows())
-
     def describe(self) -> dict[str, object]:
         """The whole board as plain values."""
         return {
@@ -195,13 +184,6 @@ class Board(Tabular):
             ],
             "notes": list(self.notes),
         }  # fmt: skip
-
-    def save(self, path: str | Path, **options: object) -> Path:
-        """Writes the board in the format of the file extension, one of `BOARD_FORMATS`."""
-        return save_as(self, path, BOARD_FORMATS, options, what="leaderboard")
-
-    def __str__(self) -> str:
-        return str(BOARD_FORMATS[".txt"](self))
 
 
 def entries_of(report: Evaluated) -> list[BoardEntry]:
@@ -409,9 +391,3 @@ def _row_data(row: BoardRow) -> dict[str, object]:
         "rank": row.rank, "lowest_rank": row.lowest, "highest_rank": row.highest, "detectable": row.detectable,
         "queries_needed": None if row.needed is None or math.isinf(row.needed) else math.ceil(row.needed),
     }  # fmt: skip
-
-
-def to_json(board: Board) -> str:
-    """The board as JSON text."""
-    content: Mapping[str, object] = {"limner": "board", **plain(board.describe())}
-    return json.dumps(content, allow_nan=False)

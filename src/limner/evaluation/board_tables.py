@@ -1,4 +1,4 @@
-"""Leaderboards as plain text, Markdown and CSV."""
+"""The tables of a leaderboard."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import math
 
 from limner.evaluation.board import Board, BoardRow
 from limner.evaluation.measures import Measure
-from limner.evaluation.tables import Grid, document, markdown, plain_text, to_csv
+from limner.evaluation.tables import Document, Grid
 
 MOST = 10_000_000
 """Larger numbers of queries are shown as "over" this."""
 HEAD = ("ranks", "system", "value", "interval", "queries", "detectable", "queries needed")
 
 
-def board_grids(board: Board) -> list[Grid]:
-    """One grid per table: a row per system, the best first."""
-    return [Grid(table.title, (HEAD, *(_cells(table.measure, row) for row in table.rows))) for table in board.tables]
+def board_document(board: Board) -> Document:
+    """What a leaderboard shows: a row per system, the best first."""
+    grids = [
+        Grid(t.title, (HEAD, *(_cells(t.measure, row) for row in t.rows)), f"{t.title} ({t.method})")
+        for t in board.tables
+    ]
+    return Document("Leaderboard", grids, notes(board), (foot(board),), is_titled=False)
 
 
 def _cells(measure: Measure, row: BoardRow) -> tuple[str, ...]:
@@ -60,21 +64,3 @@ def foot(board: Board) -> str:
 def notes(board: Board) -> list[str]:
     """The notes of all tables, without repetitions."""
     return list(dict.fromkeys([*(note for table in board.tables for note in table.notes), *board.notes]))
-
-
-def board_text(board: Board) -> str:
-    """The board for a terminal."""
-    grids = zip(board.tables, board_grids(board), strict=True)
-    tables = [f"{table.title} ({table.method})\n{plain_text(grid)}" for table, grid in grids]
-    return "\n\n".join([*tables, foot(board), *(f"note: {note}" for note in notes(board))])
-
-
-def board_markdown(board: Board) -> str:
-    """The board as Markdown."""
-    said = [foot(board), *notes(board)]
-    return document("# Leaderboard", board_grids(board), said, lambda grid: f"## {grid.title}\n\n{markdown(grid)}")
-
-
-def board_csv(board: Board) -> str:
-    """The board as CSV, a line per table and system."""
-    return to_csv(board.rows())

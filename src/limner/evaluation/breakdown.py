@@ -10,8 +10,9 @@ import numpy as np
 from limner.core.collection import Collection
 from limner.core.errors import UnknownName
 from limner.evaluation.report import Report
+from limner.evaluation.report_tables import with_interval
 from limner.evaluation.results import DIRECTIONS, Result
-from limner.evaluation.tables import Grid, plain_text, with_interval
+from limner.evaluation.tables import Grid, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,11 +10,9 @@ which one it shows.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,15 +20,13 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.formats import save_as
-from limner.core.frames import Tabular, by_column
 from limner.core.progress import Progress, counting
 from limner.core.registry import Registry
 from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, effect_size, paired, paired_test
-from limner.evaluation.plain import plain
 from limner.evaluation.results import ALONE, Evaluated, Result, written
+from limner.evaluation.tables import FORMATS, TableReport
 from limner.stats import Interval, PairedTest, correlation_matrix, holm
 
 if TYPE_CHECKING:
@@ -46,11 +42,7 @@ FAMILIES = ("table", "line")
 COMPARISON_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "comparison file ending",
     {
-        ".json": "limner.evaluation.comparison:to_json",
-        ".csv": "limner.evaluation.tables:comparison_csv",
-        ".md": "limner.evaluation.tables:comparison_markdown",
-        ".tex": "limner.evaluation.tables:comparison_latex",
-        ".txt": "limner.evaluation.tables:comparison_text",
+        **FORMATS,
         ".pdf": "limner.evaluation.figures:comparison_pdf",
         ".svg": "limner.evaluation.figures:comparison_svg",
         ".png": "limner.evaluation.figures:comparison_png",
@@ -62,7 +54,6 @@ COMPARISON_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
 _FIGURE: Registry[Callable[..., Figure]] = Registry(
     "figure", {"comparison": "limner.evaluation.figures:comparison_figure"}
 )
-_TABLE: Registry[Callable[..., str]] = Registry("table", {"comparison": "limner.evaluation.tables:comparison_html"})
 
 
 @dataclass(frozen=True)
@@ -131,7 +122,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison(Tabular):
+class Comparison(TableReport):
     """Two or more systems on the same queries. Prints as a table with significance marks.
 
     Args:
@@ -143,6 +134,8 @@ class Comparison(Tabular):
         estimated: Differences estimated for complete judgements, from labels of a designed sample.
     """
 
+    kind = "comparison"
+    formats = COMPARISON_FORMATS
     systems: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
@@ -192,13 +185,6 @@ class Comparison(Tabular):
         tested = [_row(self, line, d) for line in self.lines for d in line.differences]
         return [*tested, *(each.row(self.systems) for each in self.estimated)]
 
-    def _columns(self) -> dict[str, list[object]]:
-        """The columns of `rows`, for `to_pandas`, `to_polars` and `to_arrow`."""
-        return by_column(self.rows())
-
-    def _repr_html_(self) -> str:
-        return str(_TABLE["comparison"](self))
-
     def describe(self) -> dict[str, object]:
         """The whole comparison as plain values."""
         return {
@@ -217,18 +203,6 @@ class Comparison(Tabular):
         """
         drawn: Figure = _FIGURE["comparison"](self, width=width)
         return drawn
-
-    def save(self, path: str | Path, **options: object) -> Path:
-        """Writes the comparison in the format of the file extension, one of `COMPARISON_FORMATS`.
-
-        Args:
-            path: The file: .json, .csv, .md, .tex, .txt, or a figure: .pdf, .svg, .png.
-            options: Options of the format, such as `width` of a figure.
-        """
-        return save_as(self, path, COMPARISON_FORMATS, options, what="comparison")
-
-    def __str__(self) -> str:
-        return str(COMPARISON_FORMATS[".txt"](self))
 
 
 def compare(
@@ -414,8 +388,3 @@ def _row(comparison: Comparison, line: Line, d: Difference) -> dict[str, object]
         "test": d.test.method,
         "effect": d.effect,
     }
-
-
-def to_json(comparison: Comparison) -> str:
-    """The comparison as JSON text."""
-    return json.dumps({"limner": "comparison", **plain(comparison.describe())}, allow_nan=False)

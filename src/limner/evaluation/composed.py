@@ -21,8 +21,7 @@ from limner.datasets.composed import ComposedQueries, ComposedQuery
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.excluded import excluding
 from limner.evaluation.plain import plain
-from limner.evaluation.table_report import TableReport, percent, titled
-from limner.evaluation.tables import Grid
+from limner.evaluation.tables import Document, Grid, TableReport, percent
 from limner.scores import Scores
 
 COMPOSITIONS = ("image", "text", "sum")
@@ -85,7 +84,8 @@ class ComposedReport(TableReport):
         """Plain values that hold the whole report."""
         return {"queries": self.name, "lines": plain(self.rows()), "notes": list(self.notes)}
 
-    def __str__(self) -> str:
+    def document(self) -> Document:
+        """What the report shows."""
         measures = list(dict.fromkeys(line.measure for line in self.lines))
         rows = [("subset", "queries", "system", *measures)]
         for subset in dict.fromkeys(line.subset for line in self.lines):
@@ -95,7 +95,7 @@ class ComposedReport(TableReport):
                 cells = (percent(here[m].value) if m in here else "" for m in measures)
                 rows.append((subset, count, system, *cells))
         title = f"{self.name}: composed queries"
-        return titled(title, [Grid(title, tuple(rows))], self.notes)
+        return Document(title, [Grid(title, tuple(rows))], self.notes)
 
 
 def composed(

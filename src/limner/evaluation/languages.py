@@ -20,8 +20,7 @@ from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure, parse
 from limner.evaluation.plain import plain
 from limner.evaluation.results import DIRECTIONS, Result
-from limner.evaluation.table_report import TableReport, percent, titled
-from limner.evaluation.tables import Grid
+from limner.evaluation.tables import Document, Grid, TableReport, percent
 from limner.scores import Scores
 
 MACRO = "macro mean"
@@ -88,10 +87,11 @@ class LanguageReport(TableReport):
         told = {"system": self.system, "collection": self.collection}
         return {**told, "lines": plain(self.rows()), "notes": list(self.notes)}
 
-    def __str__(self) -> str:
+    def document(self) -> Document:
+        """What the report shows."""
         directions = dict.fromkeys(line.direction for line in self.lines)
         title = f"{self.system} on {self.collection}, by language"
-        return titled(title, map(self._grid, directions), self.notes)
+        return Document(title, [self._grid(each) for each in directions], self.notes)
 
     def _grid(self, direction: str) -> Grid:
         here = [line for line in self.lines if line.direction == direction]

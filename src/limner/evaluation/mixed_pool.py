@@ -24,8 +24,7 @@ from limner.core.progress import Stages
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.excluded import excluding
 from limner.evaluation.plain import plain
-from limner.evaluation.table_report import TableReport, percent, titled
-from limner.evaluation.tables import Grid
+from limner.evaluation.tables import Document, Grid, TableReport, percent
 from limner.scores import Progress, Scores
 
 MEASURES = "R@1 R@5 R@10"
@@ -96,7 +95,8 @@ class MixedPoolReport(TableReport):
         shares = dict(self.shares)
         return {"collection": self.name, "lines": plain(self.rows()), "shares": shares, "notes": list(self.notes)}
 
-    def __str__(self) -> str:
+    def document(self) -> Document:
+        """What the report shows."""
         measures = list(dict.fromkeys(line.measure for line in self.lines))
         found = {(line.measure, line.query, line.pool): percent(line.value) for line in self.lines}
         title = f"{self.name}: images and texts in one pool"
@@ -105,7 +105,7 @@ class MixedPoolReport(TableReport):
             rows: list[tuple[str, ...]] = [(f"{query} queries", *POOLS)]
             rows += [(m, *(found.get((m, query, pool), "") for pool in POOLS)) for m in measures]
             grids.append(Grid(title, tuple(rows)))
-        return titled(title, grids, self.notes)
+        return Document(title, grids, self.notes)
 
 
 def evaluate_mixed(

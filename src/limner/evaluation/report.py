@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.formats import save_as
-from limner.core.frames import Tabular, by_column
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.evaluation.comparison import Comparison, compare
@@ -18,6 +16,7 @@ from limner.evaluation.estimated import Estimated
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import Evaluated, Result, written
+from limner.evaluation.tables import FORMATS, TableReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,12 +24,9 @@ if TYPE_CHECKING:
 REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "report file ending",
     {
+        **FORMATS,
         ".json": "limner.evaluation.storage:write",
-        ".csv": "limner.evaluation.tables:report_csv",
-        ".md": "limner.evaluation.tables:report_markdown",
-        ".tex": "limner.evaluation.tables:report_latex",
         ".html": "limner.evaluation.page:render",
-        ".txt": "limner.evaluation.tables:report_text",
         ".pdf": "limner.evaluation.figures:report_pdf",
         ".svg": "limner.evaluation.figures:report_svg",
         ".png": "limner.evaluation.figures:report_png",
@@ -39,14 +35,13 @@ REPORT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
 """File formats of a report, by file extension: `(report, **options) -> str or bytes`. `print` shows ".txt"."""
 
 _FIGURE: Registry[Callable[..., Figure]] = Registry("figure", {"report": "limner.evaluation.figures:report_figure"})
-_TABLE: Registry[Callable[..., str]] = Registry("table", {"report": "limner.evaluation.tables:report_html"})
 _STORAGE: Registry[Callable[..., Any]] = Registry(
     "use of a stored report", {"read": "limner.evaluation.storage:read", "data": "limner.evaluation.storage:to_json"}
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Report(Tabular):
+class Report(TableReport):
     """All results of one evaluation.
 
     Args:
@@ -59,6 +54,8 @@ class Report(Tabular):
         estimates: Values estimated for complete judgements, from labels of a designed sample.
     """
 
+    kind = "report"
+    formats = REPORT_FORMATS
     system: str
     collection: str
     results: tuple[Result, ...]
@@ -106,23 +103,6 @@ class Report(Tabular):
         named = {"system": self.system, "collection": self.collection}
         return [*(_row(self, r) for r in self.results), *({**named, **e.row()} for e in self.estimates)]
 
-    def _columns(self) -> dict[str, list[object]]:
-        """The columns of `rows`, for `to_pandas`, `to_polars` and `to_arrow`."""
-        return by_column(self.rows())
-
-    def _repr_html_(self) -> str:
-        return str(_TABLE["report"](self))
-
-    def save(self, path: str | Path, **options: object) -> Path:
-        """Writes the report in the format of the file extension, one of `REPORT_FORMATS`.
-
-        Args:
-            path: The file: .json (complete, can be loaded), .csv, .md, .tex, .txt, .html, or a figure: .pdf, .svg,
-                .png.
-            options: Options of the format; see `limner.evaluation.page.render` for a page and `figure` for a figure.
-        """
-        return save_as(self, path, REPORT_FORMATS, options, what="report")
-
     def figure(self, name: str = "recall", *, width: str | float = "column", others: Sequence[Report] = ()) -> Figure:
         """A figure for a paper, as a matplotlib `Figure`; `save("figure.pdf", figure=name)` writes one.
 
@@ -147,7 +127,7 @@ class Report(Tabular):
                 raise UnknownName("direction or view", name, sorted(known), of="the report")
         return replace(self, settings={**self.settings, "names": {**self.settings.get("names", {}), **names}})
 
-    def to_json(self) -> dict[str, object]:
+    def describe(self) -> dict[str, object]:
         """The whole report as plain values."""
         content: dict[str, object] = _STORAGE["data"](self)
         return content
@@ -157,9 +137,6 @@ class Report(Tabular):
         """Reads a report that was saved as JSON."""
         report: Report = _STORAGE["read"](path)
         return report
-
-    def __str__(self) -> str:
-        return str(REPORT_FORMATS[".txt"](self))
 
     def __repr__(self) -> str:
         return f"Report({self.system!r} on {self.collection!r}: {len(self.results)} results)"

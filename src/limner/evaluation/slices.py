@@ -10,41 +10,26 @@ dependent slices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.formats import save_as
-from limner.core.frames import Tabular, by_column
 from limner.core.progress import Progress
-from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result, main_result, written
+from limner.evaluation.tables import TableReport
 from limner.stats import GroupTest, Interval, false_discovery, group_tests
 from limner.stats.groups import smallest_needed
 
 CONTROLS = {"by": "Benjamini & Yekutieli", "bh": "Benjamini & Hochberg"}
 FEWEST, MOST_SAMPLES = 20_000, 100_000
-
-SLICE_FORMATS: Registry[Callable[..., str]] = Registry(
-    "slices file ending",
-    {
-        ".json": "limner.evaluation.slice_tables:slices_json",
-        ".csv": "limner.evaluation.slice_tables:slices_csv",
-        ".md": "limner.evaluation.slice_tables:slices_markdown",
-        ".tex": "limner.evaluation.slice_tables:slices_latex",
-        ".txt": "limner.evaluation.slice_tables:slices_text",
-    },
-)
-"""File formats of slices, by file ending; ".txt" is what `print` shows."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +96,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Slices(Tabular):
+class Slices(TableReport):
     """Slices of the queries, the weakest first. Prints as a table; saves as JSON, CSV, Markdown, LaTeX and text.
 
     Args:
@@ -125,6 +110,7 @@ class Slices(Tabular):
         notes: Notes for readers.
     """
 
+    kind = "slices"
     system: str
     against: str
     collection: str
@@ -155,16 +141,6 @@ class Slices(Tabular):
         """The slices as plain values."""
         kept = ("system", "against", "collection", "level", "control", "min_size")
         return {**{name: getattr(self, name) for name in kept}, "notes": list(self.notes), "slices": self.rows()}
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the slices in the format of the file extension, one of `SLICE_FORMATS`."""
-        return save_as(self, path, SLICE_FORMATS, {}, what="slices")
-
-    def _columns(self) -> dict[str, list[object]]:
-        return by_column(self.rows())
-
-    def __str__(self) -> str:
-        return str(SLICE_FORMATS[".txt"](self))
 
 
 def slices(

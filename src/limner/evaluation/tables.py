@@ -1,28 +1,163 @@
-"""Reports and comparisons as plain text, Markdown, LaTeX and CSV, all from the same grid of cells."""
+"""Document of a report: for a terminal and a notebook, and as Markdown, LaTeX, CSV and JSON files."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from typing import ClassVar
 
+from limner.core.formats import save_as
+from limner.core.frames import Tabular, by_column
 from limner.core.notebook import html_table
+from limner.core.registry import Registry
 from limner.core.spreadsheet import guarded_row
-from limner.evaluation.comparison import Comparison, Difference, Line
-from limner.evaluation.estimated import VIEW, estimate_rows
-from limner.evaluation.measures import Measure
-from limner.evaluation.report import Report
-from limner.evaluation.results import DIRECTIONS, Result, heading
+from limner.evaluation.plain import plain
+from limner.stats import Interval
+
+DOCUMENTS: Registry[Callable[..., Document]] = Registry(
+    "kind of report",
+    {
+        "report": "limner.evaluation.report_tables:report_document",
+        "comparison": "limner.evaluation.comparison_tables:comparison_document",
+        "slices": "limner.evaluation.slice_tables:slice_document",
+        "board": "limner.evaluation.board_tables:board_document",
+    },
+)
+"""The tables of a report, by its kind, where another module makes them."""
+
+FORMATS = {
+    ".json": "limner.evaluation.tables:json_text",
+    ".csv": "limner.evaluation.tables:csv_text",
+    ".md": "limner.evaluation.tables:markdown",
+    ".tex": "limner.evaluation.tables:latex",
+    ".txt": "limner.evaluation.tables:text",
+}
+"""What every report can be saved as: `(report, **options) -> str`, by file ending."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of cells with a title and a header row."""
+    """A table of cells with a title and a header row.
+
+    Args:
+        title: What the table is about.
+        rows: The rows, the header first.
+        caption: A line above the table, where its header does not say what it is about.
+    """
 
     title: str
     rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a report shows.
+
+    Args:
+        title: What the tables are about.
+        grids: The tables.
+        notes: Remarks on the numbers.
+        foot: Explanations of marks and columns.
+        is_titled: Whether a terminal shows the title, because the tables do not say it.
+    """
+
+    title: str
+    grids: Sequence[Grid]
+    notes: Sequence[str] = ()
+    foot: Sequence[str] = ()
+    is_titled: bool = True
+
+
+class TableReport(Tabular):
+    """A mixin for what prints as tables, and is saved in the format of the file ending."""
+
+    kind: ClassVar[str]
+    """What the .json file says it is, such as "composed"."""
+    formats: ClassVar[Registry[Callable[..., str | bytes]]] = Registry("file ending of a report", FORMATS)
+    """File formats by file ending: `(report, **options) -> str or bytes`. `print` shows ".txt"."""
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, object]]:
+        """One flat record per line, as in the CSV file."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]:
+        """The whole report as plain values."""
+
+    def document(self) -> Document:
+        """What the report shows."""
+        return DOCUMENTS[self.kind](self)
+
+    def save(self, path: str | Path, **options: object) -> Path:
+        """Writes the report in the format of the file ending, one of `formats`.
+
+        Args:
+            path: The file.
+            options: Options of the format.
+        """
+        return save_as(self, path, self.formats, options, what=self.kind)
+
+    def _columns(self) -> dict[str, list[object]]:
+        return by_column(self.rows())
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+
+# --- formats -----------------------------------------------------------------------------------------------------
+
+
+def text(report: TableReport) -> str:
+    """For a terminal."""
+    shown = report.document()
+    parts = [*([shown.title] if shown.is_titled else []), *map(captioned_text, shown.grids), *shown.foot]
+    return "\n\n".join([*parts, *(f"note: {note}" for note in shown.notes)])
+
+
+def html(report: TableReport) -> str:
+    """For a notebook."""
+    shown = report.document()
+    grids = (html_table(f"{shown.title}: {grid.title}", grid.rows) for grid in shown.grids)
+    return "".join([*grids, *(f"<p>{escape(note)}</p>" for note in (*shown.foot, *shown.notes))])
+
+
+def markdown(report: TableReport) -> str:
+    """As Markdown."""
+    shown = report.document()
+    grids = [f"## {one_line(g.caption)}\n\n{markdown_grid(g)}" if g.caption else markdown_grid(g) for g in shown.grids]
+    notes = (f"Note: {one_line(note)}" for note in shown.notes)
+    return "\n\n".join([f"# {one_line(shown.title)}", *grids, *map(one_line, shown.foot), *notes]) + "\n"
+
+
+def latex(report: TableReport) -> str:
+    """As LaTeX tables (booktabs)."""
+    shown = report.document()
+    grids = [f"% {one_line(g.caption)}\n{latex_grid(g)}" if g.caption else latex_grid(g) for g in shown.grids]
+    notes = (f"% {one_line(note)}" for note in (*shown.foot, *shown.notes))
+    return "\n\n".join([f"% {one_line(shown.title)}", *grids, *notes]) + "\n"
+
+
+def csv_text(report: TableReport) -> str:
+    """As CSV, a line per record."""
+    return to_csv(report.rows())
+
+
+def json_text(report: TableReport) -> str:
+    """As JSON, with its kind."""
+    return json.dumps({"limner": report.kind, **plain(report.describe())}, ensure_ascii=False, allow_nan=False)
+
+
+# --- one table ---------------------------------------------------------------------------------------------------
 
 
 def to_csv(records: Sequence[dict[str, object]]) -> str:
@@ -34,216 +169,14 @@ def to_csv(records: Sequence[dict[str, object]]) -> str:
     return out.getvalue()
 
 
-# --- reports ----------------------------------------------------------------------------------------------------
-
-
-def report_grids(report: Report) -> list[Grid]:
-    """One grid per view, with measures as rows and directions as columns, each number with its interval."""
-    names = report.settings.get("names") or {}
-    views = dict.fromkeys(r.view for r in report.results)
-    found = [(view, [r for r in report.results if r.view == view]) for view in views]
-    grids = [[_view_grid(view, results, names), *_bounds_grid(view, results, names)] for view, results in found]
-    estimated = [Grid(VIEW, estimate_rows(report.estimates, DIRECTIONS))] if report.estimates else []
-    return [*(grid for each in grids for grid in each), *estimated]
-
-
-def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> list[Grid]:
-    """Bounds for unjudged answers: each value if all of them were wrong, and if all of them were right."""
-    bounded = [r for r in results if r.bound is not None]
-    if not bounded:
-        return []
-    directions = [d for d in DIRECTIONS if any(r.direction == d for r in bounded) and d != "both"]
-    title = f"{names.get(view, view)}: all unjudged wrong to all right"
-    rows = [(title, *(names.get(d, DIRECTIONS[d]) for d in directions))]
-    for measure in dict.fromkeys(r.measure for r in bounded):
-        found = {r.direction: _ends(r) for r in bounded if r.measure == measure}
-        first = found.get("both", found.get(directions[0], ""))
-        rows.append((str(measure), first, *(found.get(d, "") for d in directions[1:])))
-    return [Grid(title, tuple(rows))]
-
-
-def _ends(result: Result) -> str:
-    show = result.measure.show
-    return f"{show(result.value)} to {show(result.bound or 0.0)}"
-
-
-def _view_grid(view: str, results: list[Result], names: Mapping[str, str]) -> Grid:
-    directions = [d for d in DIRECTIONS if any(r.direction == d for r in results) and d != "both"]
-    called = {d: names.get(d, DIRECTIONS[d]) for d in directions}
-    head = (names.get(view, view), *(f"{called[d]} ({_counted(results, d)})" for d in directions))
-    rows = [head]
-    for measure in dict.fromkeys(r.measure for r in results if r.direction != "both"):
-        rows.append((str(measure), *(_cell(results, measure, d) for d in directions)))
-    for result in (r for r in results if r.direction == "both"):
-        rows.append((str(result.measure), with_interval(result), *[""] * (len(directions) - 1)))
-    return Grid(view, tuple(rows))
-
-
-def _counted(results: list[Result], direction: str) -> str:
-    return f"{next(len(r.queries) for r in results if r.direction == direction):,}"
-
-
-def _cell(results: list[Result], measure: object, direction: str) -> str:
-    found = [r for r in results if r.measure == measure and r.direction == direction]
-    return with_interval(found[0]) if found else ""
-
-
-def with_interval(result: Result) -> str:
-    """A number with its interval, if it has one."""
-    shown = result.measure.show(result.value)
-    interval = result.interval
-    return (
-        shown
-        if interval is None
-        else f"{shown} [{result.measure.show(interval.low)}, {result.measure.show(interval.high)}]"
-    )
-
-
-def report_text(report: Report) -> str:
-    """The report for a terminal."""
-    head = f"{report.system} on {report.collection}"
-    return "\n\n".join([head, *(plain_text(g) for g in report_grids(report)), *(f"note: {n}" for n in report.notes)])
-
-
-def report_html(report: Report) -> str:
-    """The report for a notebook."""
-    return _notebook(f"{report.system} on {report.collection}", report_grids(report), report.notes)
-
-
-def report_csv(report: Report) -> str:
-    """The report as CSV, a line per result."""
-    return to_csv(report.rows())
-
-
-def report_markdown(report: Report) -> str:
-    """The report as Markdown."""
-    return document(f"# {report.system} on {report.collection}", report_grids(report), report.notes, markdown)
-
-
-def report_latex(report: Report) -> str:
-    """The report as LaTeX tables (booktabs)."""
-    return document(f"% {report.system} on {report.collection}", report_grids(report), report.notes, latex, note="% ")
-
-
-# --- comparisons ------------------------------------------------------------------------------------------------
-
-
-def comparison_grids(comparison: Comparison) -> list[Grid]:
-    """One grid per view and direction: two systems with their difference, more systems with letters."""
-    keys = dict.fromkeys((n.view, n.direction) for n in comparison.lines)
-    make = _two if len(comparison.systems) == 2 else _many
-    grids = [
-        Grid(
-            heading(*key),
-            make(comparison, heading(*key), [n for n in comparison.lines if (n.view, n.direction) == key]),
-        )
-        for key in keys
-    ]
-    return [*grids, *(_estimated_grid(comparison, d) for d in dict.fromkeys(e.direction for e in comparison.estimated))]
-
-
-def _estimated_grid(comparison: Comparison, direction: str) -> Grid:
-    """Every pair of systems under complete judgements: both estimates, and the difference with its interval."""
-    names = comparison.systems
-    rows = [(heading(VIEW, direction), "one", "other", "difference", "by the given pairs")]
-    for each in (e for e in comparison.estimated if e.direction == direction):
-        one, other = (f"{names[n]} {value}" for n, value in zip((each.a, each.b), each.values, strict=True))
-        mark = " *" if each.significant else ""
-        rows.append((str(each.measure), one, other, f"{each}{mark}", each.measure.show_change(each.given)))
-    return Grid(heading(VIEW, direction), tuple(rows))
-
-
-def _two(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
-    rows = [(title, *comparison.systems, "difference", f"p (Holm, {comparison.family})", "test")]
-    for line in lines:
-        values = [line.measure.show(v) for v in line.values]
-        if not line.differences:
-            rows.append((str(line.measure), *values, "", "", "not comparable"))
-            continue
-        d = line.differences[0]
-        mark = " *" if d.significant(comparison.level) else ""
-        rows.append((str(line.measure), *values, _signed(line.measure, d) + mark, _p(d.p_adjusted), d.test.method))
-    return tuple(rows)
-
-
-def _signed(measure: Measure, d: Difference) -> str:
-    span = "" if d.interval is None else f" [{measure.show(d.interval.low)}, {measure.show(d.interval.high)}]"
-    return measure.show_change(d.value) + span
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
-
-
-def _many(comparison: Comparison, title: str, lines: list[Line]) -> tuple[tuple[str, ...], ...]:
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    head = (title, *(f"{letters[i % 26]} {name}" for i, name in enumerate(comparison.systems)))
-    body = [
-        (
-            str(n.measure),
-            *(
-                f"{n.measure.show(v)} {''.join(letters[b % 26] for b in n.beaten(i, comparison.level))}".rstrip()
-                for i, v in enumerate(n.values)
-            ),
-        )
-        for n in lines
-    ]
-    return (head, *body)
-
-
-def comparison_foot(comparison: Comparison) -> str:
-    """An explanation of the marks in the table."""
-    mark = "*: significant" if len(comparison.systems) == 2 else "letters: significantly better than these systems"
-    return f"{mark} at {comparison.level:g}, p-values {comparison.corrected}"
-
-
-def comparison_text(comparison: Comparison) -> str:
-    """The comparison for a terminal."""
-    notes = [comparison_foot(comparison), *(f"note: {n}" for n in comparison.notes)]
-    return "\n\n".join([*(plain_text(g) for g in comparison_grids(comparison)), *notes])
-
-
-def comparison_html(comparison: Comparison) -> str:
-    """The comparison for a notebook."""
-    notes = [comparison_foot(comparison), *comparison.notes]
-    return _notebook(" and ".join(comparison.systems), comparison_grids(comparison), notes)
-
-
-def comparison_csv(comparison: Comparison) -> str:
-    """The comparison as CSV, a line per measure and pair of systems."""
-    return to_csv(comparison.rows())
-
-
-def comparison_markdown(comparison: Comparison) -> str:
-    """The comparison as Markdown."""
-    notes = [comparison_foot(comparison), *comparison.notes]
-    return document(f"# {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, markdown)
-
-
-def comparison_latex(comparison: Comparison) -> str:
-    """The comparison as LaTeX tables (booktabs)."""
-    notes = [comparison_foot(comparison), *comparison.notes]
-    return document(f"% {' and '.join(comparison.systems)}", comparison_grids(comparison), notes, latex, note="% ")
-
-
-# --- output formats of a grid ----------------------------------------------------------------------------------
-
-
-def document(
-    head: str, grids: Sequence[Grid], notes: Sequence[str], write: Callable[[Grid], str], *, note: str = "Note: "
-) -> str:
-    """Grids and notes as one file."""
-    return "\n\n".join([one_line(head), *map(write, grids), *(note + one_line(n) for n in notes)]) + "\n"
-
-
 def one_line(text: str) -> str:
     """A text without line breaks, so that it stays in its cell or comment."""
     return " ".join(text.splitlines())
 
 
-def _notebook(head: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
-    tables = [html_table(f"{head}: {grid.title}", grid.rows) for grid in grids]
-    return "".join([*tables, *(f"<p>{escape(note)}</p>" for note in notes)])
+def captioned_text(grid: Grid) -> str:
+    """A table for a terminal, below its caption if it has one."""
+    return f"{grid.caption}\n{plain_text(grid)}" if grid.caption else plain_text(grid)
 
 
 def plain_text(grid: Grid) -> str:
@@ -253,7 +186,7 @@ def plain_text(grid: Grid) -> str:
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
-def markdown(grid: Grid) -> str:
+def markdown_grid(grid: Grid) -> str:
     """A table as Markdown."""
     escaped = [[one_line(cell).replace("|", "\\|") for cell in row] for row in grid.rows]
     lines = ["| " + " | ".join(row) + " |" for row in escaped]
@@ -274,7 +207,7 @@ _LATEX = {
 }
 
 
-def latex(grid: Grid) -> str:
+def latex_grid(grid: Grid) -> str:
     """A grid as a LaTeX table (booktabs)."""
     escaped = [
         ["".join(_LATEX.get(c, c) for c in one_line(cell)).replace("->", r"$\to$") for cell in row] for row in grid.rows
@@ -291,3 +224,22 @@ def latex(grid: Grid) -> str:
             r"\end{tabular}",
         ]
     )
+
+
+def percent(value: Interval) -> str:
+    """A share with its interval.
+
+    >>> from limner.stats import mean_interval
+    >>> percent(mean_interval([0.5, 0.5]))
+    '50.0 [0.9, 99.1]'
+    """
+    return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def shown_p(value: float) -> str:
+    """A p-value for a table.
+
+    >>> shown_p(0.00001), shown_p(0.0312)
+    ('< 0.0001', '0.0312')
+    """
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"

@@ -24,8 +24,7 @@ from limner.core.errors import LimnerError
 from limner.core.progress import Progress, Stages, counting, next_step
 from limner.datasets.probes import Probe, ProbeCase
 from limner.evaluation.plain import plain
-from limner.evaluation.table_report import TableReport, percent, titled
-from limner.evaluation.tables import Grid
+from limner.evaluation.tables import Document, Grid, TableReport, percent
 from limner.language.bigram import BigramModel, words
 from limner.scores import Scores
 
@@ -99,7 +98,8 @@ class ProbeReport(TableReport):
         """The whole report as plain values."""
         return {"system": self.system, "probe": self.probe, "lines": plain(self.rows()), "notes": list(self.notes)}
 
-    def __str__(self) -> str:
+    def document(self) -> Document:
+        """What the report shows."""
         head = ["subset", "measure", "cases", "chance", *([self.system] if self.system else []), *BLIND, "solved blind"]
         rows = [tuple(head)]
         for line in self.lines:
@@ -107,7 +107,7 @@ class ProbeReport(TableReport):
             cells = [line.subset, line.measure, f"{line.cases:,}", f"{100 * line.chance:.1f}", *map(percent, values)]
             rows.append((*cells, "yes" if line.solved_blind else ""))
         title = f"{self.system + ' on ' if self.system else ''}{self.probe}"
-        return titled(title, [Grid(title, tuple(rows))], self.notes)
+        return Document(title, [Grid(title, tuple(rows))], self.notes)
 
 
 def _record(line: ProbeLine) -> dict[str, object]:

@@ -57,9 +57,9 @@ def composed(
       $ limner composed cap.dress.val.json --image-folder images --system towers --train-on captions.csv
     """
     from limner.evaluation.composed import MEASURES, evaluate_composed
-    from limner.evaluation.table_report import TABLE_FORMATS
+    from limner.evaluation.tables import FORMATS
 
-    refuse_ending(save, tuple(TABLE_FORMATS), "table")
+    refuse_ending(save, tuple(FORMATS), "table")
     asked = _queries(source, image_folder, pool, queries, seed)
     warn(asked.warnings)
     found = _system(asked, source, system, train_on, images, texts, scores, trust)

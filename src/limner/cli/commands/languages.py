@@ -41,9 +41,9 @@ def languages(
       $ limner languages multi30k:DIR --images I.npy --texts T.npy --split test
     """
     from limner.evaluation.languages import MEASURES, evaluate_languages
-    from limner.evaluation.table_report import TABLE_FORMATS
+    from limner.evaluation.tables import FORMATS
 
-    refuse_ending(save, tuple(TABLE_FORMATS), "table")
+    refuse_ending(save, tuple(FORMATS), "table")
     way = Way(images, texts, None, None, scores, (), system, trust, encoder=encoder)
     found, truth, notes = _opened(way, collection, option, split)
     warn(notes)

@@ -37,11 +37,11 @@ def mixed(
       $ limner mixed captions.csv --images images.npy --texts texts.npy --save mixed.csv
     """
     from limner.evaluation.mixed_pool import evaluate_mixed
-    from limner.evaluation.table_report import TABLE_FORMATS
+    from limner.evaluation.tables import FORMATS
 
     if (images is None) != (texts is None) or (images is None) == (system is None):
         raise typer.BadParameter("give --system, or --images and --texts")
-    refuse_ending(save, tuple(TABLE_FORMATS), "table")
+    refuse_ending(save, tuple(FORMATS), "table")
     whole = load(collection, option)
     if system is not None:
         sides, held, notes = encoded_sides(system, whole, split, trust=trust)

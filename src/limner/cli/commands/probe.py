@@ -55,10 +55,10 @@ def probe(
       $ limner probe valse/ --corpus flickr8k:DIR
       $ limner probe scenes --system histograms
     """
-    from limner.evaluation.table_report import TABLE_FORMATS
+    from limner.evaluation.tables import FORMATS
     from limner.explain.probing import probe as measured
 
-    refuse_ending(save, tuple(TABLE_FORMATS), "probe")
+    refuse_ending(save, tuple(FORMATS), "probe")
     refuse_ending([save_texts] if save_texts else None, (".csv",), "table")
     given = _probe(source, image_folder, cases, seed)
     warn(given.warnings)

@@ -52,9 +52,9 @@ def slices(
       $ limner slices ours.json flickr8k:DIR --against baseline.json --save slices.csv
     """
     from limner.evaluation.report import Report
-    from limner.evaluation.slices import SLICE_FORMATS
+    from limner.evaluation.tables import FORMATS
 
-    refuse_ending(save, tuple(SLICE_FORMATS), "table of slices")
+    refuse_ending(save, tuple(FORMATS), "table of slices")
     report, other = Report.load(file), None if against is None else Report.load(against)
     held = part(load(collection, option), split)
     how: dict[str, object] = {"against": other, "measure": measure, "view": view, "min_size": min_size}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from limner.evaluation.page.words import direction_title, plain
-from limner.evaluation.slice_tables import shown_p
 from limner.evaluation.slices import Slice, Slices, of_direction
+from limner.evaluation.tables import shown_p
 from limner.stats import Interval
 
 SHOWN = 20

@@ -12,12 +12,10 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.formats import save_as
 from limner.core.judgements import Judgements
 from limner.core.progress import Progress
 from limner.core.registry import Registry
-from limner.evaluation.table_report import TABLE_FORMATS, TableReport
-from limner.evaluation.tables import Grid, plain_text, to_csv
+from limner.evaluation.tables import FORMATS, Document, Grid, TableReport, to_csv
 from limner.explain.audit import blind, captions, chance, image_checks, labels
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
 from limner.explain.audit.missing import missing
@@ -32,10 +30,10 @@ MOST_SCORED = 20_000
 """Labels are checked by scores only for collections of at most this many images."""
 
 
-AUDIT_FORMATS: Registry[Callable[..., str]] = Registry(
+AUDIT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "audit file ending",
     {
-        **TABLE_FORMATS.homes,
+        **FORMATS,
         ".csv": "limner.explain.audit.auditing:audit_csv",
         ".html": "limner.explain.audit.auditing:audit_html",
     },
@@ -57,6 +55,7 @@ class Audit(TableReport):
     """
 
     kind = "audit"
+    formats = AUDIT_FORMATS
     collection: str
     findings: tuple[Finding, ...]
     repaired: Judgements
@@ -93,27 +92,26 @@ class Audit(TableReport):
             "notes": list(self.notes),
         }
 
-    def save(self, path: str | Path, *, collection: Collection | None = None) -> Path:
-        """Writes the findings: .json, .csv, .txt or .html.
+    def save(self, path: str | Path, **options: object) -> Path:
+        """Writes the findings in the format of the file ending, one of `AUDIT_FORMATS`.
 
         Args:
             path: The file.
-            collection: The collection that was audited; a page then shows its images and captions, not only ids.
+            options: For a page, `collection`: the audited collection, to show its images and captions, not only ids.
         """
-        options = {"collection": collection} if Path(path).suffix.lower() == ".html" else {}
-        return save_as(self, path, AUDIT_FORMATS, options, what="audit")
+        return super().save(path, **(options if Path(path).suffix.lower() == ".html" else {}))
 
-    def __str__(self) -> str:
-        head = f"{self.collection}: " + (counted(self.findings) or "nothing found")
+    def document(self) -> Document:
+        """What the audit shows: a row for each kind of finding."""
+        title = f"{self.collection}: " + (counted(self.findings) or "nothing found")
         rows = [("severity", "kind", "found", "what to do", "examples")]
         for kind in dict.fromkeys(finding.kind for finding in self.findings):
-            found = self.of(kind)
-            shown = "; ".join(" ".join(f.items[:2]) for f in found[:EXAMPLES])
-            rows.append((KINDS[kind].severity, kind, f"{len(found):,}", KINDS[kind].mend, shown))
-        parts = [head, plain_text(Grid("audit", tuple(rows)))] if self.findings else [head]
-        if self.added:
-            parts.append(f"repaired judgements: {self.added:,} pairs more; {len(self.leave_out):,} items to leave out")
-        return "\n\n".join([*parts, *(f"note: {note}" for note in self.notes)])
+            findings = self.of(kind)
+            examples = "; ".join(" ".join(each.items[:2]) for each in findings[:EXAMPLES])
+            rows.append((KINDS[kind].severity, kind, f"{len(findings):,}", KINDS[kind].mend, examples))
+        repaired = f"repaired judgements: {self.added:,} pairs more; {len(self.leave_out):,} items to leave out"
+        grids = [Grid("audit", tuple(rows))] if self.findings else []
+        return Document(title, grids, self.notes, (repaired,) if self.added else ())
 
 
 def audit_csv(found: Audit) -> str:
