@@ -37,7 +37,7 @@ def audit(
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
     save: Annotated[
         list[Path] | None,
-        out_word("Write the findings: .json .csv .txt, or a page: .html. Repeatable.", "--save", "-o"),
+        out_word("Write the findings: .json .csv .md .tex .txt, or a page: .html. Repeatable.", "--save", "-o"),
     ] = None,
     save_judgements: Annotated[Path | None, out_word("Write the repaired judgements: qrels.")] = None,
     save_exclude: Annotated[Path | None, out_word("Write the ids to leave out, one per line.")] = None,

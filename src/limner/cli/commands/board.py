@@ -58,7 +58,7 @@ def board(
     level: Annotated[float, word("Joint confidence of all rank sets of a table.", metavar="P")] = 0.95,
     samples: Annotated[int, word("Number of bootstrap draws for the critical value.", metavar="N", min=100)] = 10_000,
     seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
-    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .txt .html. Repeatable.")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .tex .txt .html. Repeatable.")] = None,
     save_mteb: Annotated[
         Path | None, out_word("Write reports as MTEB results into it.", metavar="FOLDER", callback=writable)
     ] = None,

@@ -40,7 +40,7 @@ def composed(
     queries: Annotated[int, word("Of scenes: how many queries.", metavar="N", min=1)] = 120,
     seed: Annotated[int, word("Of scenes: seed.", metavar="N", min=0)] = 0,
     name: Annotated[str | None, word("Name of --scores in the table.")] = None,
-    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .tex .txt. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

@@ -26,7 +26,7 @@ def languages(
     split: Split = None,
     option: Loading = None,
     name: Annotated[str | None, word("Name of the system in the table.")] = None,
-    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .tex .txt. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

@@ -21,7 +21,7 @@ def mixed(
     texts: Annotated[Path | None, word("Embeddings of the texts, of the same model.", metavar="FILE")] = None,
     split: Split = None,
     option: Loading = None,
-    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .tex .txt. Repeatable.")] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:

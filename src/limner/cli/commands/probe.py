@@ -39,7 +39,7 @@ def probe(
     cases: Annotated[int, word("With scenes: number of cases.", metavar="N", min=1)] = 200,
     seed: Annotated[int, word("With scenes: random seed.", metavar="N", min=0)] = 0,
     name: Annotated[str | None, word("Name of the system in the table.")] = None,
-    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .txt. Repeatable.")] = None,
+    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .tex .txt. Repeatable.")] = None,
     save_texts: Annotated[Path | None, out_word("Write images and captions as a table to encode: csv.")] = None,
     trust: Trust = False,
     as_json: Json = False,
