@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -521,6 +522,96 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     assert data("tasks", "work.db")["pairs"] == again["new"]
     assert "no store" in run("status", "none.db", status=3).stderr
     assert "NAME=FILE" in run("pool", "work.db", *whole, "--scores", "S.npy", status=2).output
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """Labels the pairs of a store elsewhere: adds annotations of two people to tasks of Label Studio."""
+    monkeypatch.chdir(tmp_path)
+
+    def labelled(part=slice(None), people=(1, 2)):
+        run("export", "work.db", "tasks.json")
+        made = json.loads(Path("tasks.json").read_text(encoding="utf-8"))[part]
+        for task in made:
+            chosen = {"from_name": "grade", "to_name": "image", "type": "choices", "value": {"choices": ["100% yes"]}}
+            task["annotations"] += [{"result": [chosen], "completed_by": person} for person in people]
+        Path("done.json").write_text(json.dumps(made), encoding="utf-8")
+        return len(made)
+
+    return labelled
+
+
+SMALL = ("scenes", "-O", "images=40", "-O", "seed=7")
+
+
+@pytest.mark.parametrize("replication", [None, "1", "2", "3"])
+def test_pooled_pairs_are_judged_elsewhere_and_imported(outside, replication):
+    data("pool", "work.db", *SMALL, "--system", "colours", "--depth", "2")
+    if replication:
+        data("tasks", "work.db", "--replication", replication)
+    tasks = data("status", "work.db")["tasks"]
+    pairs = outside()
+    assert data("import", "work.db", "done.json")["added"] == 2 * pairs
+    status = data("status", "work.db")
+    assert status["answers"] == 2 * pairs and status["tasks"] == (tasks or 1)
+    assert status["asked"] == max(2, int(replication or 2)) * pairs
+    assert status["done"] == (0 if replication == "3" else status["tasks"])
+    assert data("aggregate", "work.db")["pairs"] == pairs
+    assert "already imported" in run("import", "work.db", "done.json", status=3).stderr
+    assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
+
+
+def test_planned_pairs_are_judged_elsewhere_and_imported(outside):
+    plan = ("plan", "work.db", *SMALL, "--system", "colours", "--budget", "40")
+    run(*plan)
+    tasks = data("status", "work.db")["tasks"]
+    pairs = outside()
+    assert data("import", "work.db", "done.json")["added"] == 2 * pairs
+    status = data("status", "work.db")
+    assert (status["tasks"], status["done"], status["answers"]) == (tasks, tasks, 2 * pairs)
+    run(*plan)  # the next draw is based on these answers
+    with open_store("work.db") as store:
+        add_pairs(store, [(a.image, a.caption) for a in answers(store)])
+        assert not set(waiting(store)) & {(a.image, a.caption) for a in answers(store)}
+
+
+def test_one_part_is_judged_elsewhere_and_the_rest_here(outside):
+    data("pool", "work.db", *SMALL, "--system", "colours", "--depth", "2")
+    data("tasks", "work.db")
+    with open_store("work.db") as store:
+        here = add_annotator(store, "ada").id
+        first = lease(store, here)
+        for item in first.items[:3]:
+            submit(store, here, item.id, key=f"here-{item.id}", grade=1, comment="blurred")
+    outside(slice(None, None, 2))
+    added = data("import", "work.db", "done.json")["added"]
+    with open_store("work.db") as store:
+        before = answers(store)
+        assert added == 2 * len({(a.image, a.caption) for a in before if a.annotator != "ada"})
+        assert [(a.grade, a.comment) for a in before if a.annotator == "ada"] == [(1, "blurred")] * 3
+        while task := lease(store, here):
+            for item in task.items:
+                submit(store, here, item.id, key=f"again-{item.id}", grade=4)
+    status = data("status", "work.db")
+    assert status["done"] == status["tasks"]
+    with open_store("work.db") as store:
+        judged = Counter((a.image, a.caption) for a in answers(store) if a.role == "real")
+    assert set(judged.values()) <= {1, 2, 3} and len(judged) == status["asked"]
+
+
+def test_answers_that_a_store_has_are_skipped_and_others_refused(outside):
+    data("pool", "work.db", *SMALL, "--system", "colours", "--depth", "2")
+    pairs = outside(people=(1,))
+    assert data("import", "work.db", "done.json")["added"] == pairs
+    outside(people=(2,))
+    assert data("import", "work.db", "done.json")["added"] == pairs, "those of the first person came back"
+    run("export", "work.db", "answers.csv")
+    assert "already in the store" in run("import", "work.db", "answers.csv", status=3).stderr
+    text = Path("answers.csv").read_text(encoding="utf-8")
+    Path("answers.csv").write_text(text.replace(",4,", ",1,", 1), encoding="utf-8")
+    changed = run("import", "work.db", "answers.csv", status=3).stderr
+    assert "another answer (grade 4, not 1): keep one of them" in changed
+    assert data("status", "work.db")["answers"] == 2 * pairs
 
 
 def test_systems_trained_again_at_the_shell_still_find_pairs_to_ask(tmp_path, monkeypatch):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from limner.annotate._sql import inserted, sa
 from limner.annotate.aggregate import METHODS, majority
@@ -23,6 +25,7 @@ from limner.annotate.store.failures import failure_answers
 from limner.annotate.store.people import annotator_ids
 from limner.annotate.store.scales import refuse_changed, scale_of
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
+from limner.annotate.store.tasks import settle, state_of
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
 from limner.explain.failures import Failure
@@ -74,10 +77,12 @@ def judgements(store: Store, *, method: str = "majority", name: str = "annotated
 
 
 def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
-    """Imports answers from a file into a store with their images and captions, as finished tasks.
+    """Imports answers from a file into a store with their images and captions.
 
-    Pairs judged by the same people form one task; no pair may already be in another task. A second import under the
-    same key is refused, so that nothing is counted twice. The answers get the newest version of the store's guideline.
+    An answer to a pair that is in a task goes to this task, also if it has all the answers that were asked for. The
+    other pairs form a finished task for all that the same people judged. An answer that the store has already is
+    skipped; another one by the same person to the same pair is refused, and so is a second import under the same key.
+    The answers get the newest version of the store's guideline.
 
     Args:
         store: The store.
@@ -88,19 +93,17 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
         How many answers were added.
     """
     by_pair: dict[Key, dict[str, Given]] = {}
-    scale, version = scale_of(store), newest(store).version
+    scale = scale_of(store)
     for each in given:
-        scale.check_reasons(each.reasons, scale.check_grade(each.grade))
+        checked = replace(each, reasons=scale.check_reasons(each.reasons, scale.check_grade(each.grade)))
         said = by_pair.setdefault((each.image, each.caption), {})
         if each.annotator in said:
             raise LimnerError(
                 f"{each.annotator!r} answers image {each.image!r}, caption {each.caption!r} twice: keep one"
             )
-        said[each.annotator] = each
+        said[each.annotator] = checked
     people = annotator_ids(store, sorted({name for said in by_pair.values() for name in said}))
-    groups: dict[tuple[str, ...], list[Key]] = {}
-    for pair, said in by_pair.items():
-        groups.setdefault(tuple(sorted(said)), []).append(pair)
+    source = _Source(key, newest(store).version, people)
     with store.writing() as connection:
         refuse_changed(store, connection, scale)
         if connection.scalar(
@@ -110,42 +113,83 @@ def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:
         ):
             raise LimnerError(f"{key!r} was already imported: it is not counted twice")
         numbers = pair_numbers(store, connection, by_pair, origin="pool", turn=1)
-        for group, pairs in groups.items():
-            _import_task(store, connection, group, [(numbers[p], by_pair[p]) for p in pairs], people, key, version)
-    return sum(map(len, by_pair.values()))
+        items = _items(store, connection, {numbers[pair]: tuple(sorted(said)) for pair, said in by_pair.items()})
+        by_task: dict[int, dict[int, dict[str, Given]]] = {}
+        for pair, said in by_pair.items():
+            task_id, item = items[numbers[pair]]
+            by_task.setdefault(task_id, {})[item] = said
+        added = sum(_into_task(store, connection, each, said, source) for each, said in by_task.items())
+        if by_pair and not added:
+            raise LimnerError(f"{key!r}: all its answers are already in the store")
+    return added
 
 
-def _import_task(
-    store: Store,
-    connection: sa.Connection,
-    group: Sequence[str],
-    pairs: Sequence[tuple[int, dict[str, Given]]],
-    people: dict[str, int],
-    key: str,
-    version: str,
-) -> None:
+@dataclass(frozen=True)
+class _Source:
+    """What imported answers have in common: the key of the import, the guideline, and the annotators' ids."""
+
+    key: str
+    guideline: str
+    people: Mapping[str, int]
+
+
+def _items(
+    store: Store, connection: sa.Connection, people_of: Mapping[int, tuple[str, ...]]
+) -> dict[int, tuple[int, int]]:
+    """Task and item of every pair; pairs without a task get one for all that the same people judged."""
+    query = sa.select(task_item.c.pair_id, task_item.c.task_id, task_item.c.id).where(task_item.c.role == "real")
+    items = {pair: (number, item) for pair, number, item in connection.execute(query) if pair in people_of}
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for pair, group in people_of.items():
+        if pair not in items:
+            groups.setdefault(group, []).append(pair)
+    for group, pairs in groups.items():
+        values = {"kind": "pairs", "seed": 0, "turn": 1, "replication": len(group), "done": False}
+        number = inserted(connection, task, **values, added=store.now())
+        for place, pair in enumerate(pairs):
+            which = {"task_id": number, "position": place, "pair_id": pair, "role": "real"}
+            items[pair] = number, inserted(connection, task_item, **which)
+    return items
+
+
+def _into_task(
+    store: Store, connection: sa.Connection, number: int, by_item: Mapping[int, Mapping[str, Given]], source: _Source
+) -> int:
+    """Adds answers to the items of one task; returns how many are new."""
     now = store.now()
-    number = inserted(connection, task, kind="pairs", seed=0, turn=1, replication=len(group), done=True, added=now)
-    times = {"leased": now, "expires": now, "finished": now}
-    held = {
-        name: inserted(connection, assignment, task_id=number, annotator_id=people[name], **times) for name in group
-    }
-    for place, (pair, said) in enumerate(pairs):
-        try:
-            item = inserted(connection, task_item, task_id=number, position=place, pair_id=pair, role="real")
-        except sa.exc.IntegrityError as error:
-            one = next(iter(said.values()))
-            raise LimnerError(f"image {one.image!r}, caption {one.caption!r} is already in another task") from error
-        rows = [
-            {
-                "assignment_id": held[name], "item_id": item, "revision": 1,
-                "client_key": f"import:{key}:{item}:{name}",
-                "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
-                "guideline": version, "added": now, "comment": each.comment or None,
-            }
-            for name, each in said.items()
-        ]  # fmt: skip
+    state = state_of(connection, number, lock=True)
+    mine = {row["annotator_id"]: int(row["id"]) for row in state.assignments}
+    for name in sorted({name for said in by_item.values() for name in said}):
+        if (person := source.people[name]) not in mine:
+            values = {"task_id": number, "annotator_id": person, "leased": now, "expires": now}
+            mine[person] = inserted(connection, assignment, **values)
+    rows: list[dict[str, Any]] = [
+        {
+            "assignment_id": mine[source.people[name]], "item_id": item, "revision": revision,
+            "client_key": f"import:{source.key}:{item}:{name}",
+            "grade": each.grade, "reasons": json.dumps(each.reasons), "milliseconds": each.milliseconds,
+            "guideline": source.guideline, "added": now, "comment": each.comment or None,
+        }
+        for item, said in by_item.items()
+        for name, each in said.items()
+        if (revision := _next_revision(state.latest.get((mine[source.people[name]], item)), each))
+    ]  # fmt: skip
+    if rows:
         connection.execute(sa.insert(judgement), rows)
+        settle(connection, number, {row["assignment_id"] for row in rows}, now)
+    return len(rows)
+
+
+def _next_revision(last: Mapping[str, object] | None, each: Given) -> int:
+    """The number of the revision that an imported answer is; 0 if it is stored already."""
+    if last is None or last["grade"] is None:
+        return 1 if last is None else int(str(last["revision"])) + 1
+    if (last["grade"], json.loads(str(last["reasons"]))) != (each.grade, list(each.reasons)):
+        raise LimnerError(
+            f"{each.annotator!r} has already given image {each.image!r}, caption {each.caption!r} another answer "
+            f"(grade {last['grade']}, not {each.grade}): keep one of them"
+        )
+    return 0
 
 
 # --- failures ---------------------------------------------------------------------------------------------------

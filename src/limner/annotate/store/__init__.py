@@ -34,7 +34,7 @@ revision.
 
 Every answer is appended; `current_answer` and `counted_answer` are views. A lease ends after `minutes`; then the rest
 of the task goes to someone else, and given answers stay. A pair never gets more valid answers than its task's
-replication; controls are answered by everyone who holds the task.
+replication, except by an import; controls are answered by everyone who holds the task.
 """
 
 from __future__ import annotations

@@ -225,7 +225,8 @@ def _refuse_unfit(state: TaskState, mine: Any, item_id: int, now: int, *, withdr
     held = mine["finished"] is not None or mine["expires"] > now
     if not held and state.holders(now, but=mine["annotator_id"]) >= state.task["replication"]:
         raise LeaseLost("your time for this task expired and someone else has it now: request another task")
-    if item["role"] == "real" and state.answered(item_id, but=mine["id"]) >= state.task["replication"]:
+    new = item["role"] == "real" and (last is None or last["grade"] is None)
+    if new and state.answered(item_id, but=mine["id"]) >= state.task["replication"]:
         raise AlreadyFull("this pair has all the answers it needs: continue with the next one")
 
 

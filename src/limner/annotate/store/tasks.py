@@ -218,6 +218,20 @@ def state_of(connection: sa.Connection, task_id: int, *, lock: bool = False) -> 
     return TaskState(row, list(connection.execute(_ITEMS, this).mappings()), held, latest)
 
 
+def settle(connection: sa.Connection, task_id: int, assignments: Iterable[int], now: int) -> None:
+    """Updates what is finished after answers to these assignments of a task were added.
+
+    If every pair has more answers than were asked for, as after an import, so many were asked for.
+    """
+    state = state_of(connection, task_id)
+    ended = [number for number in assignments if state.finished_by(number)]
+    times = sa.update(assignment).where(assignment.c.id.in_(ended), assignment.c.finished.is_(None))
+    connection.execute(times.values(finished=now))
+    fewest = min(state.answered(item["id"]) for item in state.items if item["role"] == "real")
+    values = {"done": state.complete, "replication": max(fewest, state.task["replication"])}
+    connection.execute(sa.update(task).where(task.c.id == task_id).values(**values))
+
+
 # Built once, since building a query takes as long as running it.
 _THIS: sa.BindParameter[int] = sa.bindparam("this", type_=sa.Integer)
 _TASK = sa.select(task).where(task.c.id == _THIS)

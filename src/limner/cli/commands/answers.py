@@ -353,6 +353,8 @@ def import_(
 ) -> None:
     """Import answers from a file into a store that has their images and captions; a repeated import is refused.
 
+    Answers to pairs that are in a task go to this task; answers that the store has already are skipped.
+
     A .json file is Label Studio's export in the format "JSON". Skipped tasks are not answers: they are left out.
 
     Examples:
