@@ -486,7 +486,7 @@ def test_a_lease_runs_out_and_the_rest_goes_to_another(store, clock):
     for item in rest.items:
         last = say(store, bob, item)
     assert last.finished
-    assert progress(store) == {"tasks": 1, "done": 1, "held": 0, "answers": 3, "asked": 3, "kept": 5}
+    assert progress(store) == {"tasks": 1, "done": 1, "held": 0, "answers": 3, "asked": 3, "controls": 2, "kept": 5}
     assert lease(store, ada) is None
 
 

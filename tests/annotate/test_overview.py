@@ -37,15 +37,25 @@ def test_yes_against_no_comes_first_then_the_widest_and_controls_do_not_count():
     assert [answer.annotator for answer in found[0].answers] == ["a", "b"]
 
 
-def test_throughput_counts_days_people_and_what_is_left():
-    listed = [given("a", n, 4, ago=n * DAY // 2, took=2000 + 1000 * n) for n in range(4)]
-    listed += [given("b", 9, 1, role="gold_neg", took=None)]
-    pace = throughput(listed, asked=10, now=NOW)
-    assert (pace.today, pace.people, pace.left, pace.seconds) == (3, 2, 6, 3.5)
-    assert sum(many for _, many in pace.days) == 5 and len(pace.days) == 14
-    assert pace.work_left == pytest.approx(6 * 3.5 / 3600) and pace.days_left == 2.0
+def test_throughput_counts_days_people_and_what_is_left_without_controls():
+    listed = [given("a", n, 4, ago=n * DAY // 20, took=2000 + 100 * n) for n in range(24)]
+    listed += [given("b", 90 + n, 1, role="gold_neg", took=90_000) for n in range(9)]
+    pace = throughput(listed, asked=44, now=NOW)
+    assert (pace.today, pace.people, pace.left, pace.seconds) == (20, 1, 20, 3.15)
+    assert sum(many for _, many in pace.days) == 24 and len(pace.days) == 14
+    assert pace.work_left == pytest.approx(20 * 3.15 / 3600) and pace.days_left == 1.0
     none = throughput([], asked=3, now=NOW)
     assert none.left == 3 and math.isnan(none.seconds) and math.isnan(none.days_left)
+
+
+def test_nothing_is_forecast_before_there_is_enough_to_forecast_from():
+    """The rate of a day needs a day, and the median time of an answer more than a few answers."""
+    first_day = [given("a", n, 4, ago=n * DAY // 24, took=3000) for n in range(24)]
+    assert math.isnan(throughput(first_day, asked=400, now=NOW).days_left)
+    assert throughput(first_day, asked=400, now=NOW).work_left == pytest.approx(376 * 3 / 3600)
+    assert throughput([*first_day, given("a", 24, 4, ago=DAY)], asked=400, now=NOW).days_left == 375 / 24
+    few = throughput(first_day[:19], asked=400, now=NOW)
+    assert math.isnan(few.work_left) and few.seconds == 3.0
 
 
 def test_a_quick_person_is_seen_against_the_others_also_when_they_give_most_answers():

@@ -392,11 +392,10 @@ def own_site(tmp_path_factory):
 def test_own_grades_and_reasons_are_set_in_the_browser_and_answered_with_their_keys(judge, site, own_site):
     """The lead writes them into the form; the annotator presses their keys; the usual ones do nothing."""
     here = own_site.state.address
-    lead = judge("lead", path=f"{here}/admin", wait="#scale", read=False)
-    lead.click("#scale ~ details summary")
+    lead = judge("lead", path=f"{here}/admin#scale", wait="#own-scale", read=False)
     lead.fill("#own-scale", OWN)
     lead.click("text=Save the grades and reasons")
-    lead.wait_for_selector("#scale + ul >> text=counts as weak yes")
+    lead.wait_for_selector("#scale ul >> text=counts as weak yes")
     page = judge("own", path=f"{here}/judge", wait="#guide[open]", read=False)
     page.click("#guide button.main")
     page.wait_for_selector(LOOK)
@@ -430,7 +429,7 @@ def test_the_lead_assigns_tasks_and_moves_what_is_not_finished(judge, own_site, 
     for name in names:
         add_annotator(own_site.state.site.store, name)
     here = own_site.state.address
-    lead = judge("lead", path=f"{here}/admin", wait="#assigned", read=False, viewport=viewport)
+    lead = judge("lead", path=f"{here}/admin#assigned", wait="#assign-to", read=False, viewport=viewport)
     lead.select_option("#assign-to", label=names[0])
     lead.click("button[value=assign]")
     row = lead.locator("tr", has=lead.locator(f"th:text-is('{names[0]}')"))
@@ -443,6 +442,6 @@ def test_the_lead_assigns_tasks_and_moves_what_is_not_finished(judge, own_site, 
     lead.click("button[value=move]")
     lead.wait_for_selector(f"th:text-is('{names[1]}')")
     assert lead.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert lead.evaluate("document.querySelector('#assigned ~ .scroll').scrollWidth <= innerWidth")
+    assert lead.evaluate("document.querySelector('#assigned .scroll').scrollWidth <= innerWidth")
     page = judge(names[1], path=f"{here}/judge", wait="#guide[open]", read=False)
     assert "1 task assigned to you is left." in page.inner_text("#answer")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from contextlib import closing, contextmanager
@@ -15,6 +17,8 @@ import pytest
 import websites
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
+from limner.annotate.store.contents import add_collection
+from limner.annotate.store.tasks import Draft, TaskPair, add_tasks
 from websites import SIZES
 
 ONE_LINE = """(forms) => forms.every((form) => {
@@ -47,11 +51,95 @@ def test_forms_in_tables_stay_on_one_line_and_the_page_does_not_scroll_sideways(
     context.add_cookies(cookies)
     page = context.new_page()
     page.goto("/admin")
-    page.wait_for_selector("text=Nobody has answered yet.")
+    page.wait_for_selector("text=No task yet. Make tasks, and invite people to judge them.")
     assert page.locator("form[action='/admin/role']").count() == 2
     assert page.eval_on_selector_all("form[action='/admin/role'], td .acts", ONE_LINE)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     context.close()
+
+
+@pytest.mark.parametrize("viewport", SIZES, ids=lambda size: str(size["width"]))
+def test_what_waits_comes_first_and_sections_without_content_are_not_there(browser, team, viewport):
+    """A new team has two jobs: tasks to make, and people to invite."""
+    where, cookies = team
+    context = browser.new_context(viewport=viewport, base_url=where, reduced_motion="reduce")
+    context.add_cookies(cookies)
+    page = context.new_page()
+    page.goto("/admin")
+    picture(page, f"lead-new-{viewport['width']}")
+    assert page.locator("h2:visible").all_inner_texts()[:2] == ["Make tasks", "Accounts"]
+    for job in ("Make tasks", "Make an invitation"):
+        button = page.get_by_role("button", name=job, exact=True).bounding_box()
+        assert button["y"] + button["height"] <= 1.6 * viewport["height"], job
+    assert page.evaluate("document.documentElement.scrollHeight") <= 2000
+    assert page.locator("#agreement, #annotators, #review, #comments, #export").count() == 0
+    page.goto("/admin#guideline")
+    assert page.is_visible("#text"), "an address opens its section"
+    context.close()
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """A job that makes tasks waits until it may go on."""
+    from limner.web import admin
+
+    may_go, pooled = threading.Event(), admin._pooled
+
+    def slow(*args):
+        assert may_go.wait(60)
+        return pooled(*args)
+
+    monkeypatch.setattr(admin, "_pooled", slow)
+    yield may_go
+    may_go.set()
+
+
+def test_a_form_that_is_refused_while_a_job_runs_keeps_its_values_and_says_why(browser, tmp_path, held):
+    app = websites.client(tmp_path / "answers.db").app
+    with websites.running(app) as where, websites.watched(browser, base_url=where, viewport=SIZES[1]) as page:
+        page.goto("/admin")
+        page.fill("#pairs", "18")
+        page.get_by_role("button", name="Make tasks").click()
+        page.wait_for_selector("#state progress")
+        page.click("summary:has-text('Make a preference study')")
+        page.fill("#queries", "7")
+        page.select_option("#kind", "rankings")
+        page.wait_for_timeout(2_500)  # the page has looked again meanwhile
+        assert page.input_value("#queries") == "7"
+        page.get_by_role("button", name="Make a study").click()
+        page.wait_for_selector("#study .error:has-text('another job is running: send this again when it is done')")
+        picture(page, "lead-refused")
+        assert page.locator("nav a").count() > 5 and page.input_value("#queries") == "7"
+        assert page.input_value("#kind") == "rankings"
+        assert page.evaluate("document.activeElement.className") == "error"
+        held.set()
+        page.wait_for_selector("#state:has-text('1 task created of 18 pairs')", timeout=60_000)
+        assert page.input_value("#queries") == "7", "and the page did not lose it when the job was done"
+
+
+def test_the_lead_reads_what_each_number_counts(browser, tmp_path):
+    """Answers to controls are no part of what is asked for, and the first day forecasts nothing."""
+    asked = websites.client(tmp_path / "answers.db")
+    images, texts = (list(side.ids) for side in (websites.world().test.images, websites.world().test.texts))
+    with open_store(tmp_path / "answers.db") as store:
+        add_collection(store, websites.world().test, spec="scenes")
+        pairs = [TaskPair(images[n % len(images)], texts[n]) for n in range(3)]
+        add_tasks(store, [Draft((*pairs, TaskPair(images[0], texts[9], "gold_neg")))], replication=2)
+    websites.judged(asked, "ann", [4, 4, 4, 4])
+    with websites.running(asked.app) as where, websites.watched(browser, base_url=where, viewport=SIZES[1]) as page:
+        page.goto("/admin")
+        page.wait_for_selector("#annotators")
+        picture(page, "lead-answers")
+        assert "3 of 6 answers that are asked for, and 1 to controls" in page.inner_text(".cards")
+        assert page.locator(".cards .card", has_text="Left").inner_text().split("\n")[-1] == "3 answers."
+        assert page.locator("#annotators + .scroll td").first.inner_text() == "3"
+        assert "3" in page.locator(".pace text:not(.when)").all_text_contents()
+
+
+def picture(page, name):
+    """Keeps a screenshot where one is wanted."""
+    if folder := os.environ.get("LIMNER_PICTURES"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
 
 
 @contextmanager
@@ -92,7 +180,7 @@ def test_a_store_made_in_the_browser_opens_again_by_the_documented_command(brows
         context.add_cookies([{"name": "limner_name", "value": "ada", "url": address}])
         page.add_init_script(websites.read_guideline("ada"))
         page.goto(f"{address}/admin")
-        page.click("button:text-is('Make tasks')")
+        page.get_by_role("button", name="Make tasks").click()
         for _ in range(600):
             page.goto(f"{address}/judge")
             if page.locator("#place").count():

@@ -153,7 +153,8 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
         page.wait_for_selector("main > p:has-text('2 of')")
 
         arrive(page, "/admin")
-        page.fill("#pairs", "36")
+        page.fill("#depth", "1")
+        page.fill("#pairs", "54")
         page.click("button:has-text('Make tasks')")
         page.wait_for_selector("text=tasks created", timeout=60_000)
         for context, name in ((first, "first"), (second, "second")):
@@ -161,7 +162,7 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
             context.add_init_script(websites.read_guideline(name))
             mine = context.new_page()
             arrive(mine, "/judge")
-            for number in range(2):
+            for number in range(3):
                 judge_all(mine, world, slip=2 if number == 0 else None)
                 mine.keyboard.press("Enter")
                 mine.wait_for_selector("#judge[data-ready]:visible, h1:has-text('Nothing left')")
@@ -169,11 +170,11 @@ def test_a_persons_path_from_search_to_a_metric_that_moved(browser, tmp_path):
 
         arrive(page, "/admin")
         page.wait_for_selector("text=alpha 1.00", timeout=60_000)  # worked out beside the page, which asks again
-        assert "72 of 72" in page.inner_text("main")
+        assert "108 of 108" in page.inner_text("main")
         with page.expect_download() as download:
             page.click("#export ~ p >> text=qrels")
         rows = download.value.path().read_text().splitlines()
-        assert len(rows) == 36
+        assert len(rows) == 54
         page.click("text=What the answers do to the measures")
         page.wait_for_selector("[data-change]", timeout=60_000)
         changes = [float(cell.get_attribute("data-change")) for cell in page.locator("[data-change]").all()]

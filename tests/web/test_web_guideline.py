@@ -142,7 +142,7 @@ def test_many_comments_do_not_push_the_rest_of_the_page_away(tmp_path):
     lead = settled(asked).text
     shown, rest = lead.split("<summary>2 more comments</summary>")
     assert len(re.findall("<q>says", shown)) == 5 and len(re.findall("<q>says", rest.split("</details>")[0])) == 2
-    assert "7 of 7 that are asked for" in words(asked.get("/admin")) and "from 0 proposals" not in lead
+    assert "7 of 7 answers that are asked for" in words(asked.get("/admin")) and "from 0 proposals" not in lead
 
 
 def test_the_lead_assigns_tasks_and_sees_who_is_how_far(tmp_path):
@@ -168,10 +168,11 @@ def test_the_lead_assigns_tasks_and_sees_who_is_how_far(tmp_path):
     assert "no open task has a place" in words(asked.post("/admin/assign", data={"annotator": two, "tasks": "1"}))
 
 
-def test_time_left_and_the_agreement_matrix_are_shown(asked):
+def test_time_left_and_the_agreement_matrix_are_shown(asked, monkeypatch):
     judged(asked, "one", [4, 4, 1, 2, 3, 1], milliseconds=1500)
-    admin = words(settled(asked))
-    assert "6 answers: about a minute of work at 1.5 s each" in admin
+    assert "Left 6 answers. " in words(settled(asked)), "six answers of the first day are no forecast"
+    monkeypatch.setattr("limner.annotate.overview.TIMED", 6)
+    assert "6 answers: about a minute of work for one person at 1.5 s each. " in words(settled(asked))
     judged(asked, "two", [4, 1, 1, 2, 4, 1], milliseconds=1500)
     page = settled(asked).text
     assert 'class="square"' in page and "Answers by day" in page

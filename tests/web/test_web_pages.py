@@ -399,7 +399,7 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
     judged(asked, "two", [4, 3, 1, 2])
     first = asked.get("/admin")
     assert "being compared" in first.text
-    assert first.headers["refresh"] == "2"
+    assert 'data-live="2"' in first.text
     assert "8 of 8" in words(first), "how far it is is known at once"
     asked.get("/admin")
     may_go.set()
@@ -409,8 +409,8 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
     may_go.clear()
     exclude(asked.app.state.site.store, "image", answers(asked.app.state.site.store)[0].image, reason="blurred")
     older = asked.get("/admin")
-    assert "This is of 8 answers; newer ones are being compared" in words(older)
-    assert "refresh" not in older.headers
+    assert "This is of 8 answers, with controls; newer ones are being compared" in words(older)
+    assert "data-live" not in older.text
     may_go.set()
     websites.settled(asked)
     assert compared == [8, 6]
@@ -431,15 +431,17 @@ def test_a_task_in_progress_cannot_be_rejected(tmp_path):
 def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
     from starlette.testclient import TestClient
 
+    from limner.annotate.store.contents import pairs as pairs_of
     from limner.annotate.store.votes import votes
     from limner.web import make_app
 
     app = make_app([websites.world()], systems=("colours", "histograms"), store=tmp_path / "a.db")
     asked = TestClient(app, base_url="http://localhost", follow_redirects=False)
     assert asked.post("/admin/tasks", data={"pairs": "18", "people": "1"}).status_code == 303
-    finished(asked, "tasks created")
+    finished(asked, "1 task created of 18 pairs")
     assert len(asked.post("/api/task", json={}).json()["task"]["items"]) == 20
-    for pairs, made in (("18", "1 tasks created"), ("1000", "tasks created; 0 pairs wait"), ("18", "0 tasks created")):
+    assert len(pairs_of(app.state.site.store)) == 20, "18 pairs that were asked for, and two controls"
+    for pairs, made in (("18", "1 task created of 18 pairs"), ("1000", "tasks created of "), ("18", "no pair is left")):
         assert asked.post("/admin/tasks", data={"pairs": pairs, "people": "1"}).status_code == 303
         finished(asked, made)
     assert asked.post("/admin/study", data={"queries": "3"}).status_code == 303

@@ -15,6 +15,8 @@ from limner.annotate.store.answers import Answer
 DAY = 86_400_000
 DAYS = 14
 """Number of days in the chart."""
+TIMED = 20
+"""Fewest measured times from which the remaining work is forecast."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def _disagreement(own: Sequence[Answer]) -> Disagreement:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The pace of the annotation.
+    """The pace of the annotation, without controls.
 
     Args:
         days: Number of answers on each of the last days, oldest first.
@@ -62,6 +64,8 @@ class Throughput:
         people: Number of people who gave them.
         seconds: Median time of an answer; NaN if none was measured.
         left: Number of missing answers.
+        timed: Number of answers with a measured time.
+        whole_day: Whether the first answer is at least a day old, so that `today` is the rate of a day.
     """
 
     days: tuple[tuple[date, int], ...]
@@ -69,16 +73,18 @@ class Throughput:
     people: int
     seconds: float
     left: int
+    timed: int
+    whole_day: bool
 
     @property
     def work_left(self) -> float:
-        """Hours of work left for one person at the median time; NaN if no time was measured."""
-        return self.left * self.seconds / 3600
+        """Hours of work left for one person at the median time; NaN before `TIMED` times are measured."""
+        return self.left * self.seconds / 3600 if self.timed >= TIMED else math.nan
 
     @property
     def days_left(self) -> float:
-        """Days left at the rate of the last 24 hours; NaN if nobody answered."""
-        return self.left / self.today if self.today else math.nan
+        """Days left at the rate of the last 24 hours; NaN on the first day, and if nobody answered."""
+        return self.left / self.today if self.today and self.whole_day else math.nan
 
 
 def throughput(given: Sequence[Answer], *, asked: int, now: int) -> Throughput:
@@ -89,11 +95,13 @@ def throughput(given: Sequence[Answer], *, asked: int, now: int) -> Throughput:
         asked: Total number of answers that the pooled pairs need.
         now: The time, in milliseconds since 1970.
     """
+    real = [answer for answer in given if answer.role == "real"]
     day = datetime.fromtimestamp(now / 1000, UTC).date()
-    counted = Counter(datetime.fromtimestamp(answer.added / 1000, UTC).date() for answer in given)
+    counted = Counter(datetime.fromtimestamp(answer.added / 1000, UTC).date() for answer in real)
     days = tuple((when, counted[when]) for when in (day - timedelta(days=n) for n in reversed(range(DAYS))))
-    recent = [answer for answer in given if answer.added > now - DAY]
-    times = [answer.milliseconds for answer in given if answer.milliseconds is not None]
-    done = sum(answer.role == "real" for answer in given)
+    recent = [answer for answer in real if answer.added > now - DAY]
+    times = [answer.milliseconds for answer in real if answer.milliseconds is not None]
     seconds = median(times) / 1000 if times else math.nan
-    return Throughput(days, len(recent), len({a.annotator for a in recent}), seconds, max(0, asked - done))
+    people, left = len({answer.annotator for answer in recent}), max(0, asked - len(real))
+    whole_day = any(answer.added <= now - DAY for answer in real)
+    return Throughput(days, len(recent), people, seconds, left, len(times), whole_day)

@@ -133,6 +133,17 @@ def fill(
     return {"proposals": len(found), "merged": len(pool), "kept": len(kept), "new": added}
 
 
+def drawn(pool: Sequence[Key], most: int, *, seed: int = 0) -> list[Key]:
+    """At most so many pooled pairs: images in random order, each with all its pairs.
+
+    >>> drawn([("a", "1"), ("b", "1"), ("a", "2"), ("b", "2")], 3)
+    [('b', '1'), ('b', '2'), ('a', '1')]
+    """
+    images = list(dict.fromkeys(image for image, _ in pool))
+    place = {image: at for at, image in enumerate(random.Random(seed).sample(images, len(images)))}
+    return sorted(pool, key=lambda pair: place[pair[0]])[:most]
+
+
 def waiting(store: Store, *, direction: str | None = None, depth: int = TOP) -> list[Key]:
     """Pooled pairs without a task.
 

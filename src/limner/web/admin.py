@@ -12,6 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError
+from limner.evaluation.page.words import count
 from limner.web import studies
 from limner.web.assigning import assigned_of
 from limner.web.effect import FORMS
@@ -19,7 +20,7 @@ from limner.web.guideline import as_lines
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
 from limner.web.recording import record_collection
-from limner.web.site import ROLES, Ask, page
+from limner.web.site import ROLES, Ask, Handler, page, status_of
 from limner.web.team import accounts_of
 from limner.web.watching import Known, people_of
 
@@ -46,8 +47,14 @@ class Work:
     failed: bool = False
 
 
-def admin_page(ask: Ask) -> Response:
-    """The progress page with all tables and forms."""
+def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> Response:
+    """The progress page with all tables and forms.
+
+    Args:
+        ask: The request.
+        form: The form that was refused; it keeps what was sent.
+        error: Why it was refused.
+    """
     from limner.annotate.guideline import newest
     from limner.annotate.own_scale import as_toml
     from limner.annotate.scale import COUNTS_AS
@@ -70,6 +77,9 @@ def admin_page(ask: Ask) -> Response:
         "rated": failure_progress(store),
         "systems": site.library.names,
         "collection": judged_collection(ask),
+        "refused": form,
+        "error": error,
+        "sent": ask.form if form else {},
         "job": job,
         "told": told,
         "failed": failed,
@@ -96,9 +106,20 @@ def admin_page(ask: Ask) -> Response:
         **assigned_of(ask),
         **(accounts_of(ask) if site.team else {}),
     }
-    nothing_yet = people is None or not people.answers
-    again = job is not None or (comparing is not None and nothing_yet)
-    return page(ask, "admin.html", headers={"Refresh": "2"} if again else None, **known)
+    known["live"] = job is not None or (comparing is not None and (people is None or not people.answers))
+    return page(ask, "admin.html", status=200 if error is None else status_of(error)[0], headers=None, **known)
+
+
+def kept(form: str, handler: Handler) -> Handler:
+    """A handler of one of the page's forms: a refused one keeps its values, and the page says why beside it."""
+
+    def answer(ask: Ask) -> Response:
+        try:
+            return handler(ask)
+        except LimnerError as error:
+            return admin_page(ask, form=form, error=error)
+
+    return answer
 
 
 def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | None]]]:
@@ -190,7 +211,7 @@ def begin(ask: Ask, what: str, work: object) -> Response:
     """Starts a job and redirects to the page that shows its progress."""
     state: Work = ask.request.app.state.work
     if state.key is not None and _state(ask)[0] is not None:
-        raise LimnerError("another job is running: wait until it is done")
+        raise LimnerError("another job is running: send this again when it is done")
     state.key = ("admin", next(_calls))
     _waited(ask, state, what, work)
     return RedirectResponse("/admin", 303)
@@ -214,7 +235,8 @@ def make_tasks(ask: Ask) -> Response:
 
 
 def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most: int, replication: int) -> str:
-    from limner.annotate.pool import fill, waiting
+    from limner.annotate.pool import drawn, fill, waiting
+    from limner.annotate.store.contents import pairs as stored_pairs
     from limner.annotate.store.contents import proposals
     from limner.annotate.store.tasks import add_tasks
     from limner.annotate.tasks import make_tasks as cut
@@ -223,12 +245,17 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
     loaded = site.library.loaded(name, patience=None)
     ready = {each: site.library.system(name, each, patience=None) for each in systems}
     record_collection(ask, name, loaded, job)
-    found = fill(store, {each: system.scores for each, system in ready.items()}, depth=depth)
-    near = {(p.image, p.caption) for p in proposals(store)}
-    pairs = waiting(store)
-    drafts = cut(pairs[:most] if len(pairs) > most else pairs, loaded.held.judgements, near=near)
-    made = add_tasks(store, drafts, replication=replication)
-    return f"{found['merged']:,} pairs pooled, {len(made):,} tasks created; {max(0, len(pairs) - most):,} pairs wait"
+    old, room = {(each.image, each.caption) for each in stored_pairs(store)}, max(0, most - len(waiting(store)))
+    fill(
+        store, {each: system.scores for each, system in ready.items()}, depth=depth,
+        filtered=lambda pool: drawn([pair for pair in pool if pair not in old], room),
+    )  # fmt: skip
+    pairs = waiting(store)[:most]
+    if not pairs:
+        return "no pair is left: every pair that the systems propose to this depth is in a task"
+    near = {(each.image, each.caption) for each in proposals(store)}
+    made = add_tasks(store, cut(pairs, loaded.held.judgements, near=near), replication=replication)
+    return f"{count(len(made), 'task', 'tasks')} created of {count(len(pairs), 'pair', 'pairs')}"
 
 
 def own_scale(ask: Ask) -> Response:

@@ -368,7 +368,7 @@ def failed(request: Request, error: Exception) -> Response:
     """Turns any error into a page or JSON with a message; never a traceback."""
     if isinstance(error, Pending):
         return _waiting(request, error)
-    status, message = _status(error)
+    status, message = status_of(error)
     if wants_json(request):
         reason = {"reason": "account"} if isinstance(error, OtherAccount) else {}
         return JSONResponse({"error": message, **reason}, status)
@@ -379,7 +379,8 @@ def failed(request: Request, error: Exception) -> Response:
     return HTMLResponse(_render(request.app.state.site, request, None, "message.html", known), status, headers)
 
 
-def _status(error: Exception) -> tuple[int, str]:
+def status_of(error: Exception) -> tuple[int, str]:
+    """The status and the message of an error."""
     from limner.core.errors import UnknownName
 
     if isinstance(error, HTTPException):

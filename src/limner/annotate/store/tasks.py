@@ -389,17 +389,18 @@ def _set_expiry(store: Store, annotator_id: int, assignment_id: int, now: int, u
 
 
 def progress(store: Store) -> dict[str, Any]:
-    """Progress: numbers of tasks, held tasks, valid answers and requested answers."""
+    """Progress: numbers of tasks, held tasks, valid answers to pairs and controls, and requested answers to pairs."""
     now = store.now()
     held = sa.select(sa.func.count()).select_from(assignment)
     held = held.where(assignment.c.finished.is_(None), assignment.c.expires > now, sa.not_(excluded()))
     asked = sa.select(sa.func.coalesce(sa.func.sum(task.c.replication), 0)).join_from(task_item, task)
-    given = sa.select(sa.func.count()).select_from(counted_answer).where(counted_answer.c.role == "real")
+    given = sa.select(sa.func.count()).select_from(counted_answer)
+    real = counted_answer.c.role == "real"
     with store.reading() as connection:
         tasks = connection.scalar(sa.select(sa.func.count()).select_from(task)) or 0
         done = connection.scalar(sa.select(sa.func.count()).select_from(task).where(task.c.done.is_(True))) or 0
         wanted = connection.scalar(asked.where(task_item.c.role == "real")) or 0
-        answers = connection.scalar(given) or 0
+        answers = connection.scalar(given.where(real)) or 0
         kept = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
         return {
             "tasks": tasks,
@@ -407,6 +408,7 @@ def progress(store: Store) -> dict[str, Any]:
             "held": connection.scalar(held) or 0,
             "answers": answers,
             "asked": int(wanted),
+            "controls": connection.scalar(given.where(sa.not_(real))) or 0,
             "kept": kept,
         }
 

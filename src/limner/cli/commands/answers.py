@@ -86,7 +86,8 @@ def _took(seconds: float) -> str:
 
 def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
     tasks_line = f"{data['done']:,} of {data['tasks']:,} tasks done, {data['held']:,} held"
-    lines = [f"{tasks_line}; {data['answers']:,} of {data['asked']:,} answers"]
+    controls = f", and {data['controls']:,} to controls" if data["controls"] else ""
+    lines = [f"{tasks_line}; {data['answers']:,} of {data['asked']:,} answers{controls}"]
     low, high = data["interval"]
     lines += [f"alpha {data['alpha']:.3f} ({low:.3f} to {high:.3f})"] if data["alpha"] == data["alpha"] else []
     lines += [data["note"]] if data["note"] else []

@@ -6,7 +6,7 @@ async function look() {
   if (document.hidden) return;
   let fresh;
   try {
-    const reply = await fetch(location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
+    const reply = await fetch(root.dataset.address ?? location.href, { credentials: "same-origin", headers: { Accept: "text/html" } });
     if (!reply.ok || reply.redirected) return;
     fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
   } catch {
