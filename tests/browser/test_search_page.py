@@ -168,3 +168,23 @@ def test_words_minus_terms_and_filters_are_chosen_and_explained(page):
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     page.click("#options summary")
     assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
+
+
+MOVES = """() => [...document.querySelectorAll('.column')].map((column) => [...column.querySelectorAll('li')].map((item) => [
+  item.querySelector('a').href, item.querySelector('.under').innerText]))"""
+
+
+def test_the_corrected_list_counts_its_moves_in_the_fused_list_beside_it(page):
+    for size in SIZES:
+        page.set_viewport_size(size)
+        page.goto("/search?q=a red fish -house&by=hybrid&fix=csls&split=train&k=50")
+        page.wait_for_selector(".column >> nth=1")
+        plain, corrected = page.evaluate(MOVES)
+        ranks = {link: number for number, (link, _) in enumerate(plain, start=1)}
+        for number, (link, words) in enumerate(corrected, start=1):
+            before = ranks[link]
+            moved = "" if before == number else f"{'up' if before > number else 'down'} from {before}"
+            assert moved in words and (moved or " from " not in words)
+        assert any(" from " in words for _, words in corrected)
+        assert "vectors corrected by csls" in page.inner_text("#column-2")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]

@@ -155,6 +155,7 @@ def test_details_give_the_ranks_that_the_scores_give(site, model):
     held = websites.world().test
     image = held.images.ids[3]
     scores = model.scores(held)
+    patient(site, "/search?q=dog")  # the details show what is ready
     page = patient(site, "/item", params={"id": image, "q": held.texts.values[0]})
     captions = held.judged(held.judgements.name, "i2t").relevant
     place = captions.queries.index(image)
@@ -321,3 +322,56 @@ def test_the_form_offers_fields_and_what_cannot_be_is_refused(site, described):
     backgrounds = dict(zip(websites.world().images.ids, websites.world().images.field("background"), strict=True))
     alike = told(site, image=image, find="images", where="background:meadow", k=50)["answers"]
     assert alike and {backgrounds[a["id"]] for a in alike} == {"meadow"} and image not in {a["id"] for a in alike}
+
+
+def test_words_and_corrected_vectors_are_fused_and_moves_are_within_that_list(site, model):
+    """The corrected list is fused as its label says, and "up from" counts in the fused list beside it."""
+    world, words_asked = websites.world(), "a red fish -house"
+    query = {"q": words_asked, "by": "hybrid", "fix": "csls", "split": "train"}
+    plain, corrected = patient(site, "/api/search", params={**query, "k": 50}).json()["columns"]
+    pool, text = world.train, limner.Items(["query"], ["a red fish"], kind="text")
+    scores = limner.Scores.from_embeddings(model.encode_texts(text), model.encode_images(pool.images))
+    fixed = scores.correct("csls", bank=model.encode_texts(world.train.texts))
+    texts = limner.search.ItemTexts.of_items(with_captions(pool))
+    allowed = texts.allowed(limner.search.read_terms(words_asked, texts.names))
+    bm25 = np.where(allowed, texts.bm25.scores("a red fish"), 0.0)
+    by_words = [pool.images.ids[int(n)] for n in np.argsort(-bm25, kind="stable") if bm25[n] > 0]
+    for column, by_vectors in ((plain, scores), (corrected, fixed)):
+        row = np.asarray(by_vectors.block(0, 1))[0]
+        vectors = [pool.images.ids[int(n)] for n in np.argsort(-row, kind="stable") if allowed[n]]
+        sums = {
+            key: sum(1 / (60 + each.index(key) + 1) for each in (by_words, vectors) if key in each) for key in vectors
+        }
+        best = sorted(sums.values(), reverse=True)[:50]
+        assert [answer["score"] for answer in column["answers"]] == pytest.approx(best)
+        for answer in column["answers"]:
+            assert f"{vectors.index(answer['id']) + 1} by vectors" in answer["why"]
+    ranks = {answer["id"]: answer["rank"] for answer in plain["answers"]}
+    assert [answer["before"] for answer in corrected["answers"]] == [ranks[a["id"]] for a in corrected["answers"]]
+    assert any(answer["before"] != answer["rank"] for answer in corrected["answers"])
+    page = words(patient(site, "/search", params=query))
+    searched = f"{len(pool.images)} images searched by words and vectors, fused by reciprocal rank, exactly"
+    assert f"with csls {searched}, vectors corrected by csls" in page
+    details = words(patient(site, "/item", params={**query, "id": plain["answers"][0]["id"]}))
+    rank = scores.top(len(pool.images))["query"].index(plain["answers"][0]["id"]) + 1
+    ranked_by = "Rank by vectors among all images, without minus terms and filters, for “a red fish”"
+    assert f"{ranked_by}: colours {rank}" in details
+
+
+def test_an_option_that_is_not_applied_is_named(site, described):
+    """A second list that looks corrected, or a promise that is not kept, misleads."""
+    image = websites.world().test.images.ids[0]
+    for asked, query, said in (
+        (site, "q=a red fish&by=words&fix=csls", "the correction csls is not applied: it corrects vectors"),
+        (
+            site,
+            f"image={image}&find=images&fix=csls",
+            "the correction csls is not applied: it corrects searches for images by text",
+        ),
+        (site, f"image={image}&find=images&sure=90", "nothing is promised about what is alike"),
+        (described, "q=a red fish -house&fix=csls", "the correction csls is not applied: an index corrects plain"),
+        (described, f"image={image}&find=images&sure=90", "nothing is promised about what is alike"),
+    ):
+        (column,) = patient(asked, f"/api/search?{query}").json()["columns"]
+        assert said in column["note"], query
+        assert said[1:] in words(patient(asked, f"/search?{query}"))

@@ -62,9 +62,10 @@ def item_page(ask: Ask) -> Response:
     words = str(own.values[own.ids.index(key)]) if is_text else ""
     rows, waiting = _rows(ask, asked, whole, key, is_text)
     query = replace(asked, words="" if asked.words else words)
+    here = _ranks_of_query(ask, asked, key, is_text)
     return page(
         ask, "item.html", asked=asked, key=key, is_text=is_text, words=words, rows=rows, waiting=waiting,
-        here=_ranks_of_query(ask, asked, key, is_text), labels=_labels(whole, key, is_text),
+        here=here, ranked_by=_ranked_by(ask, asked) if here else "", labels=_labels(whole, key, is_text),
         near=_near(ask, query, key, is_text, words), link=linker(asked), systems=ask.site.library.names,
         like=linker(asked)(words=words, find="texts") if is_text else linker(asked)(image=key, find="images"),
         across=linker(asked)(words=words) if is_text else linker(asked)(image=key), captions=(), fields={},
@@ -79,7 +80,7 @@ def _of_index(ask: Ask, asked: SearchRequest, key: str) -> Response:
     captions, fields = served.described(key)
     return page(
         ask, "item.html", asked=asked, key=key, is_text=is_text, words=words, rows=[], waiting=[], here={},
-        labels=[], near=_near(ask, asked, key, is_text, words), link=linker(asked), systems=[],
+        ranked_by="", labels=[], near=_near(ask, asked, key, is_text, words), link=linker(asked), systems=[],
         like=linker(asked)(image=key, find="texts" if is_text else "images"), across="", captions=captions,
         fields=fields,
     )  # fmt: skip
@@ -130,6 +131,14 @@ def _ranks_of_query(ask: Ask, asked: SearchRequest, key: str, is_text: bool) -> 
         except (Pending, LimnerError):
             continue  # shown above the table of ranks
     return found
+
+
+def _ranked_by(ask: Ask, asked: SearchRequest) -> str:
+    """What these ranks are of: of a search with words, minus terms or filters, the rank of its vectors among all."""
+    if not asked.has_terms:
+        return f"Rank for “{asked.words}”"
+    words = plain_words(ask.site.library, asked)
+    return f"Rank by vectors among all images, without minus terms and filters, for “{words}”"
 
 
 def _labels(whole: Collection, key: str, is_text: bool) -> list[FurtherLabel]:

@@ -5,7 +5,7 @@ All items of the searched part are scored, so every answer is exact; an index ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ class SearchAnswer:
         score: Its score.
         text: A caption; empty for an image.
         right: Whether it is relevant; None if the query is not judged.
-        before: Its rank without the correction; None if nothing was corrected.
+        before: Its rank in the same search without the correction; None if nothing was corrected.
         why: Its ranks by words and by vectors, and the words that matched; "" for a plain search by vectors.
         caption: The caption that has most words of the query, in pieces, with the words of the query marked.
     """
@@ -67,7 +67,7 @@ class Column:
         unknown: Words of the query that the system does not know.
         searched: Description of the searched items and the method.
         promise: The guarantee behind the cut-off, as a sentence; "" if all answers are shown.
-        note: What minus terms and filters did.
+        note: What minus terms and filters did, and which options were not applied.
     """
 
     system: str
@@ -94,44 +94,79 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
 
 def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
     """The results of one system: without correction, and with one if requested."""
-    from limner.search.hits import searched
-
     ready = library.system(asked.collection, name, split=asked.split)
     worded = WordedSearch.of(library, asked, ready)
     asked = asked if worded is None else worded.asked
     known = known_query(ready.collection, asked)
-    plain = row_of(library, ready, asked, known)
-    order = np.argsort(-plain, kind="stable")
-    unknown = () if asked.by_image else tuple(ready.unknown_words(asked.words))
-    how = f"{searched(_pool(ready, asked), 'image' if asked.finds_images else 'text', asked.by)}, exactly"
-    if asked.precision is not None and asked.crosses:
-        sure, promise = sure_order(library, ready, asked, plain, order)
-        return [Column(name, "", _answers(ready, asked, known, plain, sure), unknown, how, promise)]
-    first = Column(name, "", _answers(ready, asked, known, plain, order), unknown, how)
-    if worded is not None:
-        first, order = _worded(ready, worded, known, plain, order, first), worded.only(order)
-    if not asked.correction or not asked.crosses:
-        return [first]
+    row = row_of(library, ready, asked, known)
+    notes = "; ".join([*filter(None, [worded.note if worded else ""]), *without_effect(asked)])
+    plain = Column(
+        name, "", (), () if asked.by_image else tuple(ready.unknown_words(asked.words)), _how(ready, asked), note=notes
+    )
+    if asked.is_sure:
+        order, promise = sure_order(library, ready, asked, row, np.argsort(-row, kind="stable"))
+        return [replace(plain, answers=_answers(ready, asked, known, row, order), promise=promise)]
+    answers, order = _ranked(ready, asked, worded, known, row)
+    plain = replace(plain, answers=answers)
+    if not asked.corrects:
+        return [plain]
+    ranks = {int(place): rank for rank, place in enumerate(order, start=1)}
     changed = _corrected(library, ready, asked, known)
-    places = {int(column): rank for rank, column in enumerate(order, start=1)}
-    ranked = np.argsort(-changed, kind="stable")
-    ranked = ranked if worded is None else worded.only(ranked)
-    answers = _answers(ready, asked, known, changed, ranked, before=places)
-    return [first, Column(name, asked.correction, answers, unknown, how, note=first.note)]
+    answers, _ = _ranked(ready, asked, worded, known, changed, before=ranks)
+    fused = f", vectors corrected by {asked.correction}" if asked.by == "hybrid" else ""
+    return [plain, replace(plain, correction=asked.correction, answers=answers, searched=plain.searched + fused)]
 
 
-def _worded(
-    ready: OpenSystem, worded: WordedSearch, known: str | None, plain: FloatArray, order: IntArray, column: Column
-) -> Column:
-    """The answers of a search with words, minus terms or filters, with reasons."""
-    found, shown = worded.ordered(plain, order), np.zeros(len(plain))
-    shown[found.places] = found.scores
-    pool = ready.collection.images if worded.asked.finds_images else ready.collection.texts
-    matches = worded.matches(found, worded.asked.k + 1)
-    by_id = {pool.ids[place]: match for place, match in matches.items()}
-    answers = _answers(ready, worded.asked, known, shown, found.places)
-    explained = [_explained(each, by_id.get(each.id), worded.terms.words) for each in answers]
-    return replace(column, answers=explained, note=worded.note)
+def _how(ready: OpenSystem, asked: SearchRequest) -> str:
+    from limner.search.hits import searched
+
+    return f"{searched(_pool(ready, asked), 'image' if asked.finds_images else 'text', asked.by)}, exactly"
+
+
+def _ranked(
+    ready: OpenSystem,
+    asked: SearchRequest,
+    worded: WordedSearch | None,
+    known: str | None,
+    row: FloatArray,
+    *,
+    before: Mapping[int, int] | None = None,
+) -> tuple[list[SearchAnswer], IntArray]:
+    """The answers by these scores, with words, minus terms and filters as requested; and the whole order.
+
+    Args:
+        ready: The system.
+        asked: The request.
+        worded: Its words, minus terms and filters; None for a plain search by vectors.
+        known: The id of the query.
+        row: Scores by vectors, one per item.
+        before: Ranks without the correction, by position.
+    """
+    order = np.argsort(-row, kind="stable")
+    if worded is None:
+        return _answers(ready, asked, known, row, order, before=before), order
+    ordered, shown = worded.ordered(row, order), np.zeros(len(row))
+    shown[ordered.places] = ordered.scores
+    pool = ready.collection.images if asked.finds_images else ready.collection.texts
+    by_id = {pool.ids[place]: match for place, match in worded.matches(ordered, asked.k + 1).items()}
+    answers = _answers(ready, asked, known, shown, ordered.places, before=before)
+    return [_explained(each, by_id.get(each.id), worded.terms.words) for each in answers], ordered.places
+
+
+def without_effect(asked: SearchRequest) -> list[str]:
+    """Remarks on chosen options that do not apply to this search."""
+    remarks = []
+    if asked.correction and not asked.corrects:
+        remarks.append(f"the correction {asked.correction} is not applied: {_not_corrected(asked)}")
+    if asked.precision is not None and not asked.is_sure:
+        remarks.append("nothing is promised about what is alike: the nearest are shown, right or wrong")
+    return remarks
+
+
+def _not_corrected(asked: SearchRequest) -> str:
+    if not asked.crosses:
+        return "it corrects searches for images by text and for texts by image"
+    return "the promise is for plain scores" if asked.is_sure else "it corrects vectors, and these are ranked by words"
 
 
 def _explained(answer: SearchAnswer, match: Match | None, words: str) -> SearchAnswer:
@@ -150,8 +185,14 @@ def _in_index(library: Library, asked: SearchRequest) -> list[Column]:
         for hit in (replace(each, rank=rank) for rank, each in enumerate(found.hits, start=1))
     ]
     unknown = () if asked.by_image else tuple(served.unknown_words(found.words))
-    plain = Column(served.encoder, "", answers, unknown, found.how, found.promise, found.note)
-    if not asked.correction or not asked.crosses or asked.has_terms or asked.precision is not None:
+    remarks = without_effect(asked)
+    if asked.corrects and asked.has_terms:
+        remarks.append(
+            f"the correction {asked.correction} is not applied: an index corrects plain searches by vectors only"
+        )
+    notes = "; ".join([*filter(None, [found.note]), *remarks])
+    plain = Column(served.encoder, "", answers, unknown, found.how, found.promise, notes)
+    if not asked.corrects or asked.has_terms:
         return [plain]
     hits, before, how = served.corrected(library.indexes, asked, found)
     changed = [replace(_hit(hit, found.kind), before=before.get(hit.id)) for hit in hits]
@@ -258,7 +299,7 @@ def _answers(
     row: FloatArray,
     order: IntArray,
     *,
-    before: dict[int, int] | None = None,
+    before: Mapping[int, int] | None = None,
 ) -> list[SearchAnswer]:
     pool = ready.collection.images if asked.finds_images else ready.collection.texts
     right = _right(ready.collection, asked.direction, known) if asked.crosses else None
@@ -268,7 +309,7 @@ def _answers(
         key = pool.ids[column]
         text = pool.values[column] if pool.kind == "text" else ""
         called = None if right is None else key in right
-        moved = None if before is None else before[column]
+        moved = None if before is None else before.get(column)
         found.append(SearchAnswer(rank, key, float(row[column]), text, called, moved))
     return found[: asked.k]
 
