@@ -170,8 +170,9 @@ def test_words_minus_terms_and_filters_are_chosen_and_explained(page):
     assert [each["id"] for each in axe.Axe().run(page).response["violations"]] == []
 
 
-MOVES = """() => [...document.querySelectorAll('.column')].map((column) => [...column.querySelectorAll('li')].map((item) => [
-  item.querySelector('a').href, item.querySelector('.under').innerText]))"""
+MOVES = """() => [...document.querySelectorAll('.column')].map((column) =>
+  [...column.querySelectorAll('li')].map((item) => [
+    item.querySelector('a').href, item.querySelector('.under').innerText]))"""
 
 
 def test_the_corrected_list_counts_its_moves_in_the_fused_list_beside_it(page):
