@@ -189,3 +189,20 @@ def test_the_corrected_list_counts_its_moves_in_the_fused_list_beside_it(page):
         assert any(" from " in words for _, words in corrected)
         assert "vectors corrected by csls" in page.inner_text("#column-2")
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_everything_is_searched_and_another_part_is_a_choice(page):
+    for size in SIZES:
+        page.set_viewport_size(size)
+        page.goto("/search?q=a red balloon")
+        page.wait_for_selector(".found.images img")
+        assert "60 images searched, exactly" in page.inner_text("#column-1")
+        page.click("#options summary")
+        assert page.input_value("#split") == "" and page.locator("#split option").count() == 5
+        page.select_option("#split", "held-out")
+        page.click("button.main")
+        page.wait_for_url("**split=held-out**")
+        page.wait_for_selector(".found.images img")
+        assert "12 images searched, exactly" in page.inner_text("#column-1")
+        assert page.input_value("#split") == "held-out"
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]

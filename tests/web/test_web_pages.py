@@ -102,7 +102,7 @@ def test_a_few_images_are_refused_as_the_shell_does(tmp_path):
 def test_words_find_the_images_that_the_scores_put_first(site, scores):
     texts = websites.world().test.texts
     for row in (1, 7, 31):
-        reply = patient(site, "/search", params={"q": texts.values[row], "k": 8})
+        reply = patient(site, "/search", params={"q": texts.values[row], "k": 8, "split": "held-out"})
         expected = scores.T.top(8)[texts.ids[row]]
         assert listed(reply) == [expected]
         assert "labelled pairs are framed" in reply.text
@@ -111,7 +111,7 @@ def test_words_find_the_images_that_the_scores_put_first(site, scores):
 def test_an_image_finds_the_words_that_the_scores_put_first(site, scores):
     world = websites.world().test
     image = world.images.ids[3]
-    found = patient(site, "/api/search", params={"image": image, "k": 6}).json()
+    found = patient(site, "/api/search", params={"image": image, "k": 6, "split": "held-out"}).json()
     assert [answer["id"] for answer in found["columns"][0]["answers"]] == scores.top(6)[image]
     assert found["direction"] == "i2t"
 
@@ -121,7 +121,7 @@ def test_a_picture_of_ones_own_is_encoded(site, scores):
     world = websites.world().test
     out = io.BytesIO()
     world.images.open(2).save(out, "PNG")
-    reply = site.post("/search", files={"file": ("x.png", out.getvalue())}, data={"k": "10"})
+    reply = site.post("/search", files={"file": ("x.png", out.getvalue())}, data={"k": "10", "split": "held-out"})
     page = patient(site, reply.headers["location"])
     own = scores.top(10)[world.images.ids[2]]
     shown = [text for key in own if (text := world.texts.values[world.texts.ids.index(key)]) in words(page)]
@@ -134,7 +134,8 @@ def test_a_correction_stands_beside_the_plain_scores(site, scores):
     text = world.test.texts.ids[4]
     model = limner.train(world, "colours")
     bank = model.encode_texts(world.train.texts)
-    found = patient(site, "/api/search", params={"q": world.test.texts.values[4], "fix": "csls", "k": 12}).json()
+    query = {"q": world.test.texts.values[4], "fix": "csls", "k": 12, "split": "held-out"}
+    found = patient(site, "/api/search", params=query).json()
     plain, corrected = ([answer["id"] for answer in column["answers"]] for column in found["columns"])
     assert plain == scores.T.top(12)[text]
     assert corrected == scores.T.correct("csls", bank=bank).top(12)[text]
@@ -260,6 +261,46 @@ def test_scores_of_ones_own_answer_captions_of_the_collection(tmp_path, scores):
     found = patient(asked, "/api/search", params={"q": held.texts.values[9], "k": 5, "fix": "csls"}).json()
     assert [a["id"] for a in found["columns"][0]["answers"]] == scores.T.top(5)[held.texts.ids[9]]
     assert patient(asked, "/api/search", params={"q": "words that nobody wrote"}).status_code == 400
+    page = patient(asked, "/search", params={"q": held.texts.values[9]})
+    assert f"{len(held.images)} images searched, exactly" in words(page)
+    refused = words(patient(asked, "/search", params={"q": held.texts.values[9], "split": "train"}))
+    assert f"mine has scores of {len(held.images)} images only" in refused and str(tmp_path) not in refused
+
+
+def test_scores_of_the_whole_collection_are_searched_whole(tmp_path):
+    from starlette.testclient import TestClient
+
+    from limner.web import make_app
+
+    world = websites.world()
+    whole = limner.train(world, "colours").scores(world)
+    np.save(tmp_path / "mine.npy", whole.matrix())
+    app = make_app([world], systems={}, matrices={"mine": tmp_path / "mine.npy"}, store=tmp_path / "a.db")
+    asked = TestClient(app, base_url="http://localhost")
+    (column,) = patient(asked, "/api/search", params={"q": world.texts.values[9], "k": 5}).json()["columns"]
+    assert [answer["id"] for answer in column["answers"]] == whole.T.top(5)[world.texts.ids[9]]
+    assert column["searched"] == f"{len(world.images)} images searched, exactly"
+
+
+def test_a_promise_is_calibrated_with_queries_about_images_that_are_new_to_the_system(tmp_path, monkeypatch):
+    """Captions that a system was trained on are found too easily: they promise what new ones do not keep."""
+    from limner import search
+
+    calibrated = []
+    calibrate = search.calibrate
+    monkeypatch.setattr(
+        search,
+        "calibrate",
+        lambda scores, *given, **more: calibrated.append(scores) or calibrate(scores, *given, **more),
+    )
+    asked = websites.client(tmp_path / "a.db", images=240)
+    patient(asked, "/search?q=dog&sure=50")
+    whole = websites.world(240)
+    new = set(whole.texts.ids) - set(whole.train.texts.ids)
+    (scores,) = calibrated
+    assert set(scores.queries) == new and set(scores.candidates) == set(whole.images.ids)
+    refused = words(patient(asked, "/search?q=dog&sure=50&split=train"))
+    assert "colours was trained on all of these images" in refused
 
 
 def test_pictures_are_remembered_and_not_sent_twice(site):

@@ -62,8 +62,8 @@ def test_a_word_that_the_system_does_not_know_is_named(site, model):
 
 @pytest.mark.parametrize("kind", ["images", "texts"])
 def test_what_is_alike_is_what_the_vectors_say_without_itself(site, model, kind):
-    held = websites.world().test
-    items = held.images if kind == "images" else held.texts
+    world = websites.world()
+    items = world.images if kind == "images" else world.texts
     made = model.encode_images(items) if kind == "images" else model.encode_texts(items)
     vectors = np.asarray(made.normalised().matrix)
     query = {"image": items.ids[2]} if kind == "images" else {"q": items.values[2]}
@@ -73,11 +73,22 @@ def test_what_is_alike_is_what_the_vectors_say_without_itself(site, model, kind)
 
 def test_a_split_and_the_whole_collection_can_be_searched(site, model):
     world = websites.world()
-    for split, part in (("all", world), ("train", world.train)):
+    for split, part in (("", world), ("all", world), ("train", world.train), ("held-out", world.test)):
         expected = model.scores(part).T.top(8)[part.texts.ids[4]]
         assert found(site, q=part.texts.values[4], split=split, k=8) == expected
-    page = patient(site, "/search?q=dog&split=all").text
-    assert '<option value="all" selected>all, 60 images</option>' in page
+    sizes = {
+        "": "everything, 60",
+        "held-out": "held out, 12",
+        "train": "train, 36",
+        "dev": "dev, 12",
+        "test": "test, 12",
+    }
+    for split, label in (("all", "everything, 60"), *sizes.items()):
+        page = patient(site, f"/search?q=dog&split={split}")
+        listed = re.findall(r'<option value="([^"]*)"( selected)?>([^<]*) images</option>', page.text)
+        assert {name: each for name, _, each in listed} == sizes
+        assert [each for _, chosen, each in listed if chosen] == [label]
+        assert f"{label.split(', ')[1]} images searched, exactly" in words(page)
     assert site.get("/search?q=dog&split=nosuch").status_code == 200
     assert "split" in words(site.get("/search?q=dog&split=nosuch"))
 
@@ -155,8 +166,8 @@ def test_details_give_the_ranks_that_the_scores_give(site, model):
     held = websites.world().test
     image = held.images.ids[3]
     scores = model.scores(held)
-    patient(site, "/search?q=dog")  # the details show what is ready
-    page = patient(site, "/item", params={"id": image, "q": held.texts.values[0]})
+    patient(site, "/search?q=dog&split=held-out")  # the details show what is ready
+    page = patient(site, "/item", params={"id": image, "q": held.texts.values[0], "split": "held-out"})
     captions = held.judged(held.judgements.name, "i2t").relevant
     place = captions.queries.index(image)
     own = [captions.candidates[int(c)] for c in captions.columns[captions.indptr[place] : captions.indptr[place + 1]]]
@@ -315,7 +326,7 @@ def test_the_form_offers_fields_and_what_cannot_be_is_refused(site, described):
         assert "promised precision" in asked.get("/api/search?q=fish -house&sure=90").json()["error"]
         nothing = words(patient(asked, "/search?q=xyzzy&by=words"))
         assert "Nothing is left" in nothing
-    corrected = patient(site, "/api/search?q=fish -house&fix=csls&k=50").json()["columns"]
+    corrected = patient(site, "/api/search?q=fish -house&fix=csls&k=50&split=held-out").json()["columns"]
     plain, fixed = ({answer["id"] for answer in column["answers"]} for column in corrected)
     assert plain == fixed
     image = websites.world().test.images.ids[0]

@@ -44,7 +44,12 @@ def private_folder() -> Path | None:
 
 
 def vectors_folder() -> Path | None:
-    """The cache folder for encoder vectors: below `LIMNER_CACHE`, else in the user's cache folder.
+    """The cache folder for encoder vectors; see `cache_folder`."""
+    return cache_folder("vectors")
+
+
+def cache_folder(name: str) -> Path | None:
+    """A folder of the cache shared by all commands: below `LIMNER_CACHE`, else in the user's cache folder.
 
     None if `LIMNER_CACHE` is set but empty, which turns the cache off, or if no folder can be created.
     """
@@ -53,7 +58,7 @@ def vectors_folder() -> Path | None:
         return None
     try:
         base = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "limner"
-        folder = base / "vectors"
+        folder = base / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # it is read-only, or there is no home folder
         return None

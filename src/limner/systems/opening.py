@@ -81,7 +81,7 @@ class OpenSystem:
                 f"{self.name} has scores of {len(self.collection.images):,} images only: search those, or choose a "
                 "system with a model"
             )
-        return replace(self, scores=_scored(self.model, part, features, progress), collection=part)
+        return replace(self, scores=scored(self.model, part, features, progress), collection=part)
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that the model does not know; empty if it has no fixed vocabulary."""
@@ -177,7 +177,7 @@ class FoundSystem:
                 return OpenSystem(self.name, self._read(parts), parts.held, notes=parts.notes)
         model = self.trained(parts, features=features, stage=stage)
         with stage(f"scoring {len(parts.held.images):,} images with {self.name}") as progress:
-            scores = _scored(model, parts.held, features, progress)
+            scores = scored(model, parts.held, features, progress)
         seen = parts.seen if self.is_trained_now else None
         return OpenSystem(self.name, scores, parts.held, model, seen, (*parts.notes, *self.notes))
 
@@ -202,10 +202,8 @@ class FoundSystem:
 
     def _read(self, parts: HoldOut) -> Scores:
         """Precomputed scores: from a file, from embeddings, or from an index and encoded texts."""
-        if self.kind == SCORES:
-            return _from_matrix(self.given, parts)
-        if self.kind == EMBEDDINGS:
-            return _from_embeddings(self.given, parts)
+        if self.kind in (SCORES, EMBEDDINGS):
+            return (_from_matrix if self.kind == SCORES else _from_embeddings)(self.given, parts)
         index = open_index_with_system(self.given, trust=self.trust)
         refuse_blank(parts.held.texts)
         if index.about.has_sets:
@@ -416,7 +414,8 @@ def _of_object(given: object, trust: bool) -> FoundSystem:
     )
 
 
-def _scored(model: Any, held: Collection, features: object, progress: Progress | None) -> Scores:
+def scored(model: Any, held: Collection, features: object, progress: Progress | None) -> Scores:
+    """The scores of a model on the images and texts of a collection."""
     if hasattr(model, "scores"):
         options = {} if features is None else {"features": features}
         scores: Scores = model.scores(held, **progress_for(model.scores, progress), **options)

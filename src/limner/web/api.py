@@ -144,7 +144,9 @@ def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
             {"type": "string", "enum": ["", *FOUND]},
             "what to find; images for a text query and texts for an image query by default",
         ),
-        _in_address("split", _words(100), "the part of the collection to search; the held-out part by default"),
+        _in_address(
+            "split", _words(100), "the part to search: a split, or 'held-out'; the whole collection by default"
+        ),
         _in_address("s", systems, "systems; the first by default"),
         _in_address("fix", fixes, "a correction, in addition to the plain scores"),
         _in_address("by", {"type": "string", "enum": ["", *BY]}, "what to rank by: vectors, words (BM25) or hybrid"),

@@ -12,8 +12,9 @@ import numpy as np
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.page.failures import size_of
 from limner.systems.opening import OpenSystem
-from limner.web.jobs import Job
-from limner.web.library import Library, Loaded
+from limner.web.jobs import NOTICED, Job
+from limner.web.library import Library
+from limner.web.loaded import Loaded
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -171,7 +172,7 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
         ("failures", collection, system, direction),
         f"explaining the failures of {system}",
         lambda job: _explained(ready, loaded, direction, job),
-        patience=3.0,
+        patience=NOTICED,
     )
     return found
 

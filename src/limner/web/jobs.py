@@ -15,6 +15,8 @@ Result = TypeVar("Result")
 
 PATIENCE = 0.6
 """Seconds that a page waits for a job before it shows its progress instead."""
+NOTICED = 2.0
+"""Likewise for work that is usually done sooner."""
 
 
 class Pending(Exception):
@@ -47,11 +49,17 @@ class Job:
         """Progress callback."""
         self.done, self.total = done, total
 
+    __call__ = told
+
+    def step(self, what: str, unit: str = "", total: int | None = None) -> Progress:
+        """Starts the next step of the work, which is counted from 0; see `limner.core.progress.next_step`."""
+        self.what, self.done, self.total = what, 0, total or 0
+        return self
+
     @contextmanager
     def stage(self, what: str) -> Iterator[Progress]:
         """Description of the next step of the work, and its progress callback."""
-        self.what, self.done, self.total = what, 0, 0
-        yield self.told
+        yield self.step(what)
 
     def run(self, work: Callable[[Job], object]) -> None:
         """Runs the work and stores its result or error."""

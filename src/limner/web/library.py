@@ -4,58 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CORRECTIONS, correction
-from limner.systems.held_out import HoldOut, hold_out, outside, part_of
 from limner.systems.opening import SCORES, FoundSystem, OpenSystem, completed, features_of, find_system
 from limner.web.indexes import ServedIndex
-from limner.web.jobs import Job, Jobs, Pending
+from limner.web.jobs import NOTICED, PATIENCE, Job, Jobs, Pending
+from limner.web.kept_systems import KeptSystems
+from limner.web.loaded import Loaded
+from limner.web.ready import ReadySystem, ready_system
+from limner.web.search_request import ALL, HELD_OUT
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-
-
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """A collection, split so that training items are never searched or evaluated.
-
-    Args:
-        whole: The collection.
-        systems: The systems; all are compared on the same part.
-    """
-
-    whole: Collection
-    systems: Sequence[FoundSystem] = ()
-
-    @cached_property
-    def parts(self) -> HoldOut:
-        """Divided by the rule of `limner.systems.held_out`; refused if there are too few images to train on."""
-        return hold_out(self.whole, self.systems)
-
-    @cached_property
-    def held(self) -> Collection:
-        """The items to search and evaluate; pages without a system can show them too."""
-        try:
-            return self.parts.held
-        except LimnerError:
-            if not any(system.is_trained_now for system in self.systems):
-                raise
-            return part_of(self.whole, None)
-
-    @cached_property
-    def seen(self) -> Collection:
-        """The other items: the training split, or the rest."""
-        return outside(self.whole, self.held) if self.parts.seen is None else self.parts.seen
-
-    @property
-    def divided(self) -> bool:
-        """Whether there are images outside the searched part."""
-        return len(self.held.images) < len(self.whole.images)
 
 
 class Library:
@@ -70,6 +37,7 @@ class Library:
         corrections: Custom corrections, as "module:class", in addition to the registered ones.
         trust: Whether saved models may name custom code.
         indexes: Open indexes to search, by display name.
+        cache: Where trained systems and vectors are kept; None to keep nothing.
     """
 
     def __init__(
@@ -83,6 +51,7 @@ class Library:
         corrections: Sequence[str] = (),
         trust: bool = False,
         indexes: Mapping[str, ServedIndex] | None = None,
+        cache: Path | None = None,
     ) -> None:
         """Checks the arguments; nothing is loaded yet."""
         self.indexes = dict(indexes or {})
@@ -98,7 +67,7 @@ class Library:
         self._corrections = tuple(corrections)
         for name in corrections:
             correction(name)
-        self.jobs = Jobs()
+        self.jobs, self.kept = Jobs(), KeptSystems(cache)
         if features is not None:
             features_of(list(self.found.values()), features)  # refused if no system accepts features
 
@@ -137,16 +106,13 @@ class Library:
             raise UnknownName("collection", name[:80], self.searchable)
         return name
 
-    def splits(self, collection: str) -> list[str]:
-        """The parts of a collection that can be searched in addition to the held-out part."""
-        return ["all", *self.loaded(collection).whole.splits] if collection in self.collections else []
+    def splits(self, collection: str) -> Mapping[str, int]:
+        """The parts of a collection that can be searched, everything first, with their numbers of images."""
+        return self.loaded(collection).sizes if collection in self.collections else {}
 
     def part(self, collection: str, split: str) -> Collection:
-        """The searched part of a collection; "" for the held-out part."""
-        loaded = self.loaded(collection)
-        if split and split not in self.splits(collection):
-            raise UnknownName("split", split[:80], self.splits(collection))
-        return part_of(loaded.whole, split) if split else loaded.held
+        """A part of a collection; "" for the held-out part."""
+        return self.loaded(collection).part(split)
 
     def known_system(self, name: str) -> str:
         """The name of a system; an unknown name is refused."""
@@ -165,7 +131,7 @@ class Library:
             raise UnknownName("correction", name[:80], self.corrections)
         return name
 
-    def loaded(self, name: str, *, patience: float | None = 5.0) -> Loaded:
+    def loaded(self, name: str, *, patience: float | None = NOTICED) -> Loaded:
         """A collection, loaded on first use."""
         given = self.collections[self.known(name)]
 
@@ -179,8 +145,20 @@ class Library:
         found: Loaded = self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
         return found
 
-    def system(self, collection: str, name: str, *, split: str = "", patience: float | None = 0.6) -> OpenSystem:
-        """A system on a collection, loaded or trained on first use.
+    def ready(self, collection: str, name: str, *, patience: float | None = PATIENCE) -> ReadySystem:
+        """A system with its model, loaded or trained on first use."""
+        self.known_system(name)
+        loaded, system = self.loaded(collection), self.found[name]
+        made: ReadySystem = self.jobs.value(
+            ("model", collection, name),
+            f"{'training' if system.is_trained_now else 'loading'} {name}",
+            lambda job: ready_system(system, loaded, job, features=self.features, kept=self.kept),
+            patience=patience,
+        )
+        return made
+
+    def system(self, collection: str, name: str, *, split: str = "", patience: float | None = PATIENCE) -> OpenSystem:
+        """A system on a part of a collection.
 
         Args:
             collection: The name of the collection.
@@ -188,27 +166,23 @@ class Library:
             split: The part to search, "all" for everything; "" for the held-out part.
             patience: Seconds to wait; None to wait until it is done.
         """
-        self.known_system(name)
-        loaded, system = self.loaded(collection), self.found[name]
-        found: OpenSystem = self.jobs.value(
-            ("system", collection, name),
-            f"{'training' if system.is_trained_now else 'loading'} {name}",
-            lambda job: ready_system(system, loaded, job, features=self.features),
+        ready = self.ready(collection, name, patience=patience)
+        part = self.part(collection, split)
+        opened: OpenSystem = self.jobs.value(
+            ("system", collection, name, split or HELD_OUT),
+            f"scoring {len(part.images):,} images with {name}",
+            lambda job: ready.on(split or HELD_OUT, job),
             patience=patience,
         )
-        return self._on(found, split, collection, patience) if split else found
+        return opened
 
-    def _on(self, system: OpenSystem, split: str, name: str, patience: float | None) -> OpenSystem:
-        """A system on a part of a collection, encoded once."""
-        part = self.part(name, split)
-        given = self.features if self.found[system.name].takes_features else None
-        found: OpenSystem = self.jobs.value(
-            ("system", name, system.name, split),
-            f"encoding {len(part.images):,} images with {system.name}",
-            lambda job: system.on(part, features=given, progress=job.told),
-            patience=patience,
-        )
-        return found
+    def unseen(self, opened: OpenSystem) -> frozenset[str]:
+        """The images of an open system that it was not trained on, as far as that is recorded."""
+        images, record = opened.collection.images.ids, self.found[opened.name].trained_on
+        if opened.seen is not None:
+            return frozenset(key for key in images if key not in opened.seen.images.ids)
+        saw = np.zeros(len(images), dtype=bool) if record is None else record.saw(opened.collection)
+        return frozenset(key for key, was_seen in zip(images, saw, strict=True) if not was_seen)
 
     def warm(self) -> None:
         """Loads all saved models in the background, so that the first visitor does not wait; nothing is trained."""
@@ -216,14 +190,4 @@ class Library:
             for name, system in self.found.items():
                 if not system.is_trained_now:
                     with suppress(Pending, LimnerError):  # reported when it is requested
-                        self.system(collection, name, patience=0.0)
-
-    def prepared(self, collection: str, name: str) -> bool:
-        """Whether a system is already trained."""
-        return self.jobs.ready(("system", collection, name))
-
-
-def ready_system(system: FoundSystem, loaded: Loaded, job: Job, *, features: object = None) -> OpenSystem:
-    """A system on the searched part of a collection; features are passed to systems that accept them."""
-    given = features if features is not None and system.takes_features else None
-    return system.on(loaded.parts, features=given, stage=job.stage)
+                        self.system(collection, name, split=ALL, patience=0.0)

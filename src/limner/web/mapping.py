@@ -10,10 +10,11 @@ from starlette.responses import Response, StreamingResponse
 from limner.core.errors import LimnerError, UnknownName
 from limner.web.admin import begin
 from limner.web.failures import DIRECTIONS, with_classes
-from limner.web.jobs import Job
+from limner.web.jobs import NOTICED, Job
 from limner.web.judging import judged_collection, whole
 from limner.web.library import Library
 from limner.web.recording import record_collection
+from limner.web.search_request import HELD_OUT
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def map_page(ask: Ask) -> Response:
     return page(
         ask, "map.html", found=found, collection=collection, system=system, collections=library.collections,
         systems=library.names, points=f"/map/points?{query(c=collection, s=system)}", may=may,
-        item=f"/item?{query(c=collection, s=system)}", image=f"/image?{query(c=collection, size='thumb')}&id=",
+        item=f"/item?{query(c=collection, s=system, split=HELD_OUT)}",
+        image=f"/image?{query(c=collection, size='thumb')}&id=",
         by_captions="objects" not in library.loaded(collection).held.images.fields,
     )  # fmt: skip
 
@@ -74,7 +76,7 @@ def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
         return embedding_map(ready.scores, ready.collection, classes=classes, progress=job.told)
 
     made: EmbeddingMap = library.jobs.value(
-        ("map", collection, system), f"projecting the vectors of {system} onto two dimensions", work, patience=3.0
+        ("map", collection, system), f"projecting the vectors of {system} onto two dimensions", work, patience=NOTICED
     )
     return made
 

@@ -8,8 +8,9 @@ from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
 from limner.web.failures import ORDERS, ExplainedFailures, failures_of, story, with_classes
-from limner.web.jobs import Job, Pending
+from limner.web.jobs import NOTICED, Job, Pending
 from limner.web.library import Library
+from limner.web.search_request import HELD_OUT
 from limner.web.site import NAME, PAGES, Ask, page, query
 
 STEP = 24
@@ -86,7 +87,7 @@ def _failures(library: Library, listed: FailureList) -> tuple[ExplainedFailures,
     where = listed.collection, listed.system, listed.direction
     failures = failures_of(library, *where)
     try:
-        return with_classes(library, *where, patience=3.0 if listed.kind else 0.3), None
+        return with_classes(library, *where, patience=NOTICED if listed.kind else 0.3), None
     except Pending as pending:
         if listed.kind:
             raise
@@ -107,5 +108,5 @@ def failure_page(ask: Ask) -> Response:
     again = {"q": told.text} if told.by_text else {"image": told.truth.image}
     return page(
         ask, "failure.html", story=told, listed=listed, failures=failures, place=place + 1, total=len(order),
-        again=query(c=listed.collection, s=listed.system, **again), earlier=earlier, further=further,
+        again=query(c=listed.collection, s=listed.system, split=HELD_OUT, **again), earlier=earlier, further=further,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from limner.web.jobs import Job
-    from limner.web.library import Loaded
+    from limner.web.loaded import Loaded
     from limner.web.site import Ask
 
 

@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError, NothingKnown
 from limner.web.jobs import Job, Pending
-from limner.web.search_request import SearchRequest
+from limner.web.search_request import ALL, HELD_OUT, SearchRequest
 from limner.web.searching import Column, search
 from limner.web.served_images import of_collection
 from limner.web.site import Ask, page, query
@@ -33,7 +33,7 @@ def asked_in(ask: Ask, *, uploaded: bytes | None = None) -> SearchRequest:
         raise LimnerError(f"{len(chosen)} systems: at most {MOST_SYSTEMS} are shown side by side")
     fix, k = library.known_correction(ask.get("fix")), ask.number("k", 12, low=1, high=50)
     return SearchRequest(
-        collection, ask.get("q"), ask.get("image"), uploaded, chosen, fix, k, ask.get("find"), ask.get("split"),
+        collection, ask.get("q"), ask.get("image"), uploaded, chosen, fix, k, ask.get("find"), ask.get("split") or ALL,
         _promise(ask.get("sure")), ask.get("by") or "vectors", tuple(filter(None, ask.all("where"))),
     )  # fmt: skip
 
@@ -83,19 +83,10 @@ def _corrections(ask: Ask, asked: SearchRequest) -> list[str]:
 
 
 def _splits(ask: Ask, asked: SearchRequest) -> list[tuple[str, str]]:
-    """The parts that can be searched, with their numbers of images."""
-    library = ask.site.library
-    if asked.collection in library.indexes:
-        return []
-    loaded = library.loaded(asked.collection)
-    named = [(name, f"{name}, {_images(loaded.whole, name):,} images") for name in library.splits(asked.collection)]
-    return [("", f"held out, {len(loaded.held.images):,} images"), *named]
-
-
-def _images(whole: object, split: str) -> int:
-    from limner.systems.held_out import part_of
-
-    return len(part_of(whole, split).images)  # type: ignore[arg-type]
+    """The parts that can be searched, with their numbers of images; the value of everything is empty."""
+    sizes = ask.site.library.splits(asked.collection)
+    named = {ALL: "everything", HELD_OUT: "held out"}
+    return [("" if name == ALL else name, f"{named.get(name, name)}, {size:,} images") for name, size in sizes.items()]
 
 
 def _samples(ask: Ask, asked: SearchRequest) -> list[str]:
@@ -117,7 +108,8 @@ def linker(asked: SearchRequest) -> Callable[..., str]:
     """Creates query parameters for further searches with the same settings."""
 
     def link(*, words: str = "", image: str = "", find: str = "", **more: str) -> str:
-        kept = {"c": asked.collection, "s": asked.systems, "fix": asked.correction, "k": asked.k, "split": asked.split}
+        kept = {"c": asked.collection, "s": asked.systems, "fix": asked.correction, "k": asked.k}
+        kept |= {"split": "" if asked.split == ALL else asked.split}
         sure = "" if asked.precision is None else f"{asked.precision:.0%}"[:-1]
         by = "" if asked.by == "vectors" else asked.by
         terms = {"by": by if words else "", "where": asked.where}

@@ -11,6 +11,8 @@ QUERY = 500
 MOST = 50
 """Maximum number of results."""
 FOUND = ("images", "texts")
+ALL, HELD_OUT = "all", "held-out"
+"""Parts of a collection besides its splits: everything, and the part that is evaluated."""
 BY = ("vectors", "words", "hybrid")
 MOST_FILTERS = 20
 
@@ -28,7 +30,7 @@ class SearchRequest:
         correction: A name that the library knows, or "" for none.
         k: Number of answers.
         find: "images" or "texts"; "" for the other kind: images for a text, texts for an image.
-        split: The part of the collection to search: a split, "all", or "" for the held-out part.
+        split: The part of the collection to search: "all", a split, or "held-out".
         precision: Target precision of the shown answers; None to show all.
         by: What to rank by: "vectors", "words" or "hybrid".
         where: Filters, as "field:value".
@@ -42,7 +44,7 @@ class SearchRequest:
     correction: str = ""
     k: int = 12
     find: str = ""
-    split: str = ""
+    split: str = ALL
     precision: float | None = None
     by: str = "vectors"
     where: tuple[str, ...] = ()

@@ -14,9 +14,12 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.scores import CORRECTIONS
 from limner.systems.opening import OpenSystem
-from limner.web.jobs import Job
-from limner.web.library import Library, Loaded
+from limner.web.jobs import NOTICED
+from limner.web.kept_systems import key_of
+from limner.web.library import Library
+from limner.web.loaded import Loaded
 from limner.web.search_request import SearchRequest, no_new_image
 from limner.web.sure import sure_order
 from limner.web.worded import Pieces, WordedSearch, marked, texts_of_index
@@ -270,17 +273,23 @@ def _side(ready: OpenSystem, *, images: bool) -> Embeddings:
 
 def _corrected(library: Library, ready: OpenSystem, asked: SearchRequest, known: str | None) -> FloatArray:
     loaded = library.loaded(asked.collection)
+    made_from = library.ready(asked.collection, ready.name).key
+    key = (
+        None
+        if made_from is None or asked.correction not in CORRECTIONS
+        else key_of(made_from, asked.split, asked.direction, asked.correction, *loaded.held.images.ids)
+    )
     statistics: Statistics = library.jobs.value(
         ("bank", asked.collection, asked.split, ready.name, asked.direction, asked.correction),
         f"computing the statistics of {asked.correction} for {ready.name}",
-        lambda job: _bank(ready, loaded, asked, job),
-        patience=3.0,
+        lambda job: library.kept.statistics(key, lambda: _bank(ready, loaded, asked)),
+        patience=NOTICED,
     )
     row: FloatArray = np.asarray(_scores(library, ready, asked, known).correct(statistics).block(0, 1))[0]
     return row
 
 
-def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest, job: Job) -> Statistics:
+def _bank(ready: OpenSystem, loaded: Loaded, asked: SearchRequest) -> Statistics:
     """Statistics of each candidate from bank queries; from the pool itself if there are none."""
     from limner.scores import correct
 

@@ -56,6 +56,7 @@ def serve(
     corrections: Sequence[str] = (),
     trust: bool = False,
     indexes: Mapping[str, str] | Sequence[str] = (),
+    cache: Path | None = None,
     started: Callable[[Address], None] | None = None,
 ) -> None:
     """Serves pages for searching, looking at failures and judging, until it is interrupted.
@@ -77,8 +78,10 @@ def serve(
         corrections: Custom corrections for the pages, as "module:class".
         trust: Whether saved models may name custom code.
         indexes: Indexes built by `limner index`, to search whole collections; by display name.
+        cache: Where trained systems and vectors are kept; by default in the cache folder shared by all commands.
         started: Called with the address once everything is ready.
     """
+    from limner.core.cache_dir import cache_folder
     from limner.web.security import refuse_open
 
     refuse_open(host, team=team)
@@ -87,7 +90,7 @@ def serve(
     app = make_app(
         collections, systems=systems, matrices=matrices, features=features, store=store, team=team,
         https=key is not None, hosts=(host,), url=url, proxies=proxies, options=options,
-        corrections=corrections, trust=trust, indexes=indexes,
+        corrections=corrections, trust=trust, indexes=indexes, cache=cache or cache_folder("systems"),
     )  # fmt: skip
     from limner.web.connections import Connections, affordable, listen
     from limner.web.worded import warm
@@ -118,8 +121,9 @@ def make_app(
     corrections: Sequence[str] = (),
     trust: bool = False,
     indexes: Mapping[str, str] | Sequence[str] = (),
+    cache: Path | None = None,
 ) -> Starlette:
-    """The ASGI application that `serve` runs, with the same arguments.
+    """The ASGI application that `serve` runs, with the same arguments; without a cache folder, nothing is kept.
 
     It accepts the names of this machine, the local address of the connection, `hosts`, and the name in `url`.
     """
@@ -132,7 +136,7 @@ def make_app(
     named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
     library = Library(
         _named(listed, dict(options or {})), named, matrices=matrices, features=features, options=options,
-        corrections=corrections, trust=trust, indexes=_opened(indexes, trust=trust),
+        corrections=corrections, trust=trust, indexes=_opened(indexes, trust=trust), cache=cache,
     )  # fmt: skip
     site = Site(library, str(store), team=team, https=https, url=public_url(url))
     return application(site, hosts=tuple(hosts), proxies=proxies)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from limner.evaluation.page.intervals import intervals_drawn
 from limner.evaluation.page.words import direction_title, plain, slug, span
-from limner.web.jobs import Job
+from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
 from limner.web.site import Ask, page, query
 
@@ -79,7 +79,7 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
         return evaluate(scores, held, direction="i2t", measures=MEASURES, name=name, progress=job.told)
 
     found: Report = library.jobs.value(
-        ("report", collection, system, correction), f"measuring {name} on {collection}", work, patience=5.0
+        ("report", collection, system, correction), f"measuring {name} on {collection}", work, patience=NOTICED
     )
     return found
 
@@ -96,7 +96,7 @@ def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, s
         return compared(reports, samples=SAMPLES)
 
     found: Comparison = library.jobs.value(
-        ("comparison", collection, tuple(ways)), f"comparing {len(ways)} systems", work, patience=5.0
+        ("comparison", collection, tuple(ways)), f"comparing {len(ways)} systems", work, patience=NOTICED
     )
     return found
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.page.slices import slice_tables
-from limner.web.jobs import Job
+from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
 from limner.web.side_by_side import MEASURES, report_of
 from limner.web.site import Ask, page, query
@@ -58,6 +58,6 @@ def slices_of(
         return slices(first, held, by=by, against=second, **how)  # type: ignore[arg-type]
 
     found: Slices = library.jobs.value(
-        ("slices", collection, a, b, by, measure, min_size), f"testing slices of {a}", work, patience=5.0
+        ("slices", collection, a, b, by, measure, min_size), f"testing slices of {a}", work, patience=NOTICED
     )
     return found

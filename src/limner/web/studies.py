@@ -17,7 +17,7 @@ from limner.web.watching import SAMPLES
 
 if TYPE_CHECKING:
     from limner.annotate.preference import PreferenceStudy
-    from limner.web.library import Loaded
+    from limner.web.loaded import Loaded
 
 KINDS = ("systems", "rankings")
 """What a study compares: every pair of systems, or the rankings A to E of the paper."""

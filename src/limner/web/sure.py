@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from limner.core.arrays import FloatArray, IntArray
-from limner.web.jobs import Job
+from limner.core.errors import LimnerError
+from limner.web.jobs import NOTICED, Job
 from limner.web.search_request import SearchRequest
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def sure_order(
         ("cut-off", asked.collection, asked.split, ready.name, asked.direction, asked.precision, asked.k),
         f"computing the cut-off of {ready.name}",
         lambda job: known.cut_off(float(asked.precision or 0), k=asked.k),
-        patience=5.0,
+        patience=NOTICED,
     )
     pool = ready.collection.images if asked.finds_images else ready.collection.texts
     first = order[: max(asked.k, NEIGHBOURS)]
@@ -41,18 +42,29 @@ def sure_order(
 
 
 def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> Calibration:
-    """The calibration from the judged queries of the searched part, computed once."""
+    """The calibration from judged queries about images that the system was not trained on, computed once."""
     from limner.search import calibrate, judged_queries
 
     def work(job: Job) -> Calibration:
         scores = ready.scores.T if asked.direction == "t2i" else ready.scores
         right, images = judged_queries(ready.collection, asked.direction)
-        return calibrate(scores, right, images=images, progress=job.told)
+        unseen = library.unseen(ready)
+        rows = [row for row, image in enumerate(images) if image in unseen]
+        if not rows:
+            raise LimnerError(
+                f"{ready.name} was trained on all of these images, so their queries tell nothing about new ones: "
+                "search everything or the held-out part"
+            )
+        queries = [scores.queries[row] for row in rows]
+        labels = [images[row] for row in rows]
+        return calibrate(
+            scores.restrict(queries=queries), right.restrict(queries=queries), images=labels, progress=job.told
+        )
 
     found: Calibration = library.jobs.value(
         ("calibration", asked.collection, asked.split, ready.name, asked.direction),
         f"calibrating {ready.name} with judged queries",
         work,
-        patience=5.0,
+        patience=NOTICED,
     )
     return found

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.web.failures import DIRECTIONS, Place, class_names, placed, with_classes
+from limner.web.jobs import NOTICED
 from limner.web.library import Library
 from limner.web.site import Ask, page, query
 
@@ -166,6 +167,6 @@ def _places(library: Library, collection: str, system: str, direction: str) -> l
         ("places", collection, system, direction),
         f"ranking with {system}",
         lambda job: placed(scores, held, direction, asked, job),
-        patience=5.0,
+        patience=NOTICED,
     )
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
-from limner.web.jobs import Job, Pending
+from limner.web.jobs import NOTICED, Job, Pending
 from limner.web.search_request import SearchRequest
 
 if TYPE_CHECKING:
@@ -108,11 +108,11 @@ def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: s
         return found
 
     key = ("words", asked.collection, asked.split, side, system)
-    texts: ItemTexts = library.jobs.value(key, f"reading the captions of {asked.collection}", work, patience=5.0)
+    texts: ItemTexts = library.jobs.value(key, f"reading the captions of {asked.collection}", work, patience=NOTICED)
     return texts
 
 
-def texts_of_index(library: Library, name: str, *, patience: float = 5.0) -> ItemTexts:
+def texts_of_index(library: Library, name: str, *, patience: float = NOTICED) -> ItemTexts:
     """The stored texts of an index's items, read once per version."""
     from limner.search import ItemTexts, search_words
 

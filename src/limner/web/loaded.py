@@ -1,0 +1,85 @@
+"""A served collection: its parts, and what tells its data from other data."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from limner.core.errors import LimnerError, UnknownName
+from limner.systems.held_out import HoldOut, hold_out, outside, part_of
+from limner.systems.opening import FoundSystem
+from limner.web.kept_systems import data_key
+from limner.web.search_request import ALL, HELD_OUT
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.web.jobs import Job
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A collection, divided so that training items are never evaluated.
+
+    Args:
+        whole: The collection.
+        systems: The systems; all are compared on the same part.
+    """
+
+    whole: Collection
+    systems: Sequence[FoundSystem] = ()
+    _parts: dict[str, Collection] = field(default_factory=dict, repr=False)
+    _keys: list[str | None] = field(default_factory=list, repr=False)
+    _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @cached_property
+    def parts(self) -> HoldOut:
+        """Divided by the rule of `limner.systems.held_out`; refused if there are too few images to train on."""
+        return hold_out(self.whole, self.systems)
+
+    @cached_property
+    def held(self) -> Collection:
+        """The items to evaluate; pages without a system can show them too."""
+        try:
+            return self.parts.held
+        except LimnerError:
+            if not any(system.is_trained_now for system in self.systems):
+                raise
+            return part_of(self.whole, None)
+
+    @cached_property
+    def seen(self) -> Collection:
+        """The other items: the training split, or the rest."""
+        return outside(self.whole, self.held) if self.parts.seen is None else self.parts.seen
+
+    @property
+    def divided(self) -> bool:
+        """Whether there are images outside the evaluated part."""
+        return len(self.held.images) < len(self.whole.images)
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The number of images of every part that can be searched."""
+        held = {HELD_OUT: len(self.held.images)} if self.divided else {}
+        splits = {name: len(ids) for name, ids in self.whole.splits.items()}
+        return {ALL: len(self.whole.images), **held, **splits}
+
+    def part(self, name: str) -> Collection:
+        """A part, computed once: `ALL`, a split, or `HELD_OUT` (also "")."""
+        if name in ("", HELD_OUT):
+            return self.held
+        if name not in self.sizes:
+            raise UnknownName("split", name[:80], self.sizes)
+        if name not in self._parts:
+            self._parts[name] = part_of(self.whole, name)
+        return self._parts[name]
+
+    def data_key(self, job: Job) -> str | None:
+        """See `limner.web.kept_systems.data_key`; read once."""
+        with self._reading:
+            if not self._keys:
+                with job.stage(f"reading the images of {self.whole.name}") as progress:
+                    self._keys.append(data_key(self.whole, progress))
+            return self._keys[0]

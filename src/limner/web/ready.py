@@ -1,0 +1,98 @@
+"""Systems that are trained or loaded, to be opened on any part of a collection."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from limner.core.errors import LimnerError
+from limner.encoders.contract import identity
+from limner.scores import Scores
+from limner.systems import SYSTEMS
+from limner.systems.opening import EMBEDDINGS, INDEX, SCORES, FoundSystem, OpenSystem, scored
+from limner.web.jobs import Job
+from limner.web.kept_systems import NOTHING_KEPT, KeptSystems, model_key, system_key
+from limner.web.loaded import Loaded
+from limner.web.search_request import ALL
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+
+
+@dataclass(frozen=True, eq=False)
+class ReadySystem:
+    """A system that is trained or loaded.
+
+    Args:
+        system: The system.
+        loaded: The collection.
+        kept: Where its vectors are kept.
+        model: Its model; None if there are only scores.
+        features: Image vectors, or their file, for a model that was trained on features.
+        key: What it is made from; None if that cannot be told.
+    """
+
+    system: FoundSystem
+    loaded: Loaded
+    kept: KeptSystems
+    model: Any = None
+    features: object = None
+    key: str | None = None
+
+    def on(self, split: str, job: Job) -> OpenSystem:
+        """The system on a part of the collection; "all" are all images it has scores of."""
+        part = self.loaded.part(split)
+        parts = replace(self.loaded.parts, held=part)
+        if self.model is not None:
+            seen = parts.seen if self.system.is_trained_now else None
+            notes = (*parts.notes, *self.system.notes)
+            return OpenSystem(self.system.name, self._scores(part, job), part, self.model, seen, notes)
+        try:
+            return self.system.on(parts, stage=job.stage)
+        except LimnerError:
+            held_out = self.system.on(self.loaded.parts, stage=job.stage)
+            return held_out if split == ALL else held_out.on(part)  # refused, with the number of images it has
+
+    def _scores(self, part: Collection, job: Job) -> Scores:
+        def make() -> Scores:
+            with job.stage(f"scoring {len(part.images):,} images with {self.system.name}") as progress:
+                return scored(self.model, part, self.features, progress)
+
+        return self.kept.scores(self.key, part, make)
+
+
+def ready_system(
+    system: FoundSystem, loaded: Loaded, job: Job, *, features: object = None, kept: KeptSystems = NOTHING_KEPT
+) -> ReadySystem:
+    """A system with its model, trained on the training items of a collection if none is kept."""
+    given = features if features is not None and system.takes_features else None
+    if system.kind in (SCORES, EMBEDDINGS, INDEX):
+        return ReadySystem(system, loaded, kept)
+    parts = loaded.parts
+
+    def trained() -> Any:
+        return system.trained(parts, features=given, stage=job.stage)
+
+    if kept.folder is None:
+        return ReadySystem(system, loaded, kept, trained(), given)
+    if not system.is_trained_now:
+        model = trained()
+        key = model_key(identity(model), loaded.data_key(job), given)
+        return ReadySystem(system, loaded, kept, model, given, key)
+    key = system_key(recipe_of(system), loaded.data_key(job), parts, given)
+    return ReadySystem(system, loaded, kept, kept.model(key, trained), given, key)
+
+
+def recipe_of(system: FoundSystem) -> str | None:
+    """What a system of limner that is trained now is made by: its name and its options.
+
+    None if they do not tell: for own code, and for options that name files or encoders, which may change.
+    """
+    name, options = SYSTEMS.parsed(system.given)
+    if not SYSTEMS.find(name).__module__.startswith("limner."):
+        return None
+    made_by = {key: identity(value) for key, value in system.options.items() if key != "cache"}
+    if None in made_by.values() or not all(isinstance(value, (bool, int, float)) for value in options.values()):
+        return None
+    return json.dumps([name, sorted(options.items()), sorted(made_by.items())])
