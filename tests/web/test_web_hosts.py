@@ -408,7 +408,8 @@ def test_answers_while_the_database_is_down_are_refused_in_words_and_stored_when
         reply = ann.post("/api/answers", json=answer)
         assert reply.status_code == 503 and "database cannot be reached" in reply.json()["error"]
         assert name not in reply.text and "postgres" not in reply.text
-    assert "database cannot be reached" in websites.words(ann.get("/judge"))
+    page = websites.words(ann.get("/judge"))
+    assert "database cannot be reached" in page and "Try again later" in page
     postgres.psql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true;")
     assert ann.post("/api/answers", json=answer).json()["revision"] == 1
     asked.app.state.site.close()

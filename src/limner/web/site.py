@@ -373,7 +373,7 @@ def failed(request: Request, error: Exception) -> Response:
         reason = {"reason": "account"} if isinstance(error, OtherAccount) else {}
         return JSONResponse({"error": message, **reason}, status)
     titles = {403: "Not for you", 404: "Not here", 413: "Too large", 429: "Too often", 500: "A fault in limner"}
-    titles[503] = "Too busy"
+    titles[503] = "Try again later"
     known = {"title": titles.get(status, "That did not work"), "message": message, "status": status, "job": None}
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
     return HTMLResponse(_render(request.app.state.site, request, None, "message.html", known), status, headers)
