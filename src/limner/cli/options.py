@@ -46,7 +46,7 @@ def installed_store(where: str | None) -> str | None:
     """Names what a store of answers needs, when the command line is read: before systems are trained."""
     if where is not None:
         require("sqlalchemy", "alembic", what="the store of answers", extra="web")
-        if where.startswith("postgres"):
+        if where.startswith(("postgres:", "postgresql:", "postgresql+psycopg:")):
             require("psycopg", what="a store in PostgreSQL", extra="postgres")
     return where
 

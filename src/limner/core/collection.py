@@ -173,7 +173,7 @@ class Collection(Tabular):
         images: The images.
         texts: The texts.
         judgements: Image -> text, the usual pairs.
-        splits: Image ids by split name; texts go with the images they are paired with.
+        splits: Image ids by split name; texts go with the images they are paired with. A split without images is left out.
         extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
         reverse: Judgements text -> image by the same names, only if they are not the transpose of the others
             (ECCV Caption judged its caption queries and image queries separately).
@@ -208,7 +208,9 @@ class Collection(Tabular):
             object.__setattr__(self, what, MappingProxyType(aligned))
         mirrored = {k: self._aligned(j.T).with_name(k).T for k, j in self.reverse.items()}
         object.__setattr__(self, "reverse", MappingProxyType(mirrored))
-        object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
+        object.__setattr__(
+            self, "splits", MappingProxyType({name: tuple(ids) for name, ids in self.splits.items() if len(ids)})
+        )
         object.__setattr__(self, "warnings", tuple(self.warnings))
         for name, ids in self.splits.items():
             missing = [i for i in ids if i not in self.images.ids]

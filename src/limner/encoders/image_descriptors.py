@@ -85,7 +85,12 @@ def describe(
             rows.append(row)
             if progress is not None:
                 progress(len(rows), len(items))
-    return np.stack(rows)
+    return np.stack(rows) if rows else np.zeros((0, _dim(names)), dtype=np.float32)
+
+
+def _dim(names: Sequence[str]) -> int:
+    blank = np.zeros((SIDE, SIDE, 3), dtype=np.uint8)
+    return sum(len(DESCRIPTIONS[name](blank)) for name in names)
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,7 @@ class Histograms:
     @cached_property
     def dim(self) -> int:
         """Dimension of the vectors."""
-        blank = np.zeros((SIDE, SIDE, 3), dtype=np.uint8)
-        return sum(len(DESCRIPTIONS[name](blank)) for name in self.names)
+        return _dim(self.names)
 
     def encode(self, items: Items, *, workers: int | None = None, progress: Progress | None = None) -> Float32:
         """One row per image; see `describe`."""

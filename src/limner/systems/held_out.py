@@ -138,8 +138,9 @@ def _by_split(whole: Collection, split: str | None) -> HoldOut:
 def drawn(whole: Collection) -> tuple[Collection, Collection]:
     """Random parts for training and evaluation, four to one, with a fixed seed."""
     if len(whole.images) < FEWEST:
+        lacking = "test split" if whole.splits else "splits"
         raise LimnerError(
-            f"{whole.name!r} has {len(whole.images)} images and no splits: expected at least {FEWEST}, of which one in "
+            f"{whole.name!r} has {len(whole.images)} images and no {lacking}: expected at least {FEWEST}, of which one in "
             f"{TEST_SHARE} is held out; give more images, or a model that was trained elsewhere"
         )
     order = np.random.default_rng(SEED).permutation(len(whole.images))

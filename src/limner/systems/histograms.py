@@ -71,7 +71,7 @@ class HistogramModel:
     ) -> Embeddings:
         """Images in the joint space, L2-normalised (see `Embeddings.of_length_one`)."""
         pieces = []
-        for low in range(0, len(items), _AT_ONCE):
+        for low in range(0, max(len(items), 1), _AT_ONCE):
             told = _from(low, len(items), progress)
             pieces.append(
                 self.image_map(describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=told))

@@ -7,6 +7,7 @@ faster if images are compared more than once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -262,7 +263,7 @@ class FittedPyramid:
                 raise UnknownName("feature", name, histograms.counts, of="these histograms")
             for level, weight in enumerate(weights):
                 shares = histograms.level(name, level) * np.float32(weight / len(names))
-                parts.append(shares.reshape(len(histograms), -1))
+                parts.append(shares.reshape(len(histograms), math.prod(shares.shape[1:])))
         return np.concatenate(parts, axis=1)
 
     def state(self) -> dict[str, object]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import VectorSets
 from limner.systems.towers.data import Packing, Texts
@@ -38,6 +39,8 @@ def texts_seen(module: Joint, texts: Texts) -> Compared:
         module: A model of `limner.systems.towers.models`.
         texts: Tokens, or one row of numbers per text.
     """
+    if not len(texts):
+        raise LimnerError("no texts to encode: expected at least one")
     device = device_of(module)
     if not isinstance(texts, Tokens):
         rows = torch.from_numpy(np.array(texts, dtype=np.float32))
