@@ -173,7 +173,7 @@ class Collection(Tabular):
         images: The images.
         texts: The texts.
         judgements: Image -> text, the usual pairs.
-        splits: Image ids by split name; texts go with the images they are paired with. A split without images is left out.
+        splits: Image ids by split name; texts go with the images they are paired with. Empty splits are left out.
         extra: Further judgements (image -> text) by name: "complete", "cxc", "eccv", "expert", ...
         reverse: Judgements text -> image by the same names, only if they are not the transpose of the others
             (ECCV Caption judged its caption queries and image queries separately).

@@ -140,8 +140,8 @@ def drawn(whole: Collection) -> tuple[Collection, Collection]:
     if len(whole.images) < FEWEST:
         lacking = "test split" if whole.splits else "splits"
         raise LimnerError(
-            f"{whole.name!r} has {len(whole.images)} images and no {lacking}: expected at least {FEWEST}, of which one in "
-            f"{TEST_SHARE} is held out; give more images, or a model that was trained elsewhere"
+            f"{whole.name!r} has {len(whole.images)} images and no {lacking}: expected at least {FEWEST}, of which one "
+            f"in {TEST_SHARE} is held out; give more images, or a model that was trained elsewhere"
         )
     order = np.random.default_rng(SEED).permutation(len(whole.images))
     cut = len(order) // TEST_SHARE
