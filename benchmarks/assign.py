@@ -11,7 +11,6 @@ everybody, would drown the assignment.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from claims import Claim, Task, interleaved, log, main, measured
+from filter_choice import filter_passes, has_units
 
 SMALL, LARGE, DIM, CANDIDATES = 10_000, 92_367, 64, 100
 KINDS = {"good system": 0.5, "weak system": 2.0}  # the noise of a pair
@@ -44,17 +44,13 @@ def scores_of(n: int, noise: float) -> Any:
 def ours(n: int, noise: float, rounds: int) -> Any:
     """limner from vectors: lists, rounds, proof."""
     from limner.match import bijective
-    from limner.scores.filtering import FORMATS
-    from limner.scores.formats import gain
 
     for way in ("always", "auto"):  # compiles or loads both ways
-        os.environ["LIMNER_LOW_PRECISION"] = way
+        filter_passes(way)
         bijective(scores_of(600, noise), rounds=2, candidates=5)
     bijective(scores_of(3_000, noise), rounds=1, candidates=CANDIDATES)  # also what checks long lists
     scores = scores_of(n, noise)
-    for form in FORMATS:
-        if form.has_units():
-            gain(form, DIM)  # measured once in a process
+    has_units(DIM)  # measured once in a process
 
     def work() -> tuple[float, bool]:
         found = bijective(scores, rounds=rounds, candidates=CANDIDATES)

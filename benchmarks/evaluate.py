@@ -5,16 +5,14 @@ directions. The vectors are drawn so that the numbers come near those of a publi
 `coco_vectors` says how near. A second world, the worst case for low precision, gives the pairs that CxC and ECCV
 Caption add no signal at all. The bare work is products and counting with numpy and nothing else; the package is handed
 full rankings. One thread for every library; limner may use all cores (or `--cores N`), and CPU-seconds count them all.
-"Low precision" is limner with `LIMNER_LOW_PRECISION=auto`, where the CPU has the units; it is measured with the 1,024
+"Low precision" is limner as it decides, where the CPU has int8 units; it is measured with the 1,024
 dimensions of that model too. `--no-package` leaves out the package, which takes minutes.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ import numpy as np
 
 from claims import Claim, Cost, Task, interleaved, main
 from coco_vectors import DIMENSIONS, OWN_SIZE, Vectors, like_a_model, without_signal
+from filter_choice import filter_passes, has_units
 from limner import Collection, Embeddings, Ids, Items, Judgements, Scores
 from limner import evaluate as evaluate_with_limner
 from limner.datasets.coco import load_karpathy_5k
@@ -43,7 +42,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     tasks = {"bound": Task(counting, *how), "limner": Task(limner, *how), "product": Task(product, *how)}
     tasks["rest"] = Task(limner, *how, FEW)
     tasks["worst"] = Task(limner, *how, DIMENSIONS, without_signal)
-    if find_spec("torch"):
+    if has_units(DIMENSIONS):
         tasks |= {"low precision": Task(low_precision, *how)}
         tasks |= {"worst, low": Task(low_precision, *how, DIMENSIONS, without_signal)}
         tasks |= {f"{name}, own size": Task(work, *how, OWN_SIZE) for name, work in OWN_SIZED.items()}
@@ -77,10 +76,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
 def beside_float32(ours: Cost, plain: Cost, product: Cost, case: str, sides: tuple[int, int]) -> Iterator[Claim]:
     """The same numbers from low-precision products, beside the float32 products of both directions and nothing else."""
-    from limner.scores.filtering import FORMATS
-
-    units = any(form.has_units() for form in FORMATS)
-    note = "" if units else "no bfloat16 or int8 units here, so that limner does not use them"
+    note = "" if has_units(DIMENSIONS) else "no int8 units here, so that limner does not use them"
     yield Claim(f"{case}, vs the bare float32 products, CPU s", ours.cpu, product.cpu, goal="<= 0.6", note=note)
     yield Claim(f"{case}, vs the float32 way, CPU s", ours.cpu, plain.cpu, goal="<= 1.05", note=note)
     read, whole = ours.value["blocks", "both", "float32"], sum(-(-side // BLOCK) for side in sides)
@@ -133,9 +129,9 @@ def truth(images: int, data: Path | None) -> Collection:
 
 
 def limner(
-    images: int, data: Path | None, dimensions: int = DIMENSIONS, world: World = like_a_model
+    images: int, data: Path | None, dimensions: int = DIMENSIONS, world: World = like_a_model, way: str = "never"
 ) -> Callable[[], Values]:
-    os.environ.setdefault("LIMNER_LOW_PRECISION", "never")
+    filter_passes(way)
     collection = truth(images, data)
     image_vectors, text_vectors = world(collection, dimensions)
     warm_up()
@@ -145,22 +141,15 @@ def limner(
 def low_precision(
     images: int, data: Path | None, dimensions: int = DIMENSIONS, world: World = like_a_model
 ) -> Callable[[], Values]:
-    """limner with bfloat16 or int8 products where the CPU has units for them; torch is imported before."""
-    import torch  # noqa: F401  # a program that has vectors has it already
-
+    """limner with int8 products where the CPU has units for them."""
     from limner.scores import VectorScores
-    from limner.scores.filtering import FORMATS
-    from limner.scores.formats import gain
     from limner.scores.tiles import sum_ends
 
-    os.environ["LIMNER_LOW_PRECISION"] = "always"
+    filter_passes("always")
     warm_up()
-    os.environ["LIMNER_LOW_PRECISION"] = "auto"
-    for form in FORMATS:
-        if form.has_units():
-            gain(form, dimensions)  # measured once in a process, as is the order of sums
+    has_units(dimensions)  # measured once in a process, as is the order of sums
     sum_ends(dimensions)
-    work, read, block = limner(images, data, dimensions, world), 0, VectorScores.block
+    work, read, block = limner(images, data, dimensions, world, "auto"), 0, VectorScores.block
 
     def counted(*given: Any) -> Any:
         nonlocal read

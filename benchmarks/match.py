@@ -2,7 +2,7 @@
 
 limner, the bare blocked product of the same size, faiss and plain numpy, in turn, on the same cores. Every task runs
 in a fresh process; memory is what the work adds to what the inputs take. `--only` picks parts: top, csls, wikipedia,
-low: the same answers from bfloat16 or int8 products, beside the float32 way, and long: the same for lists of 100.
+low: the same answers from int8 products, beside the float32 way, and long: the same for lists of 100.
 `--cores 2 16` measures each part on two cores and then on sixteen. `--quick` takes a fraction of the sizes.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from claims import Claim, Cost, Task, interleaved, log, main, measured
+from filter_choice import filter_passes, has_units
 
 PARTS = ("top", "csls", "low", "long", "wikipedia")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -81,18 +82,16 @@ def ours(n: int, m: int, d: int, k: int, name: str | None, outlying: float = 0.0
 def by_setting(
     n: int, m: int, d: int, k: int, name: str | None, setting: str, outlying: float = 0.0
 ) -> Callable[[], Any]:
-    """As `ours`, with the low-precision way chosen by measuring ("auto") or left out ("never"); torch is imported."""
-    os.environ["LIMNER_LOW_PRECISION"] = setting
-    if setting != "never" and find_spec("torch"):
-        import torch  # noqa: F401  # a program that has vectors has it already
-
+    """As `ours`, with the low-precision way chosen by measuring ("auto") or left out ("never")."""
+    if setting != "never":
         _warm_filter(d)
+    filter_passes(setting)
     return ours(n, m, d, k, name, outlying)
 
 
 def compiled() -> Callable[[], None]:
     """Compiles what any part may load in its measured pass, once on this machine: later processes find it on disk."""
-    os.environ["LIMNER_LOW_PRECISION"] = "always"
+    filter_passes("always")
     scores = scores_of(300, 2000, 16)
     for name in (None, "csls", "inverted_softmax"):
         (scores.correct(name) if name else scores).top(10)
@@ -101,21 +100,16 @@ def compiled() -> Callable[[], None]:
 
 def _warm_filter(d: int) -> None:
     """Compiles the loops of the filter, and measures what it goes by."""
-    os.environ["LIMNER_LOW_PRECISION"], before = "always", os.environ["LIMNER_LOW_PRECISION"]
+    filter_passes("always")
     scores_of(300, 2000, 16).top(10)
-    os.environ["LIMNER_LOW_PRECISION"] = before
-    form, share = low_format(d)
-    log(f"  {form.name} product: {share:.3f} of the float32 one" if share else "  no bfloat16 or int8 units here")
+    log(f"  int8 product: {share_of_int8(d):.3f} of the float32 one" if has_units(d) else "  no int8 units here")
 
 
-def low_format(d: int) -> tuple[Any, float]:
-    """The format that is used, and its share of the float32 product; emulated bfloat16 and 0 without units."""
-    from limner.scores.filtering import EMULATED, FORMATS
-    from limner.scores.formats import gain, preferred
+def share_of_int8(d: int) -> float:
+    """The time of an int8 product, as a share of the float32 one."""
+    from limner.scores.formats import product_share
 
-    gains = {form: gain(form, d) for form in FORMATS if form.has_units()}
-    form = preferred(gains)
-    return (EMULATED, 0.0) if form is None else (form, gains[form])
+    return product_share(d)
 
 
 def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
@@ -142,10 +136,11 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
 def low_product(n: int, m: int, d: int) -> Callable[[], Any]:
     """The low-precision product alone, in limner's blocks and threads, each thrown away."""
     from limner.scores.base import TILE_ROWS
-    from limner.scores.formats import stored, torch_threads_kept
+    from limner.scores.formats import stored
+    from limner.scores.int8 import Int8
     from limner.scores.running import threads
 
-    form, _ = low_format(d)
+    form = Int8()
     a, b, held = vectors(n, d, 0), stored(form, vectors(m, d, 1)), local()
     queries = {start: form.round(a[start : start + TILE_ROWS]) for start in range(0, n, TILE_ROWS)}
 
@@ -156,7 +151,7 @@ def low_product(n: int, m: int, d: int) -> Callable[[], Any]:
         b.multiply(rows, held.out[: len(rows.codes)])
 
     def work() -> None:
-        with torch_threads_kept(), threads(None) as work_on:
+        with threads(None) as work_on:
             list(work_on(block, queries))
 
     work()
@@ -302,9 +297,7 @@ def low(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
         note=load(),
     )
     alone, whole = found["low"], found["bare"]
-    yield Claim(
-        f"{size}: {low_format(d)[0].name} product alone vs the bare product, CPU s", alone.cpu, whole.cpu, goal="<= 0.6"
-    )
+    yield Claim(f"{size}: int8 product alone vs the bare product, CPU s", alone.cpu, whole.cpu, goal="<= 0.6")
     yield Claim(f"{size}, both ways: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=load())
     apart = sum(
         int((x != y).sum())

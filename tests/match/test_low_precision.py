@@ -1,20 +1,31 @@
 """Filter and verify: answers from low-precision products equal those in float32 to the bit, and the bound is a bound.
 
-The low-precision way is forced (`LIMNER_LOW_PRECISION=always`) with every format, so that it is tested on processors
-that would not choose it; products without units are emulated. Vectors are drawn to hurt: clusters closer than bfloat16
-or int8 can tell, copies, ties, holes, lengths that span the whole range of float32, numbers that have no normal form,
-one large number beside many small ones.
+The low-precision way is forced with every format, so that it is tested on processors that would not choose it; products
+without units are emulated. Vectors are drawn to hurt: clusters closer than int8 can tell, copies, ties, holes, lengths
+that span the whole range of float32, numbers that have no normal form, one large number beside many small ones.
 """
 
 import importlib
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from forced_filter import (
+    EXACT,
+    FORMATS,
+    PLAIN,
+    ROTATED,
+    Emulated,
+    EmulatedColumns,
+    emulated,
+    force,
+    never,
+    rounded_bits,
+)
 from hypothesis import strategies as st
 from standing import DEVICE, standing
 
@@ -30,24 +41,22 @@ from limner.scores import (
     device_products,
     filtering,
     formats,
+    int8,
     running,
     tiles,
     verifying,
 )
 from limner.scores import near as near_module
 from limner.scores.base import Best
-from limner.scores.bfloat16 import Bfloat16, emulated_products
+from limner.scores.device import TorchScores
 from limner.scores.filtering import Filter
-from limner.scores.formats import gain, keeps_bound, stored
-from limner.scores.int8 import EXACT, Int8
+from limner.scores.formats import keeps_bound, product_share, stored
+from limner.scores.int8 import Int8
 from limner.scores.near import Ranked
 from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
-BFLOAT16, INT8 = Bfloat16(emulated_products), Int8(emulated=True)
-PLAIN, ROTATED = Int8(emulated=True, rotated=False), Int8(emulated=True, rotated=True)
-FORMATS = [BFLOAT16, INT8, PLAIN, ROTATED, *(form for form in filtering.FORMATS if form.has_units())]
-each_format = pytest.mark.parametrize("form", [BFLOAT16, INT8], ids=lambda form: form.name)
+each_format = pytest.mark.parametrize("form", [PLAIN, ROTATED], ids=["plain", "rotated"])
 
 
 def vectors(rng, kind, n, d):
@@ -67,20 +76,13 @@ def vectors(rng, kind, n, d):
         rows = rows * 10.0 ** rng.integers(-43, -18, (n, d))
     if kind == "tied":
         rows = rng.integers(-1, 2, (n, d)).astype(float)
-    if kind == "halfway":  # just beside the middle between two bfloat16 numbers, where rounding takes the most
+    if kind == "halfway":  # just beside the middle between two bfloat16 numbers, where a GPU's rounding takes the most
         rows = rng.choice([1, -1], (n, d)) * (1 + rng.integers(0, 128, (n, d)) / 128 + (1 / 256 + 1e-6))
     if kind == "outlying":  # int8 keeps nothing but the largest number
         rows[np.arange(n), rng.integers(0, d, n)] = 10.0 ** rng.integers(0, 6, n)
     rows = rows.astype(np.float32)
     rows[~rows.any(axis=1), 0] = rows[rows != 0].min(initial=1.0) if rows.any() else 1.0
     return rows
-
-
-def force(patch, form):
-    """Every pass goes through this format."""
-    patch.setenv(filtering.SETTING, "always")
-    patch.setattr(filtering, "FORMATS", ())
-    patch.setattr(filtering, "EMULATED", form)
 
 
 def only_tiles(patch):
@@ -110,12 +112,12 @@ class Case:
         )
         self.k = data.draw(st.sampled_from([1, 2, 10, 60, 200]))
         self.pair_by_pair = data.draw(st.booleans())
-        self.form = data.draw(st.sampled_from(FORMATS))
+        self.form = data.draw(st.sampled_from([None, *FORMATS]))
 
     def both(self, ask):
         """The answer of the float32 way, and that of the filter."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(filtering.SETTING, "never")
+            never(patch)
             plain = ask(self.scores)
             force(patch, self.form)
             if not self.pair_by_pair:
@@ -125,7 +127,7 @@ class Case:
     def whole(self):
         """All scores, in double precision: the order of lists and ranks by the slow way."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(filtering.SETTING, "never")
+            never(patch)
             return self.scores.matrix().astype(np.float64)
 
     def judgements(self):
@@ -233,7 +235,7 @@ def test_inverted_softmax_of_another_bank_is_the_same(form, monkeypatch):
     scores = Scores.from_embeddings(*(rng.standard_normal((count, 16)) for count in (300, 900)))
     banks = Embeddings(range(50), rng.standard_normal((50, 16))), scores.correct("inverted_softmax").statistics
     asked = [lambda: scores.correct("inverted_softmax", bank=banks[0]).top(5), lambda: scores.correct(banks[1]).top(5)]
-    monkeypatch.setenv(filtering.SETTING, "never")
+    never(monkeypatch)
     plain = [ask() for ask in asked]
     force(monkeypatch, form)
     for one, ask in zip(plain, asked, strict=True):
@@ -246,7 +248,8 @@ def bound_holds(data):
     """Searches for a score that lies outside its interval, on the grid and in double precision."""
     case = Case(data)
     scores, n = case.scores, min(case.scores.shape[0], 256)
-    near = Filter(scores, case.form).near(0, n)
+    sides = scores.query_vectors.matrix, scores.candidate_vectors.matrix
+    near = Filter(scores, case.form or emulated(*sides)).near(0, n)
     read = (near.bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
     reach = READ * np.abs(read) + query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1] + query[:, 2:]
@@ -294,7 +297,7 @@ def test_rows_verified_together_or_few_at_a_time_are_the_same(calls, monkeypatch
     rng = np.random.default_rng(3)
     scores = Scores.from_embeddings(rng.standard_normal((300, 64)), rng.standard_normal((9000, 64)))
     expected = scores.top(10)
-    monkeypatch.setenv(filtering.SETTING, "always")
+    force(monkeypatch)
     only_tiles(monkeypatch)
     monkeypatch.setattr(verifying, "CALLS", calls)
     monkeypatch.setattr(verifying, "COLUMN", 0.0)
@@ -338,7 +341,7 @@ def test_a_block_that_stays_open_goes_the_float32_way(form, monkeypatch):
     scores = Scores.from_embeddings(rng.standard_normal((700, 64)), close)
     near = Filter(scores, form).near(0, 256)
     assert near.candidates(10) is None
-    monkeypatch.setenv(filtering.SETTING, "never")
+    never(monkeypatch)
     plain = scores.top(10)
     force(monkeypatch, form)
     assert np.array_equal(plain.indices, scores.top(10).indices)
@@ -351,7 +354,7 @@ def test_no_block_is_filtered_in_vain_where_the_first_rows_stay_open():
     def ask(near):
         asked.append((near.start, len(near.bits)))
 
-    found = list(Filter(scores, INT8).answers(ask, lambda start, stop: (start, stop), workers=8))
+    found = list(Filter(scores, PLAIN).answers(ask, lambda start, stop: (start, stop), workers=8))
     assert found == [(start, start + 256) for start in range(0, 2048, 256)]
     assert sorted(asked) == [(0, filtering.PROBED), (1024, filtering.PROBED)]
 
@@ -401,14 +404,6 @@ def test_the_order_of_sums_is_found_only_if_all_bits_agree(monkeypatch):
     assert ends.tolist() in ([], [96])
 
 
-def test_rounding_is_to_nearest_even_and_lengths_are_rounded_up():
-    values = np.array([[1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-8), 2**-127, 0.0]], dtype=np.float32)
-    rounded = Rounded.bfloat16(values)
-    assert rounded.values.tolist() == [[1.0, 1 + 2**-6, 1 + 2**-7, -1.0, 0.0, 0.0]]
-    exact = np.linalg.norm(values.astype(np.float64) - rounded.values)
-    assert exact <= rounded.residual[0] <= exact * (1 + 1e-6)
-
-
 def test_int8_rounds_to_the_nearest_multiple_and_lengths_are_rounded_up():
     values = np.array([[254.0, 3.2, -5.1, 0.0], [1e-38, 0.0, -3e-39, 1e-45], [0.0, -127e10, 2.6e10, 1.0]])
     rounded = Rounded.int8(values.astype(np.float32))
@@ -426,8 +421,8 @@ def test_int8_sums_are_exact_integers_also_beyond_the_precision_of_float32():
         rows = np.random.default_rng(d).integers(-127, 128, (20, d)).astype(np.float32)
         rows[:, 0] = 127  # a scale of 1
         sums = (rows.astype(np.int64) @ rows.astype(np.int64).T).astype(np.float32)
-        whole = (sums.view(np.uint32) + np.uint32(0x7FFF) + ((sums.view(np.uint32) >> 16) & 1)) >> 16
-        for form in {INT8, *(form for form in FORMATS if form.name == "int8")}:
+        whole = rounded_bits(sums)
+        for form in (form for form in FORMATS if not form.rotated):
             out = np.empty((20, 20), np.uint16)
             stored(form, rows).multiply(form.round(rows), out)
             assert np.array_equal(out, whole)
@@ -438,7 +433,7 @@ EDGES = [(1, 1, 1), (7, 11, 3), (8, 12, 4), (9, 13, 5), (17, 49, 511), (5, 6145,
 
 @pytest.mark.parametrize("shape", EDGES, ids=str)
 def test_compiled_products_of_int8_are_those_of_emulated_ones_at_every_edge(shape):
-    if not Int8().has_units():
+    if not int8.has_units():
         pytest.skip("no int8 units here: neither AVX-512 VNNI nor the dot products of Arm")
     rows, count, dimensions = shape
     rng = np.random.default_rng(sum(shape))
@@ -447,7 +442,7 @@ def test_compiled_products_of_int8_are_those_of_emulated_ones_at_every_edge(shap
         for n in (rows, count)
     )
     found = []
-    for form in (INT8, Int8()):
+    for form in (PLAIN, Int8()):
         out = np.empty((rows, count), np.uint16)
         stored(form, candidates).multiply(form.round(queries), out)
         found.append(out)
@@ -456,110 +451,75 @@ def test_compiled_products_of_int8_are_those_of_emulated_ones_at_every_edge(shap
 
 def test_bounds_are_rounded_up():
     rng = np.random.default_rng(5)
-    one, other = (Rounded.bfloat16(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
+    one, other = (Rounded.int8(rng.standard_normal((50, 40)).astype(np.float32)) for _ in range(2))
     bounds = Bounds.of(one, other)
     least = other.residual + accumulation(40) * other.length.astype(np.float64)
     assert (bounds.candidate[0] >= least).all()
 
 
-def coarse_products(rows, columns, out):
-    """Sums that are kept in bfloat16."""
-    a, b = ((x.astype(np.uint32) << np.uint32(16)).view(np.float32) for x in (rows, columns))
-    total = np.zeros((len(a), len(b)), dtype=np.float32)
-    for i in range(a.shape[1]):
-        total = ((total + np.outer(a[:, i], b[:, i])).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-    out[:] = total.view(np.uint32) >> np.uint32(16)
-
-
-def test_a_unit_that_adds_up_too_coarsely_is_found_out():
-    assert keeps_bound(BFLOAT16, 256)
-    assert keeps_bound(INT8, 256)
-    assert not keeps_bound(Bfloat16(coarse_products), 256)
-
-
-@dataclass(frozen=True)
-class _WithUnits(Bfloat16):
-    """A CPU that lists units."""
-
-    def has_units(self):
-        return True
-
-
-@pytest.mark.parametrize("setting", ["always", "auto"])
-def test_units_that_violate_the_bound_are_never_used(setting, monkeypatch):
+@pytest.fixture
+def units(monkeypatch):
+    """A CPU with int8 units that are as fast as one likes, and vectors for which the filter is worth its while."""
     rng = np.random.default_rng(0)
-    scores = Scores.from_embeddings(rng.standard_normal((300, 40)), rng.standard_normal((2000, 40)))
-    monkeypatch.setenv(filtering.SETTING, setting)
     monkeypatch.setattr(filtering, "LEAST", 0)
-    monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
-    chosen = []
-    for product in (emulated_products, coarse_products):
-        monkeypatch.setattr(filtering, "FORMATS", (_WithUnits(product),))
-        found = filtering.filter_of(scores, lambda *given: 0.0)
-        chosen.append(found and found.form)
-    assert chosen == [_WithUnits(emulated_products), filtering.EMULATED if setting == "always" else None]
-
-
-def test_units_are_tested_with_the_number_of_dimensions_that_is_used(monkeypatch):
-    """A unit whose products are wrong in the dimensions that are left over, as 129 are for steps of 64."""
-
-    def without_rest(rows, columns, out):
-        whole = rows.shape[1] - rows.shape[1] % 64
-        emulated_products(rows[:, :whole], columns[:, :whole], out)
-
-    monkeypatch.setenv(filtering.SETTING, "auto")
-    monkeypatch.setattr(filtering, "LEAST", 0)
+    monkeypatch.setattr(filtering, "has_units", lambda: True)
     monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 1e9)
-    monkeypatch.setattr(filtering, "gain", lambda form, d: 0.1)
-    monkeypatch.setattr(filtering, "FORMATS", (_WithUnits(without_rest),))
-    rng = np.random.default_rng(0)
+    monkeypatch.setattr(filtering, "product_share", lambda d: 0.1)
+    monkeypatch.setattr(formats, "Int8", Emulated)
+    keeps_bound.cache_clear()
+    yield lambda d: Scores.from_embeddings(rng.standard_normal((300, d)), rng.standard_normal((2000, d)))
+    keeps_bound.cache_clear()
+
+
+def test_units_that_violate_the_bound_are_never_used(units, monkeypatch):
+    assert filtering.filter_of(units(40), lambda *given: 0.0) is not None
+    keeps_bound.cache_clear()
+
+    def coarse(self, rows, out):
+        out[:] = rounded_bits(rows.values @ (self.codes * self.scale[:, None]).T) & 0xFFF0
+
+    monkeypatch.setattr(EmulatedColumns, "multiply", coarse)
+    assert filtering.filter_of(units(40), lambda *given: 0.0) is None
+
+
+def test_units_are_tested_with_the_number_of_dimensions_that_is_used(units, monkeypatch):
+    """A unit whose products are wrong in the dimensions that are left over, as 129 are for steps of 64."""
+    multiply = EmulatedColumns.multiply
+
+    def without_rest(self, rows, out):
+        whole = self.codes.shape[1] - self.codes.shape[1] % 64
+        codes, self.codes = self.codes, self.codes[:, :whole]
+        multiply(self, replace(rows, codes=rows.codes[:, :whole]), out)
+        self.codes = codes
+
+    monkeypatch.setattr(EmulatedColumns, "multiply", without_rest)
     for dimensions, used in ((128, True), (129, False), (191, False)):
-        sides = rng.standard_normal((300, dimensions)), rng.standard_normal((2000, dimensions))
-        found = filtering.filter_of(Scores.from_embeddings(*sides), lambda *given: 0.0)
+        found = filtering.filter_of(units(dimensions), lambda *given: 0.0)
         assert (found is not None) == used, dimensions
 
 
 class TestChoice:
-    """The fastest format is used if it saves time, whatever this processor has."""
+    """The filter is used if it saves time, whatever this processor has."""
 
     @pytest.fixture
-    def scores(self, monkeypatch):
-        rng = np.random.default_rng(0)
-        monkeypatch.setenv(filtering.SETTING, "auto")
-        monkeypatch.setattr(filtering, "LEAST", 0)
-        monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 1e9)
-        monkeypatch.setattr(filtering, "FORMATS", (_Listed("bfloat16", True), _Listed("int8", False)))
-        monkeypatch.setattr(filtering, "keeps_bound", lambda form, d: True)
-        return Scores.from_embeddings(rng.standard_normal((300, 8)), rng.standard_normal((2000, 8)))
+    def scores(self, units, monkeypatch):
+        monkeypatch.setattr(filtering, "keeps_bound", lambda d: True)
+        return units(8)
 
     @pytest.mark.parametrize(
-        ("shares", "verified", "chosen"),
-        [
-            ({"bfloat16": 0.4, "int8": 0.15}, 0.1, "int8"),
-            ({"bfloat16": 0.3, "int8": 0.25}, 0.0, "bfloat16"),  # nearly as fast, and with tighter bounds
-            ({"bfloat16": 0.35, "int8": 0.25}, 0.0, "int8"),
-            ({"bfloat16": 0.35, "int8": 0.25}, 0.1, "bfloat16"),  # looser bounds leave more to verify
-            ({"bfloat16": 0.2, "int8": 0.3}, 0.1, "bfloat16"),
-            ({"bfloat16": 0.2, "int8": 0.3}, 0.5, None),
-            ({"bfloat16": np.inf, "int8": 0.7}, 0.0, None),
-        ],
+        ("share", "verified", "used"), [(0.15, 0.1, True), (0.2, 0.5, False), (0.7, 0.0, False), (np.inf, 0.0, False)]
     )
-    def test_the_fastest_is_chosen(self, scores, shares, verified, chosen, monkeypatch):
-        monkeypatch.setattr(filtering, "gain", lambda form, d: shares[form.name])
-        found = filtering.filter_of(scores, lambda *given: verified)
-        assert (found and found.form.name) == chosen
+    def test_it_is_used_where_product_and_verification_take_less(self, scores, share, verified, used, monkeypatch):
+        monkeypatch.setattr(filtering, "product_share", lambda d: share)
+        assert (filtering.filter_of(scores, lambda *given: verified) is not None) == used
 
-    def test_without_a_setting_the_fastest_is_chosen_too(self, scores, monkeypatch):
-        monkeypatch.delenv(filtering.SETTING)
-        monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.4, "int8": 0.15}[form.name])
-        assert filtering.filter_of(scores, lambda *given: 0.1).form.name == "int8"
-        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.9)
-        assert filtering.filter_of(scores, lambda *given: 0.1) is None
+    def test_without_units_it_is_not_used(self, scores, monkeypatch):
+        monkeypatch.setattr(filtering, "has_units", lambda: False)
+        assert filtering.filter_of(scores, lambda *given: 0.0) is None
 
     @pytest.mark.parametrize(("ends", "known"), [([0, 8], 8), ([], None)])
     def test_the_work_beside_is_asked_for_pairs_or_tiles(self, scores, ends, known, monkeypatch):
         asked = []
-        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.3)
         monkeypatch.setattr(VectorScores, "sum_ends", property(lambda self: np.array(ends)))
         filtering.filter_of(scores, lambda *given: asked.append(given) or 0.1)
         assert asked == [(2000, known)]
@@ -570,12 +530,6 @@ class TestChoice:
         assert shares == pytest.approx([0.05, 0.2, 0.8])
         assert Best(100).verified(10_000) == pytest.approx(0.64)  # in tiles
 
-    def test_a_short_pass_does_not_import_torch(self, scores, monkeypatch):
-        monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 0.0)
-        monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={filtering.LOOPS: None}))
-        monkeypatch.setattr(filtering, "gain", lambda form, d: {"bfloat16": 0.1, "int8": 0.3}[form.name])
-        assert filtering.filter_of(scores, lambda *given: 0.0).form.name == "int8"
-
     @pytest.mark.parametrize(
         ("seconds", "loaded", "used"), [(0.1, False, False), (3.0, False, True), (0.1, True, True)]
     )
@@ -583,36 +537,18 @@ class TestChoice:
         work = 300 * 2000 * 64 / running.usable_cores()
         monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: seconds / work)
         monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={filtering.LOOPS: None} if loaded else {}))
-        monkeypatch.setattr(filtering, "gain", lambda form, d: 0.2)
         assert (filtering.filter_of(scores, lambda *given: 0.0) is not None) == used
 
     def test_the_name_of_the_loops_is_that_of_a_module(self):
         assert importlib.import_module(filtering.LOOPS).__name__ == filtering.LOOPS
 
-    def test_the_gain_of_a_format_is_measured(self):
-        assert 0 < gain(INT8, 64) < np.inf
-
-
-@dataclass(frozen=True)
-class _Listed:
-    name: str
-    needs_torch: bool
-
-    def has_units(self):
-        return True
-
-    def suited(self, *vectors):
-        return self
-
-
-def test_the_setting_is_checked(monkeypatch):
-    monkeypatch.setenv(filtering.SETTING, "sometimes")
-    with pytest.raises(LimnerError, match="auto, always, never"):
-        Scores.from_embeddings(np.eye(3), np.eye(3)).top(1)
+    def test_the_share_of_a_product_is_measured(self, monkeypatch):
+        monkeypatch.setattr(formats, "Int8", Emulated)
+        assert 0 < product_share.__wrapped__(64) < np.inf
 
 
 def test_vectors_that_may_overflow_are_left_to_the_float32_way(monkeypatch):
-    monkeypatch.setenv(filtering.SETTING, "always")
+    force(monkeypatch)
     scores = Scores.from_embeddings(np.full((2, 2), 1e20), np.full((2, 2), 1e19), similarity="dot")
     with pytest.raises(LimnerError, match="overflows"):
         scores.top(1)
@@ -628,22 +564,64 @@ class TestCard:
         monkeypatch.setattr(device_filtering, "COLUMNS", 256)
         monkeypatch.setattr(device_filtering, "TILES", 3)
         monkeypatch.setattr(device_filtering, "AT_ONCE", 128 * 1500)
-        monkeypatch.setenv(filtering.SETTING, "always")
+        monkeypatch.setattr(device_filtering, "saves_time", lambda scores: True)
+        monkeypatch.setattr(device_filtering, "same_bits", lambda *shape: True)
+        if DEVICE == "cpu":
+            products = lambda rows, columns: (rows.float() @ columns.float().T).bfloat16()  # noqa: E731
+            monkeypatch.setattr(device_products, "low_products", products)
+            monkeypatch.setattr(device_filtering, "low_products", products)
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-    def test_lists_and_corrections_are_those_of_its_grid(self, kind, similarity, monkeypatch):
+    def test_lists_and_corrections_are_those_of_float32(self, kind, similarity, monkeypatch):
+        """Float32 products of any shape may have other bits than tiles: here blocks are read from tiles."""
+        import torch
+
+        def block(self, start, stop, out=None):
+            whole = torch.zeros(stop - start, self.shape[1], device=DEVICE)
+            for top in range(0, stop - start, 64):
+                rows = torch.zeros(64, self.query_vectors.shape[1], device=DEVICE)
+                rows[: min(64, stop - start - top)] = self.query_vectors[start + top : min(start + top + 64, stop)]
+                for low in range(0, self.shape[1], 256):
+                    columns = torch.zeros(256, rows.shape[1], device=DEVICE)
+                    part = self.candidate_vectors[low : low + 256]
+                    columns[: len(part)] = part
+                    tiled = device_filtering.tiles(rows.expand(3, -1, -1), columns.expand(3, -1, -1))[0]
+                    here = whole[top : top + 64, low : low + 256]
+                    here.copy_(tiled[: here.shape[0], : here.shape[1]])
+            return whole
+
+        monkeypatch.setattr(TorchScores, "block", block)
         rng = np.random.default_rng(7)
-        sides = vectors(rng, kind, 150, 24), vectors(rng, kind, 1500, 24)
+        sides = vectors(rng, kind, 90, 24), vectors(rng, kind, 900, 24)
         scores = Scores.from_embeddings(*sides, similarity=similarity, device=DEVICE)
         asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
         asked.append(lambda: scores.correct("inverted_softmax").top(4))
         found = [ask() for ask in asked]
-        monkeypatch.setattr(device_filtering.GridScores, "filter", lambda self, workers, consume: None)
+        monkeypatch.setattr(device_filtering, "saves_time", lambda scores: False)
         for ask, filtered in zip(asked, found, strict=True):
             plain = ask()
             assert np.array_equal(plain.indices, filtered.indices)
             assert np.array_equal(plain.scores, filtered.scores)
+
+    def test_it_is_used_where_tiles_have_the_bits_of_blocks(self, monkeypatch):
+        import torch
+
+        device, tiled = torch.device(DEVICE), device_filtering.tiles
+        monkeypatch.undo()
+        same_bits = device_filtering.same_bits.__wrapped__
+        assert same_bits(device, 300, 700, 1)  # single products are not added up
+        monkeypatch.setattr(device_filtering, "tiles", lambda *sides: tiled(*sides) * (1 + 2**-20))
+        assert not same_bits(device, 300, 700, 1)
+        monkeypatch.setattr(device_filtering, "tiles", lambda *sides: tiled(*(side.flip(-1) for side in sides)))
+        assert not same_bits(device, 300, 700, 300)
+
+    def test_few_vectors_and_cards_without_units_are_left_to_float32(self, monkeypatch):
+        monkeypatch.undo()
+        scores = Scores.from_embeddings(np.eye(3), np.eye(3), device=DEVICE)
+        assert scores.filter(None, Best(1)) is None
+        monkeypatch.setattr(device_filtering, "LEAST", 0)
+        assert device_filtering.saves_time(scores) == (DEVICE != "cpu")
 
     def test_ranks_are_counted_in_float32(self):
         rng = np.random.default_rng(8)
@@ -700,7 +678,7 @@ def test_groups_of_candidates_that_are_not_full_are_complete(form, width, monkey
     pairs = Judgements.from_pairs([(str(row), str(width - 1)) for row in range(5)])
     asked = [lambda: scores.top(3).indices, lambda: place(scores, [Asked(pairs)])[0][0].above]
     asked += [lambda: place(scores, [Asked(pairs)])[0][0].tied, lambda: scores.correct("csls", k=2).top(3).indices]
-    monkeypatch.setenv(filtering.SETTING, "never")
+    never(monkeypatch)
     plain = [ask() for ask in asked]
     force(monkeypatch, form)
     assert all(np.array_equal(one, ask()) for one, ask in zip(plain, asked, strict=True))
@@ -739,7 +717,7 @@ def test_a_row_that_ties_with_everything_is_counted_in_float32_and_the_others_ar
     judged = Judgements.from_pairs(sorted({*pairs, *hard}))
     scores = Scores.from_embeddings(Embeddings(range(600), points), Embeddings(range(2400), columns), similarity="dot")
     asked = [Asked(judged), Asked(judged, np.arange(600) % 2, (np.arange(2400) // 4) % 2)]
-    monkeypatch.setenv(filtering.SETTING, "never")
+    never(monkeypatch)
     plain, _ = place(scores, asked, keep=keep)
     force(monkeypatch, form)
     monkeypatch.setattr(near_module, "MANY", 1.0)
@@ -758,7 +736,7 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     rng = np.random.default_rng(0)
     columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
     scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
-    near = Filter(scores, INT8).near(0, 30)
+    near = Filter(scores, PLAIN).near(0, 30)
     assert near.above(ranked(near, np.arange(31), np.arange(30))) is None
     assert near.above(ranked(near, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
 
@@ -769,7 +747,7 @@ def test_lists_of_a_hundred_are_decided(only, monkeypatch):
     scores = Scores.from_embeddings(rng.standard_normal((32, 128)), rng.standard_normal((10_000, 128)))
     if only == "tiles":
         only_tiles(monkeypatch)
-    indices, values = Filter(scores, INT8).near(0, 32).best(Best(100))
+    indices, values = Filter(scores, PLAIN).near(0, 32).best(Best(100))
     expected = Best(100)(0, scores.block(0, 32))
     assert np.array_equal(indices, expected[0])
     assert np.array_equal(values, expected[1])
@@ -777,7 +755,7 @@ def test_lists_of_a_hundred_are_decided(only, monkeypatch):
 
 def test_products_that_were_put_in_order_have_no_bits():
     rng = np.random.default_rng(0)
-    near = Filter(Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8))), INT8).near(0, 9)
+    near = Filter(Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8))), PLAIN).near(0, 9)
     keys, tops = near.ordered
     assert np.array_equal(tops, [[row[:64].max(), row[64:].max()] for row in keys])
     with pytest.raises(RuntimeError, match="lost"):

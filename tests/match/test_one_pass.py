@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from forced_filter import never
 
 from limner import Scores
 from limner.match.corrections import Centred, Csls, InvertedSoftmax, Nnn
-from limner.scores import VectorScores, filtering, one_pass
+from limner.scores import VectorScores, one_pass
 from limner.scores.base import Best
 from limner.scores.shifted import Shifted
 
@@ -32,7 +33,7 @@ def sides(kind, n=800, m=900, d=16):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setenv(filtering.SETTING, "never")
+    never(monkeypatch)
     for name in ("LEAST_DIMENSIONS", "LEAST_WIDTH", "LEAST_ROWS"):
         monkeypatch.setattr(one_pass, name, 1)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from forced_filter import PLAIN, ROTATED, force, never
 from test_low_precision import KINDS, vectors
 
 from limner import Embeddings, Scores
@@ -9,10 +10,8 @@ from limner.core.lowprecision import Rounded
 from limner.core.rotation import Rotation
 from limner.scores import filtering
 from limner.scores.base import Best
-from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.int8 import Int8
+from limner.scores.int8 import suited
 
-INT8 = Int8(emulated=True)
 SIZES = [1, 2, 3, 5, 64, 129, 300, 512, 768]
 
 
@@ -70,17 +69,9 @@ def test_dimensions_that_are_no_power_of_two_are_all_spread():
 def test_vectors_are_turned_where_rounding_loses_clearly_less():
     rng = np.random.default_rng(0)
     even, odd = rng.standard_normal((100, 512)).astype(np.float32), outlying(rng, 100, 512)
-    assert INT8.suited(odd, odd).rotated and INT8.suited(even, odd).rotated
-    assert not INT8.suited(even, even).rotated and not INT8.suited(np.eye(512, dtype=np.float32)).rotated
-    assert not INT8.suited(even[:0], even).rotated
-    assert Int8(rotated=False).suited(odd, odd).rotated is False
-    other = Bfloat16(emulated_products)
-    assert other.suited(odd, odd) is other
-
-
-def test_what_is_known_of_the_format_holds_for_both():
-    """The time of a product is measured once."""
-    assert len({Int8(), Int8(rotated=False), Int8(rotated=True)}) == 1
+    assert suited(odd, odd).rotated and suited(even, odd).rotated
+    assert not suited(even, even).rotated and not suited(np.eye(512, dtype=np.float32)).rotated
+    assert not suited(even[:0], even).rotated
 
 
 @pytest.mark.parametrize("d", [512, 768])
@@ -91,16 +82,14 @@ def test_outlying_numbers_leave_little_to_verify(d, monkeypatch):
     queries[:, [0, d // 3, d - 1]] *= rng.choice([-1, 1], (300, 1)).astype(np.float32)
     scores = Scores.from_embeddings(Embeddings(range(300), queries), Embeddings(range(4000), candidates))
     undecided = {}
-    for rotated in (False, True):
-        near = filtering.Filter(scores, Int8(emulated=True, rotated=rotated)).near(0, 256)
+    for form in (PLAIN, ROTATED):
+        near = filtering.Filter(scores, form).near(0, 256)
         query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
-        undecided[rotated] = float((query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1]).mean())
+        undecided[form.rotated] = float((query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1]).mean())
     assert undecided[True] < undecided[False] / 2
-    monkeypatch.setenv(filtering.SETTING, "never")
+    never(monkeypatch)
     plain = scores.top(10)
-    monkeypatch.setenv(filtering.SETTING, "always")
-    monkeypatch.setattr(filtering, "FORMATS", ())
-    monkeypatch.setattr(filtering, "EMULATED", INT8)
+    force(monkeypatch)
     assert filtering.filter_of(scores, Best(10).verified).form.rotated
     found = scores.top(10)
     assert np.array_equal(plain.indices, found.indices) and np.array_equal(plain.scores, found.scores)

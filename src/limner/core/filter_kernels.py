@@ -16,32 +16,8 @@ SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller b
 
 
 @_summing
-def round_rows(vectors, words, bits, lengths, rounded, residuals):  # type: ignore[no-untyped-def]
-    """Rounds vectors to bfloat16, and computes squared lengths before and after rounding and of the difference.
-
-    `words` are the bits of `vectors`.
-    """
-    width = vectors.shape[1]
-    kept = np.empty(width, np.uint32)
-    values = kept.view(np.float32)
-    for r in range(vectors.shape[0]):
-        for i in range(width):
-            word = words[r, i]
-            near = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
-            kept[i] = near if near & np.uint32(0x7F800000) else np.uint32(0)
-            bits[r, i] = np.uint16(kept[i] >> np.uint32(16))
-        before, after, between = 0.0, 0.0, 0.0
-        for i in range(width):
-            x, y = np.float64(vectors[r, i]), np.float64(values[i])
-            before += x * x
-            after += y * y
-            between += (x - y) * (x - y)
-        lengths[r], rounded[r], residuals[r] = before, after, between
-
-
-@_summing
 def scale_rows(vectors, words, codes, scales, lengths, rounded, residuals):  # type: ignore[no-untyped-def]
-    """Rounds vectors to int8 multiples of a scale each, and computes the same lengths as `round_rows`.
+    """Rounds vectors to int8 multiples of a scale each; squared lengths before, after and of the difference.
 
     `words` are the bits of `vectors`; without the sign they are in the order of the numbers.
     """

@@ -1,20 +1,20 @@
-r"""Vectors in bfloat16 or int8 with rigorous bounds; the loops that use them are in `limner.core.filter_kernels`.
+r"""Vectors in int8 or bfloat16 with rigorous bounds; the loops that use them are in `limner.core.filter_kernels`.
 
-A vector x is also stored as x', with fewer bits per number: rounded to bfloat16 (numbers below 2^-126 become 0), or to
-int8: whole multiples from -127 to 127 of a scale of its own, max |x_i| / 127 (a vector whose scale would be below
-2^-100 becomes 0). Vectors with a few numbers far above the others have a coarse scale; such vectors are rotated first
-(`limner.core.rotation`), which changes no product. The lengths |x|, |x'| and |x - x'| are computed in double precision
-and rounded up. For a query a and a candidate b, let s be the exact product, f the float32 score that limner reports and
-s' the low-precision product, read as bfloat16:
+A vector x is also stored as x', with fewer bits per number. On a CPU it is rounded to int8: whole multiples from -127
+to 127 of a scale of its own, max |x_i| / 127 (a vector whose scale would be below 2^-100 becomes 0). On a GPU it is
+rounded to bfloat16 (numbers below 2^-126 become 0). Vectors with a few numbers far above the others have a coarse
+scale; such vectors are rotated first (`limner.core.rotation`), which changes no product. The lengths |x|, |x'| and
+|x - x'| are computed in double precision and rounded up. For a query a and a candidate b, let s be the exact product,
+f the float32 score that limner reports and s' the low-precision product, read as bfloat16:
 
     |f - s'| <= eps |s'| + E,    E = |a| (|b - b'| + g |b|) + (|a - a'| + g |a'|) |b'| + t
 
 Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sums in any order):
 
 - a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: the effect of rounding.
-- A bfloat16 unit adds up d products in float32 with an error of at most g |a'| |b'|, where
+- A bfloat16 unit of a GPU adds up d products in float32 with an error of at most g |a'| |b'|, where
   g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units
-  truncate instead. `limner.scores.formats` tests a unit before it is used. Sums of int8 products are exact integers.
+  truncate instead. `limner.scores.formats` tests units before they are used. Sums of int8 products are exact integers.
 - f itself is within d 2^-24 / (1 - d 2^-24) |a| |b| of s, which is less than g |a| |b|.
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
   It also covers the three roundings of an int8 sum, when it becomes float32 and is multiplied by both scales.
@@ -64,37 +64,24 @@ def accumulation(dimensions: int, unit: float = 2.0**-22) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """Vectors in bfloat16 or int8, and the lengths that bound the rounding error.
+    """Vectors in int8, and the lengths that bound the rounding error.
 
     Args:
-        codes: One row per vector: the 16 bits of bfloat16 numbers, or int8 numbers.
+        codes: One row per vector; empty rows if only the lengths are needed.
         length: At least |x| of every vector.
         rounded: At least |x'|, the length after rounding.
         residual: At least |x - x'|, the length of the difference.
-        scale: What the int8 numbers of every vector are multiplied by; empty for bfloat16.
+        scale: What the numbers of every vector are multiplied by; empty if only the lengths are needed.
 
-    >>> exact = Rounded.bfloat16(np.array([[1.0, 0.5, -2.0]], dtype=np.float32))
-    >>> float(exact.residual[0]) < 1e-44, np.array_equal(exact.values, [[1.0, 0.5, -2.0]])
-    (True, True)
     >>> Rounded.int8(np.array([[127.0, 63.7, -2.0]], dtype=np.float32)).values.tolist()
     [[127.0, 64.0, -2.0]]
     """
 
-    codes: npt.NDArray[np.uint16] | npt.NDArray[np.int8]
+    codes: npt.NDArray[np.int8]
     length: Float32
     rounded: Float32
     residual: Float32
     scale: Float32 = field(default_factory=lambda: np.zeros(0, np.float32))
-
-    @classmethod
-    def bfloat16(cls, vectors: Float32) -> Rounded:
-        """Rounds to nearest, ties to even; subnormal numbers (below 2^-126) become 0."""
-        from limner.core.filter_kernels import round_rows
-
-        given = _frozen(vectors)
-        codes, squares = np.empty(given.shape, np.uint16), np.empty((3, len(given)))
-        round_rows(given, given.view(np.uint32), codes, *squares)
-        return cls(codes, *_lengths(squares, given.shape[1]))
 
     @classmethod
     def int8(cls, vectors: Float32, *, rotation: Rotation | None = None) -> Rounded:
@@ -118,10 +105,8 @@ class Rounded:
 
     @property
     def values(self) -> Float32:
-        """The rounded vectors as float32; of int8, rounded once more."""
-        if self.codes.dtype == np.int8:
-            return self.codes * self.scale[:, None]
-        return (self.codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        """The rounded vectors as float32, rounded once more."""
+        return self.codes * self.scale[:, None]
 
     @cached_property
     def factors(self) -> tuple[Float32, Float64, float]:

@@ -7,6 +7,8 @@ are numpy arrays; torch is imported on first use.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -52,6 +54,21 @@ def device_named(name: str | Device) -> Device:
         raise LimnerError(f"device {name!r}: torch sees no GPU; use device='cpu' or 'auto'")
     place: Device = torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
     return place
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Computes products in full single precision, not TF32, whatever the global setting of torch."""
+    torch = torch_module()
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def on_host(tensor: Tensor) -> Array:

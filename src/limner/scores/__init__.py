@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from limner.core.arrays import Float32
 from limner.core.progress import Progress
-from limner.scores import device_filtering, device_sets, pairs, parts, sets  # noqa: F401  # they register their scores
+from limner.scores import device, device_sets, pairs, parts, sets  # noqa: F401  # they register their scores
 from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scores
 from limner.scores.corrected import CorrectedScores, correct
 from limner.scores.correction import CORRECTIONS, Correction, correction

@@ -17,11 +17,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from limner.core import torch_kernels as _cuda
+from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores.base import LARGEST, TILE_ROWS, Scores
+from limner.core.progress import Progress
+from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.checks import refuse_overflow
+from limner.scores.device_filtering import GPUFilter, gpu_filter_of
+from limner.scores.filtering import Selective
+from limner.scores.running import Block, Result
 
 if TYPE_CHECKING:
     from limner.core.torch_kernels import Device, Tensor
@@ -116,11 +121,28 @@ class TorchScores(Scores):
         rows = self.query_vectors[start:stop]
         if len(rows) < self.block_rows:
             rows = torch.nn.functional.pad(rows, (0, 0, 0, self.block_rows - len(rows)))
-        with full_precision():
+        with _cuda.full_precision():
             block = (rows @ self.candidate_vectors.T)[: stop - start]
         if self.bound > LARGEST:
             refuse_overflow(self, block, start, self._lengths)
         return block
+
+    def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
+        """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
+        return None if elsewhere(workers) else gpu_filter_of(self, consume)
+
+    def stream(
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+    ) -> Iterator[Result]:
+        """Like `Scores.stream`; finds the best with low-precision products if that is faster."""
+        if isinstance(consume, Selective) and (near := self.filter(workers, consume)):
+            return near.stream(consume, workers=workers, progress=progress)
+        return super().stream(consume, workers=workers, progress=progress)
+
+    def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
+        """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
+        near = self.filter(None, Best(k))
+        return None if near is None else near.best_of_columns(k)
 
     @property
     def bound(self) -> float:
@@ -133,21 +155,6 @@ class TorchScores(Scores):
         if self.similarity == "cosine":
             return 1.0, 1.0
         return _longest(self.query_vectors), _longest(self.candidate_vectors)
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Computes products in full single precision, not TF32, whatever the global setting of torch."""
-    torch = _cuda.torch_module()
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def sent_vectors(embeddings: Embeddings, device: str | Device) -> Tensor:
@@ -216,3 +223,7 @@ def _refuse_wide(vectors: Tensor, ids: Ids) -> None:
             f"vector of {ids[row]!r} (row {row}) holds a number too large for single precision: divide all vectors by "
             "a constant"
         )
+
+
+KINDS.register("tensors")(TorchScores.of)
+KINDS.register("sent")(TorchScores.sent)

@@ -1,8 +1,9 @@
 """Filter and verify on a GPU: bfloat16 tensor cores rule out candidates, and float32 tiles decide the rest.
 
 The bound is that of `limner.core.lowprecision`, with the largest factors over all candidates; the passes are those of
-`limner.scores.filtering`. Scores are read from products of one shape (`TILES` tiles of `ROWS` by `COLUMNS`), so that a
-score depends only on its two vectors: `GridScores`. `device=` gives these with `LIMNER_LOW_PRECISION=always`.
+`limner.scores.filtering`. What is left is computed in tiles of one shape (`TILES` tiles of `ROWS` by `COLUMNS`). The
+filter is used only where these have the bits of the scores' own blocks, so that lists and scores equal those in float32
+bit for bit.
 """
 
 from __future__ import annotations
@@ -10,28 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from threading import local
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from limner.core import torch_kernels as _cuda
 from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.core.progress import Progress
-from limner.scores.base import KINDS, LARGEST, Best, elsewhere
-from limner.scores.device import TorchScores, full_precision
-from limner.scores.device_products import keeps_bound, low_products, whole_sums
-from limner.scores.filtering import Attempts, Selective, setting
+from limner.scores.base import LARGEST, Best
+from limner.scores.device_products import has_units, keeps_bound, low_products, whole_sums
+from limner.scores.filtering import Attempts, Selective
 from limner.scores.near import SHARE
-from limner.scores.running import Block, Result, counted
+from limner.scores.running import Result, counted
 from limner.scores.shifted import BestShifted, Shifted
 
+LEAST = 1 << 38
+"""A pass with fewer multiplications is too short to benefit: as measured on an H200, where a fifth of it did not."""
 ROWS, COLUMNS, TILES = 128, 512, 32
-"""The shape of every float32 product: a tile, and the number of tiles that are computed together."""
-GROUPS = 8
-"""Tiles above each other in a block of float32 scores."""
+"""The shape of every product that verifies: a tile, and the number of tiles that are computed together."""
 CHUNK = 64
 """Values in a chunk, evenly spaced in a row; the maximum of a chunk is checked before its values."""
 SPLIT = 3
@@ -51,113 +51,108 @@ Pairs = tuple[Tensor, Tensor]
 """Rows and columns, sorted by row."""
 
 
-class GridScores(TorchScores):
-    """Products of two tensors of vectors, in tiles of a fixed shape; see `TorchScores` for its arguments."""
+class Products(Protocol):
+    """The interface that the filter needs; `TorchScores` implements it."""
+
+    @property
+    def query_vectors(self) -> Tensor:
+        """Vectors of the queries."""
+
+    @property
+    def candidate_vectors(self) -> Tensor:
+        """Vectors of the candidates."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, candidates)."""
+
+    @property
+    def bound(self) -> float:
+        """An upper bound of all scores."""
 
     @property
     def block_rows(self) -> int:
-        """The number of rows of a block: several tiles."""
-        return GROUPS * ROWS
+        """The number of rows of every float32 product."""
 
-    def block(self, start: int, stop: int, out: object = None) -> Tensor:
-        """A tensor of scores, on the device."""
-        if self.bound > LARGEST:
-            return super().block(start, stop)
-        torch, width, span = _cuda.torch_module(), len(self.candidates), TILES * COLUMNS
-        block = torch.empty(stop - start, width, device=self.query_vectors.device)
-        for low in range(start, stop, ROWS):
-            rows = _padded(self.query_vectors[low : min(low + ROWS, stop)], ROWS)
-            left, here = rows.expand(TILES, -1, -1).contiguous(), slice(low - start, low - start + ROWS)
-            for first in range(0, width, span):
-                right = _padded(self.candidate_vectors[first : first + span], span).unflatten(0, (TILES, COLUMNS))
-                found = tiles(left, right).transpose(0, 1)[: stop - low]
-                wanted = block[here, first : first + span]
-                if wanted.shape[1] == span:
-                    wanted.unflatten(1, (TILES, COLUMNS)).copy_(found)
-                else:
-                    wanted.copy_(found.flatten(1)[:, : width - first])
-        return block
-
-    def pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Scores of single pairs, sorted by row."""
-        torch, step = _cuda.torch_module(), MOST * ROWS
-        starts = torch.arange(0, len(self.queries) + step, step, device=rows.device)
-        ends = torch.searchsorted(rows, starts).tolist()
-        parts = [self._pairs(rows[low:high], columns[low:high]) for low, high in pairwise(ends) if high > low]
-        return torch.cat(parts) if parts else torch.empty(0, device=rows.device)
-
-    def _pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """The columns that a group of `ROWS` rows needs are put side by side and fill the tiles of that group."""
-        torch, width = _cuda.torch_module(), len(self.candidates)
-        keys, at = (rows // ROWS * width + columns).unique(return_inverse=True)
-        groups = keys // width
-        place = torch.arange(len(keys), device=rows.device) - torch.searchsorted(groups, groups)
-        slot = place % COLUMNS
-        tile = (slot == 0).cumsum(0) - 1
-        count = -(-(int(tile[-1]) + 1) // TILES) * TILES
-        group, column = (torch.zeros(count, n, dtype=torch.int64, device=rows.device) for n in (1, COLUMNS))
-        group[tile, 0], column[tile, slot] = groups, keys % width
-        row = (group * ROWS + torch.arange(ROWS, device=rows.device)).clamp(max=len(self.queries) - 1)
-        found = [
-            tiles(self.query_vectors[r], self.candidate_vectors[c])
-            for r, c in zip(row.split(TILES), column.split(TILES), strict=True)
-        ]
-        return torch.cat(found)[tile[at], rows % ROWS, slot[at]]
-
-    def filter(self, workers: int | None, consume: Selective) -> GPUFilter | None:
-        """Low-precision filtering of these scores, for lists of the best; ranks are counted in float32."""
-        fits = self.bound < LARGEST / 2**20 and accumulation(self.query_vectors.shape[1]) < 0.125
-        shifted = consume.shifted.more == 0 if isinstance(consume, BestShifted) else isinstance(consume, Best)
-        asked = setting() == "always" and not elsewhere(workers) and shifted
-        if not (asked and fits and min(self.shape) > 0):
-            return None
-        d, device = self.query_vectors.shape[1], self.query_vectors.device
-        lengths = (d, d + SPLIT + _empty(d)) if isinstance(consume, BestShifted) else (d,)
-        return GPUFilter(self) if all(keeps_bound(device, length) for length in lengths) else None
-
-    def stream(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
-    ) -> Iterator[Result]:
-        """Like `Scores.stream`; finds the best with low-precision products."""
-        if isinstance(consume, Selective) and (near := self.filter(workers, consume)):
-            return near.stream(consume, workers=workers, progress=progress)
-        return super().stream(consume, workers=workers, progress=progress)
-
-    def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Any:
-        """The k highest scores of every candidate, (k, candidates); None if too many pairs stay undecided."""
-        if self.filter(None, Best(k)) is None:
-            return None
-        torch, _ = _cuda.torch_module(), self.rounded
-        near = GPUFilter(self.T)
-        parts = list(near.each(lambda block: block.candidates(k)))
-        told = [part for part in parts if part is not None]
-        if len(told) < len(parts):
-            return None
-        candidates = torch.cat([rows + start for start, (rows, _) in zip(near.starts, told, strict=True)])
-        queries = torch.cat([columns for _, columns in told])
-        by_query = queries.sort(stable=True)
-        values = torch.empty(len(queries), device=queries.device)
-        values[by_query.indices] = self.pairs(by_query.values, candidates[by_query.indices])
-        held = _side_by_side(candidates, self.shape[1], (values, -np.inf))[0]
-        return _cuda.on_host(held.topk(k, dim=1).values.T.contiguous())
+    def block(self, start: int, stop: int) -> Tensor:
+        """Scores from float32 products."""
 
     @property
-    def T(self) -> GridScores:
-        """The transposed scores, with the same vectors in bfloat16."""
-        turned = super().T
-        if "rounded" in self.__dict__:
-            turned.__dict__["rounded"] = self.rounded[::-1]
-        return turned
+    def T(self) -> Products:
+        """The transposed scores."""
 
-    @cached_property
-    def rounded(self) -> tuple[RoundedTensor, RoundedTensor]:
-        """Queries and candidates in bfloat16."""
-        return RoundedTensor.of(self.query_vectors), RoundedTensor.of(self.candidate_vectors)
+
+def gpu_filter_of(scores: Products, consume: Selective) -> GPUFilter | None:
+    """A filter for lists of the best of these scores, if it saves time; None to use float32. Ranks are in float32."""
+    vectors, (n, m) = scores.query_vectors, scores.shape
+    shifted = consume.shifted.more == 0 if isinstance(consume, BestShifted) else isinstance(consume, Best)
+    fits = scores.bound < LARGEST / 2**20 and accumulation(vectors.shape[1]) < 0.125 and min(n, m) > 0
+    if not (shifted and fits and saves_time(scores) and keeps_bound(vectors.device, vectors.shape[1])):
+        return None
+    return GPUFilter(scores) if same_bits(vectors.device, scores.block_rows, m, vectors.shape[1]) else None
+
+
+def saves_time(scores: Products) -> bool:
+    """Whether the device has bfloat16 units, and there is enough to multiply."""
+    (n, m), vectors = scores.shape, scores.query_vectors
+    return has_units(vectors.device) and n * m * int(vectors.shape[1]) >= LEAST
+
+
+@cache
+def same_bits(device: Any, rows: int, columns: int, dimensions: int) -> bool:
+    """Whether `tiles` have the bits of a product of this shape: tried with uneven numbers, once per shape."""
+    torch = _cuda.torch_module()
+    generator = torch.Generator(device).manual_seed(0)
+
+    def drawn(count: int) -> Tensor:
+        where: Any = {"generator": generator, "device": device}
+        size = torch.randint(-6, 7, (count, dimensions), **where)
+        return torch.randn(count, dimensions, **where) * torch.exp2(size.float())
+
+    left, right = drawn(rows), drawn(columns)
+    with _cuda.full_precision():
+        whole = left @ right.T
+    for low in {0, max(rows - ROWS, 0)}:
+        part = _padded(left[low : low + ROWS], ROWS).expand(TILES, -1, -1).contiguous()
+        for first in range(0, columns, TILES * COLUMNS):
+            side = _padded(right[first : first + TILES * COLUMNS], TILES * COLUMNS).unflatten(0, (TILES, COLUMNS))
+            tiled = tiles(part, side).transpose(0, 1).flatten(1)[: rows - low, : columns - first]
+            if not torch.equal(tiled, whole[low : low + ROWS, first : first + TILES * COLUMNS]):
+                return False
+    return True
+
+
+def exact_pairs(scores: Products, rows: Tensor, columns: Tensor) -> Tensor:
+    """Scores of single pairs, sorted by row, from tiles."""
+    torch, step = _cuda.torch_module(), MOST * ROWS
+    starts = torch.arange(0, scores.shape[0] + step, step, device=rows.device)
+    ends = torch.searchsorted(rows, starts).tolist()
+    parts = [_pairs(scores, rows[low:high], columns[low:high]) for low, high in pairwise(ends) if high > low]
+    return torch.cat(parts) if parts else torch.empty(0, device=rows.device)
+
+
+def _pairs(scores: Products, rows: Tensor, columns: Tensor) -> Tensor:
+    """The columns that a group of `ROWS` rows needs are put side by side and fill the tiles of that group."""
+    torch, (height, width) = _cuda.torch_module(), scores.shape
+    keys, at = (rows // ROWS * width + columns).unique(return_inverse=True)
+    groups = keys // width
+    place = torch.arange(len(keys), device=rows.device) - torch.searchsorted(groups, groups)
+    slot = place % COLUMNS
+    tile = (slot == 0).cumsum(0) - 1
+    count = -(-(int(tile[-1]) + 1) // TILES) * TILES
+    group, column = (torch.zeros(count, n, dtype=torch.int64, device=rows.device) for n in (1, COLUMNS))
+    group[tile, 0], column[tile, slot] = groups, keys % width
+    row = (group * ROWS + torch.arange(ROWS, device=rows.device)).clamp(max=height - 1)
+    tiled = [
+        tiles(scores.query_vectors[r], scores.candidate_vectors[c])
+        for r, c in zip(row.split(TILES), column.split(TILES), strict=True)
+    ]
+    return torch.cat(tiled)[tile[at], rows % ROWS, slot[at]]
 
 
 def tiles(rows: Tensor, columns: Tensor) -> Tensor:
     """The float32 products of `TILES` tiles: (tiles, `ROWS`, d) and (tiles, `COLUMNS`, d) to (tiles, rows, columns)."""
-    with full_precision():
+    with _cuda.full_precision():
         return _cuda.torch_module().bmm(rows, columns.transpose(1, 2))
 
 
@@ -193,7 +188,7 @@ class RoundedTensor:
 
     @classmethod
     def of(cls, vectors: Tensor) -> RoundedTensor:
-        """Rounds like `Rounded.bfloat16`."""
+        """Rounds to nearest, ties to even; numbers below 2^-126 become 0."""
         torch, parts, lengths = _cuda.torch_module(), [], []
         for rows in vectors.split(8192):
             near = rows.bfloat16()
@@ -204,15 +199,28 @@ class RoundedTensor:
         exact = 1 + (vectors.shape[1] + 4) * 2.0**-52
         found = (upward(each) for each in _cuda.on_host(torch.cat(lengths, dim=1)) * exact)
         padded = _padded(torch.cat(parts), -(-len(vectors) // CHUNK) * CHUNK)
-        return cls(padded, Rounded(np.empty((0, vectors.shape[1]), np.uint16), *found))
+        return cls(padded, Rounded(np.empty((0, vectors.shape[1]), np.int8), *found))
 
 
 @dataclass(frozen=True, eq=False)
 class GPUFilter:
-    """Filter and verify for scores on a GPU. What does not depend on the block is computed once per pass."""
+    """Filter and verify for scores on a GPU. What does not depend on the block is computed once per pass.
 
-    scores: GridScores
+    Args:
+        scores: The scores to search.
+        shared: The rounded vectors of queries and candidates, if a pass before has rounded them.
+    """
+
+    scores: Products
+    shared: tuple[RoundedTensor, RoundedTensor] | None = None
     _sides: dict[Shifted, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
+
+    @cached_property
+    def rounded(self) -> tuple[RoundedTensor, RoundedTensor]:
+        """Queries and candidates in bfloat16."""
+        if self.shared is not None:
+            return self.shared
+        return RoundedTensor.of(self.scores.query_vectors), RoundedTensor.of(self.scores.candidate_vectors)
 
     @property
     def starts(self) -> range:
@@ -228,7 +236,7 @@ class GPUFilter:
     @cached_property
     def bounds(self) -> Bounds:
         """The bounds of all rows."""
-        queries, candidates = self.scores.rounded
+        queries, candidates = self.rounded
         return Bounds.of(queries.lengths, candidates.lengths)
 
     @cached_property
@@ -240,7 +248,7 @@ class GPUFilter:
     @cached_property
     def plain(self) -> tuple[Tensor, Tensor, Tensor]:
         """Rows and columns in bfloat16, and the bound E of every row, maximised over all candidates and rounded up."""
-        queries, candidates = self.scores.rounded
+        queries, candidates = self.rounded
         return queries.near, candidates.near, self._reach(1.0, 0.0)
 
     def shifted(self, shifted: Shifted) -> tuple[Tensor, Tensor, Tensor]:
@@ -251,7 +259,7 @@ class GPUFilter:
 
     def _shifted(self, shifted: Shifted) -> tuple[Tensor, Tensor, Tensor]:
         """A shift is subtracted by `SPLIT` extra columns, padded for tensor cores."""
-        torch, (queries, candidates) = _cuda.torch_module(), self.scores.rounded
+        torch, (queries, candidates) = _cuda.torch_module(), self.rounded
         rest, parts = self.sent(shifted.shift), []
         for _ in range(SPLIT):
             parts.append(rest.bfloat16())
@@ -285,7 +293,23 @@ class GPUFilter:
         device = self.scores.query_vectors.device
         return _cuda.torch_module().as_tensor(np.ascontiguousarray(values), device=device)
 
-    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
+    def best_of_columns(self, k: int) -> Any:
+        """The k highest scores of every candidate, (k, candidates); None if too many pairs stay undecided."""
+        torch, (queries, candidates) = _cuda.torch_module(), self.rounded
+        turned = GPUFilter(self.scores.T, (candidates, queries))
+        parts = list(turned.each(lambda block: block.candidates(k)))
+        decided = [part for part in parts if part is not None]
+        if len(decided) < len(parts):
+            return None
+        columns = torch.cat([rows + start for start, (rows, _) in zip(turned.starts, decided, strict=True)])
+        rows = torch.cat([queries for _, queries in decided])
+        by_query = rows.sort(stable=True)
+        values = torch.empty(len(rows), device=rows.device)
+        values[by_query.indices] = exact_pairs(self.scores, by_query.values, columns[by_query.indices])
+        held = _side_by_side(columns, self.scores.shape[1], (values, -np.inf))[0]
+        return _cuda.on_host(held.topk(k, dim=1).values.T.contiguous())
+
+    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
         n, attempts = self.scores.shape[0], Attempts()
 
@@ -306,7 +330,7 @@ class GPUFilter:
         """The results of every block, in order. On a GPU, one block computes while another waits for the host."""
         torch, device, own = _cuda.torch_module(), self.scores.query_vectors.device, local()
         _ = self.plain, self.close, shifted and self.shifted(shifted)
-        with whole_sums(), full_precision():
+        with whole_sums(), _cuda.full_precision():
             if device.type == "cpu":
                 yield from map(ask, map(self.near, self.starts))
                 return
@@ -338,7 +362,7 @@ class GPUNear:
     filter: GPUFilter
 
     @property
-    def scores(self) -> GridScores:
+    def scores(self) -> Products:
         """The scores."""
         return self.filter.scores
 
@@ -361,7 +385,7 @@ class GPUNear:
 
     def _chosen(self, choose: Best, rows: Tensor, columns: Tensor, apply: Any = None) -> tuple[object, object]:
         """The choice among the pairs of every row; equal scores keep candidate order, because the pairs are sorted."""
-        scores = self.scores.pairs(rows + self.start, columns)
+        scores = exact_pairs(self.scores, rows + self.start, columns)
         held, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
         host = _cuda.on_host(places)
         indices, kept = choose(self.start, held if apply is None else apply(held, host, self.start))
@@ -402,20 +426,3 @@ class GPUNear:
         held = _side_by_side(rows, self.stop - self.start, (near - reach, -np.inf))[0]
         kept = (near + reach >= held.topk(k, dim=1).values[:, -1][rows]).nonzero()[:, 0]
         return rows[kept], columns[kept]
-
-
-def _kind() -> type[TorchScores]:
-    """`GridScores` with its filter, if requested; on a GPU it is not chosen automatically."""
-    return GridScores if setting() == "always" else TorchScores
-
-
-@KINDS.register("tensors")
-def of_tensors(*given: Any, **options: Any) -> TorchScores:
-    """Like `TorchScores.of`."""
-    return _kind().of(*given, **options)
-
-
-@KINDS.register("sent")
-def sent(*given: Any, **options: Any) -> TorchScores:
-    """Like `TorchScores.sent`."""
-    return _kind().sent(*given, **options)

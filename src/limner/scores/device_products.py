@@ -13,10 +13,17 @@ from limner.scores.formats import TILED, all_within_bound, trial
 Tensor = Any
 
 
+UNITS = 8, 0
+"""The compute capability of the first cards with bfloat16 units."""
+
+
+def has_units(device: Any) -> bool:
+    """Whether the device is a GPU with bfloat16 units."""
+    return device.type == "cuda" and bool(_cuda.torch_module().cuda.get_device_capability(device) >= UNITS)
+
+
 def low_products(rows: Tensor, columns: Tensor) -> Tensor:
-    """bfloat16 products of bfloat16 vectors; on the CPU, in float32 and then rounded, for tests."""
-    if rows.device.type == "cpu":
-        return (rows.float() @ columns.float().T).bfloat16()
+    """bfloat16 products of bfloat16 vectors."""
     with whole_sums():
         return rows @ columns.T
 

@@ -20,7 +20,7 @@ from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores.base import KINDS, LARGEST, Scores
-from limner.scores.device import full_precision, sent_vectors
+from limner.scores.device import sent_vectors
 from limner.scores.sets import SetScores
 
 ROWS, COLUMNS = 4096, 16384
@@ -236,7 +236,7 @@ def _summed(highest: Tensor, inside: Tensor, axis: int) -> Tensor:
 
 def _shaped(left: Tensor, right: Tensor, height: int) -> Tensor:
     """Float32 products, computed with this many rows and `COLUMNS` columns."""
-    with full_precision():
+    with _cuda.full_precision():
         return (_filled(left, height) @ _filled(right, COLUMNS).T)[: len(left), : len(right)]
 
 

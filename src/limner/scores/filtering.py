@@ -1,19 +1,16 @@
 """Exact results from low-precision products: filter with an error bound, verify with float32 tiles.
 
-A block of products is computed in bfloat16 or int8, several times faster than in float32 if the CPU has units for it.
+A block of products is computed in int8, several times faster than in float32 if the CPU has units for it.
 The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed again in float32.
 Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`, or
 computed pair by pair in the same order of summation, if it is known (`limner.scores.tiles.sum_ends`).
 Lists, counts and scores equal those in float32 bit for bit.
 
-`LIMNER_LOW_PRECISION` says when it is used: "auto" (default: if the CPU has bfloat16 units and torch is installed, or
-int8 units, and a short measurement finds them faster for these vectors), "never", or "always": also on a CPU without
-such units, where the same products are computed in float32 and rounded, which is slower and meant for tests.
+It is used where the CPU has int8 units and a short measurement finds them faster for these vectors.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,22 +21,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.errors import LimnerError
-from limner.core.lowprecision import Bounds, Rounded, accumulation
+from limner.core.lowprecision import Bounds, Rounded
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
-from limner.scores.bfloat16 import Bfloat16, emulated_products
-from limner.scores.formats import (
-    STEP,
-    Columns,
-    Format,
-    gain,
-    keeps_bound,
-    preferred,
-    seconds_of_float32,
-    torch_threads_kept,
-)
-from limner.scores.int8 import Int8
+from limner.scores.formats import STEP, keeps_bound, product_share, seconds_of_float32
+from limner.scores.int8 import MOST_DIMENSIONS, Columns, Int8, has_units, suited
 from limner.scores.near import Near
 from limner.scores.running import Block, Result, counted, threads, usable_cores
 from limner.scores.verifying import Pairs, Products
@@ -47,15 +33,10 @@ from limner.scores.verifying import Pairs, Products
 Verified = Callable[[int, int | None], float]
 """See `Selective.verified`."""
 
-FORMATS: tuple[Format, ...] = (Bfloat16(), Int8())
-EMULATED: Format = Bfloat16(emulated_products)
-"""What "always" uses on a CPU without units for any of the formats whose sums keep the bound."""
-WORDS = ("auto", "always", "never")
-SETTING = "LIMNER_LOW_PRECISION"
 LEAST = 1 << 32
 """A pass with fewer multiplications is too short to benefit."""
-LOADING, IMPORT = 2.0, 5.0
-"""A pass must take so many seconds before the loops of the filter are loaded for it, and before torch is imported.
+LOADING = 1.0
+"""A pass must take so many seconds before the loops of the filter are loaded for it, which takes 0.2 to 0.4 seconds.
 
 What an earlier pass or the program has loaded is used anyway."""
 LOOPS = "limner.core.filter_kernels"
@@ -65,14 +46,6 @@ PROBED = 32
 """Rows at the start and in the middle that are tried first: of all blocks that run at once none should be in vain."""
 
 
-def setting() -> str:
-    """The value of `LIMNER_LOW_PRECISION`."""
-    word = os.environ.get(SETTING) or "auto"
-    if word not in WORDS:
-        raise LimnerError(f"{SETTING}={word!r}: expected one of {', '.join(WORDS)}")
-    return word
-
-
 def filter_of(scores: Products, verified: Verified) -> Filter | None:
     """A filter for these scores if one applies and saves time; None to use float32.
 
@@ -80,46 +53,28 @@ def filter_of(scores: Products, verified: Verified) -> Filter | None:
         scores: The scores.
         verified: The work beside the low-precision products; see `Selective.verified`.
     """
-    word = setting()
-    if word == "never" or not _fits(scores):
+    if not (fits(scores) and saves_time(scores, verified)):
         return None
-    if word == "always":
-        d = scores.query_vectors.dim
-        form: Format | None = next((each for each in FORMATS if each.has_units() and keeps_bound(each, d)), EMULATED)
-    else:
-        form = _fastest(scores, verified)
-    if form is None:
-        return None
-    return Filter(scores, form.suited(scores.query_vectors.matrix, scores.candidate_vectors.matrix))
+    return Filter(scores, suited(scores.query_vectors.matrix, scores.candidate_vectors.matrix))
 
 
-def _fits(scores: Products) -> bool:
+def fits(scores: Products) -> bool:
     """Whether the bounds are valid: nothing overflows, and sums are not too long."""
     longest = max(scores.query_vectors.max_norm, scores.candidate_vectors.max_norm, scores.bound)
-    return longest < LARGEST / 2**20 and accumulation(scores.query_vectors.dim) < 0.125 and min(scores.shape) > 0
+    return longest < LARGEST / 2**20 and scores.query_vectors.dim <= MOST_DIMENSIONS and min(scores.shape) > 0
 
 
-def _fastest(scores: Products, verified: Verified) -> Format | None:
-    """The format that takes least time, if less than float32 with what has to be verified; else None."""
+def saves_time(scores: Products, verified: Verified) -> bool:
+    """Whether int8 products take less time than float32 ones, with what has to be verified, on this CPU."""
     (n, m), d = scores.shape, _rounded_up(scores.query_vectors.dim)
-    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS:
-        return None
-    usable = [form for form in FORMATS if form.has_units()]
-    if usable and (missing := [each for each in (LOOPS, "torch") if each not in sys.modules]):
-        seconds = n * m * d * seconds_of_float32(d) / usable_cores()
-        if LOOPS in missing and seconds < LOADING:
-            return None
-        if "torch" in missing and seconds < IMPORT:
-            usable = [form for form in usable if not form.needs_torch]
-    if not usable:
-        return None
+    if n * m * d < LEAST or n < TILE_ROWS or m < TILE_COLUMNS or not has_units():
+        return False
+    if LOOPS not in sys.modules and n * m * d * seconds_of_float32(d) / usable_cores() < LOADING:
+        return False
     beside = verified(m, scores.query_vectors.dim if len(scores.sum_ends) else None)
     if beside > GAIN:  # nothing has to be measured
-        return None
-    form = preferred({form: gain(form, d) for form in usable}, beside)
-    if form is None or gain(form, d) + beside > GAIN:
-        return None
-    return form if keeps_bound(form, scores.query_vectors.dim) else None
+        return False
+    return product_share(d) + beside <= GAIN and keeps_bound(scores.query_vectors.dim)
 
 
 def _rounded_up(dimensions: int) -> int:
@@ -165,11 +120,11 @@ class Filter:
 
     Args:
         scores: The scores to search.
-        form: The format of the low-precision products.
+        form: How vectors are rounded.
     """
 
     scores: Products
-    form: Format
+    form: Int8
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
 
@@ -205,7 +160,7 @@ class Filter:
                 self._attempts.took(found is not None)
             return otherwise(start, stop) if found is None else found
 
-        with torch_threads_kept(), threads(workers) as work_on:
+        with threads(workers) as work_on:
             self.__dict__["_candidates"] = self._stored(work_on)
             self._attempts.took(*work_on(worked, (0, n // 2)))
             yield from counted(work_on(work, range(0, n, TILE_ROWS)), TILE_ROWS, n, progress)
@@ -236,7 +191,7 @@ class Filter:
 
         parts = list(work_on(work, range(0, len(matrix), STEP)))
         lengths = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return columns, Rounded(np.empty((0, matrix.shape[1]), np.uint16), *lengths)
+        return columns, Rounded(np.empty((0, matrix.shape[1]), np.int8), *lengths)
 
 
 class TooOpen(Exception):

@@ -1,97 +1,43 @@
-"""Number formats of low-precision products: what one has to provide, how fast it is, and whether it keeps the bound."""
+"""Whether int8 products are faster than float32 ones on this CPU, and whether their sums keep the error bound."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.lowprecision import READ, Bits, Rounded, accumulation
+from limner.core.lowprecision import READ, accumulation
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
+from limner.scores.int8 import Columns, Int8
 from limner.scores.running import threads
 
 STEP = 6144
-"""Candidates are rounded this many at a time; a multiple of every layout's width."""
-LOOSER = 0.8
-"""A format with looser bounds leaves about twice as much to verify: its product, with what has to be verified, may take
-at most this share of the time of the other's product."""
-
+"""Candidates are rounded this many at a time; a multiple of the layout's width."""
 TILED = 8
 """A test repeats its vectors so many times: large products are computed by other loops than small ones."""
 
 
-class Columns(Protocol):
-    """Rounded candidates in the layout that the product reads."""
-
-    def put(self, start: int, part: Rounded) -> None:
-        """Stores the candidates from `start` on, which is a multiple of `STEP`."""
-
-    def multiply(self, rows: Rounded, out: Bits) -> None:
-        """Products of some queries and all candidates, as the bits of bfloat16 numbers."""
-
-
-class Format(Hashable, Protocol):
-    """A number format with its product."""
-
-    @property
-    def name(self) -> str:
-        """The name of the format."""
-
-    @property
-    def needs_torch(self) -> bool:
-        """Whether its product is computed by torch."""
-
-    def has_units(self) -> bool:
-        """Whether the CPU has units for the product, and they can be used; False if unknown."""
-
-    def suited(self, *vectors: Float32) -> Format:
-        """This format, or a variant of it that rounds these vectors less; all vectors need the same one."""
-
-    def round(self, vectors: Float32) -> Rounded:
-        """The vectors in this format."""
-
-    def columns(self, count: int, dimensions: int) -> Columns:
-        """Memory for so many candidates."""
-
-
-def preferred(gains: Mapping[Format, float], verified: float = 0.0) -> Format | None:
-    """The format with the fastest product, unless one with tighter bounds is nearly as fast; None if there is none.
-
-    Args:
-        gains: The time of each format's product relative to float32, formats with tighter bounds first.
-        verified: The time of what has to be verified, relative to the float32 product; see `Selective`.
-    """
-    best: Format | None = None
-    for form, share in gains.items():
-        if best is None or share + verified < LOOSER * gains[best]:
-            best = form
-    return best
-
-
 @cache
-def gain(form: Format, dimensions: int) -> float:
-    """Time of a low-precision product relative to float32; inf if its sums violate the bound.
+def product_share(dimensions: int) -> float:
+    """Time of an int8 product relative to float32; inf if its sums violate the bound.
 
-    Measured once per process, format and number of dimensions, on one thread.
+    Measured once per process and number of dimensions, on one thread.
     """
-    if not keeps_bound(form, dimensions):
+    if not keeps_bound(dimensions):
         return float("inf")
-    with torch_threads_kept(), threads(1) as work_on:
-        return float(next(iter(work_on(lambda d: _measured_gain(form, d), [dimensions]))))
+    with threads(1) as work_on:
+        return float(next(iter(work_on(_measured_share, [dimensions]))))
 
 
-def _measured_gain(form: Format, dimensions: int) -> float:
+def _measured_share(dimensions: int) -> float:
     rng = np.random.default_rng(0)
     rows, columns = (
         rng.standard_normal((size, dimensions), dtype=np.float32) for size in (TILE_ROWS, 4 * TILE_COLUMNS)
     )
-    low, high = form.round(rows), stored(form, columns)
+    low, high = Int8().round(rows), stored(Int8(), columns)
     out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
     work = [(lambda: high.multiply(low, out)), (lambda: _float32_products(rows, columns))]
     taken = [[_seconds(each) for each in work] for _ in range(3)]
@@ -99,7 +45,7 @@ def _measured_gain(form: Format, dimensions: int) -> float:
     return float(fast / plain)
 
 
-def stored(form: Format, vectors: Float32) -> Columns:
+def stored(form: Int8, vectors: Float32) -> Columns:
     """These vectors as candidates."""
     columns = form.columns(*vectors.shape)
     for start in range(0, len(vectors), STEP):
@@ -130,23 +76,23 @@ def _float32_products(rows: Float32, columns: Float32) -> None:
 
 
 @cache
-def keeps_bound(form: Format, dimensions: int) -> bool:
+def keeps_bound(dimensions: int) -> bool:
     """Tests whether sums on this CPU respect the error bound, with the vectors of `trial`, in a product of full tiles.
 
-    Tested once per process, format and number of dimensions, on one thread. Units read several dimensions at a time,
-    and treat those that are left over apart: the number tested has to be the one that is used.
+    Tested once per process and number of dimensions, on one thread. Units read several dimensions at a time, and treat
+    those that are left over apart: the number tested has to be the one that is used.
     """
-    with torch_threads_kept(), threads(1) as work_on:
-        return bool(next(iter(work_on(lambda d: _tested(form, d), [dimensions]))))
+    with threads(1) as work_on:
+        return bool(next(iter(work_on(_tested, [dimensions]))))
 
 
-def _tested(form: Format, dimensions: int) -> bool:
+def _tested(dimensions: int) -> bool:
     rows, columns = trial(dimensions)
     low, high = (np.tile(side, (TILED, 1)) for side in (rows, columns))
     out = np.empty((len(low), len(high)), dtype=np.uint16)
-    stored(form, high).multiply(form.round(low), out)
+    stored(Int8(), high).multiply(Int8().round(low), out)
     read = (out.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return all_within_bound(read, form.round(rows).values, form.round(columns).values)
+    return all_within_bound(read, Int8().round(rows).values, Int8().round(columns).values)
 
 
 def trial(dimensions: int) -> tuple[Float32, Float32]:
@@ -171,21 +117,3 @@ def all_within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
     """The same for products of vectors that are repeated `TILED` times on both sides."""
     parts = (part for band in np.split(read, TILED) for part in np.split(band, TILED, axis=1))
     return all(within_bound(part, rows, columns) for part in parts)
-
-
-@contextmanager
-def torch_threads_kept() -> Iterator[None]:
-    """Restores torch's number of threads afterwards, which limiting threads to one core would change."""
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch else 0
-    try:
-        yield
-    finally:
-        if torch:
-            torch.set_num_threads(before)
-
-
-def rounded_bits(numbers: Float32) -> Bits:
-    """The bits of the nearest bfloat16 numbers, ties to even."""
-    words = np.ascontiguousarray(numbers).view(np.uint32)
-    return ((words + np.uint32(0x7FFF) + ((words >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)

@@ -1,10 +1,10 @@
-"""int8 products on the CPU: compiled for AVX-512 VNNI and for the dot products of Arm, else emulated."""
+"""int8 products on the CPU: compiled for AVX-512 VNNI and for the dot products of Arm."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,14 @@ import numpy.typing as npt
 from limner.core.arrays import Float32
 from limner.core.lowprecision import Bits, Rounded
 from limner.core.rotation import Rotation
-from limner.scores.formats import Columns, rounded_bits
 
 LINE = 64
 """Bytes of a register, to which its memory is aligned."""
-EXACT = 2**24 // 127**2
-"""Sums of this many products are exact in float32."""
 SHOWN = 64
 """Up to so many vectors of each side show whether rotation helps."""
 CLEARLY = 0.9
 """It has to leave at most this share of what rounding takes away."""
-LONGEST = 2**31 // (2 * 128**2)
+MOST_DIMENSIONS = 2**31 // (2 * 128**2)
 """Sums of this many products fit into 32 bits."""
 
 
@@ -31,7 +28,7 @@ DOT_PRODUCTS = ("neoverse-", "cortex-a76", "cortex-a77", "cortex-a78", "cortex-x
 
 
 @cache
-def _has_units() -> bool:
+def has_units() -> bool:
     """Whether compiled code may use AVX-512 VNNI or dot products: the CPU has them, and numba compiles for this CPU."""
     from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
     from numba import config
@@ -50,42 +47,41 @@ def _has_units() -> bool:
     return all(features.get(name) for name in ("avx512vnni", "avx512bw", "avx512vl"))
 
 
+class Columns(Protocol):
+    """Rounded candidates in the layout that the product reads."""
+
+    def put(self, start: int, part: Rounded) -> None:
+        """Stores the candidates from `start` on, which is a multiple of the layout's width."""
+
+    def multiply(self, rows: Rounded, out: Bits) -> None:
+        """Products of some queries and all candidates, as the bits of bfloat16 numbers."""
+
+
 @dataclass(frozen=True)
 class Int8:
-    """The format int8: whole multiples of a scale, which every vector has of its own.
+    """How vectors are rounded: to whole multiples of a scale, which every vector has of its own.
 
     Args:
-        emulated: Whether to multiply in float32, as on a CPU without units.
-        rotated: Whether vectors are rotated before they are rounded, which changes nothing of the products' time; None
-            leaves it to `suited`.
+        rotated: Whether vectors are rotated before they are rounded, which changes nothing of the products' time.
     """
 
-    emulated: bool = False
-    rotated: bool | None = field(default=None, compare=False)
-    name: str = "int8"
-    needs_torch: bool = False
-
-    def has_units(self) -> bool:
-        """Whether the CPU has AVX-512 VNNI, or the dot products of Arm."""
-        return _has_units()
-
-    def suited(self, *vectors: Float32) -> Int8:
-        """With vectors rotated if a sample loses clearly less by rounding then."""
-        if self.rotated is not None:
-            return self
-        ways = [replace(self, rotated=rotated) for rotated in (False, True)]
-        plain, rotated = (sum(_lost(way.round(each[:: len(each) // SHOWN + 1])) for each in vectors) for way in ways)
-        return ways[rotated < CLEARLY * plain]
+    rotated: bool = False
 
     def round(self, vectors: Float32) -> Rounded:
-        """Vectors in int8."""
+        """The vectors in int8."""
         return Rounded.int8(vectors, rotation=Rotation(vectors.shape[1]) if self.rotated else None)
 
     def columns(self, count: int, dimensions: int) -> Columns:
-        """Memory for so many candidates."""
-        if self.emulated or dimensions > LONGEST:
-            return _Emulated(np.empty((count, dimensions), np.int8), np.empty(count, np.float32))
-        return _Panels.of(count, dimensions)
+        """Memory for so many candidates, in the layout that the product reads."""
+        return Panels.of(count, dimensions)
+
+
+def suited(*vectors: Float32) -> Int8:
+    """With vectors rotated if a sample loses clearly less by rounding then."""
+    plain, rotated = (
+        sum(_lost(Int8(way).round(each[:: len(each) // SHOWN + 1])) for each in vectors) for way in (False, True)
+    )
+    return Int8(rotated < CLEARLY * plain)
 
 
 def _lost(rounded: Rounded) -> float:
@@ -95,34 +91,15 @@ def _lost(rounded: Rounded) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Emulated:
-    """Candidates one after another, whose products are computed in floating point: the same numbers, more slowly."""
-
-    codes: npt.NDArray[np.int8]
-    scale: Float32
-
-    def put(self, start: int, part: Rounded) -> None:
-        """Stores candidates."""
-        self.codes[start : start + len(part.codes)] = part.codes
-        self.scale[start : start + len(part.codes)] = part.scale
-
-    def multiply(self, rows: Rounded, out: Bits) -> None:
-        """Products of all of them."""
-        kind = np.float32 if self.codes.shape[1] <= EXACT else np.float64
-        sums = np.matmul(rows.codes.astype(kind), self.codes.astype(kind).T).astype(np.float32)
-        out[:] = rounded_bits((sums * self.scale) * rows.scale[:, None])
-
-
-@dataclass(frozen=True, eq=False)
-class _Panels:
-    """Candidates in the layout of `limner.core.int8_kernels`."""
+class Panels:
+    """Rounded candidates in the layout of `limner.core.int8_kernels`."""
 
     panels: npt.NDArray[np.uint8]
     scale: Float32
     loops: Any
 
     @classmethod
-    def of(cls, count: int, dimensions: int) -> _Panels:
+    def of(cls, count: int, dimensions: int) -> Panels:
         """Memory for so many candidates."""
         from limner.core import int8_kernels as loops
 

@@ -1,0 +1,35 @@
+"""Whether limner filters with low-precision products in this process: as it decides, always or never."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def _own() -> Any:
+    from limner.scores import filtering
+
+    return filtering.saves_time
+
+
+def filter_passes(way: str) -> None:
+    """Sets how later passes are computed.
+
+    Args:
+        way: "auto": as limner decides; "always": every pass is filtered where the CPU has int8 units; "never".
+    """
+    from limner.scores import filtering
+
+    decides = _own()
+    units = way == "always" and filtering.has_units()
+    filtering.saves_time = decides if way == "auto" else lambda *pass_: units  # type: ignore[assignment]
+
+
+def has_units(dimensions: int) -> bool:
+    """Whether the CPU has int8 units; measures once in a process what limner decides by."""
+    from limner.scores import filtering
+
+    if filtering.has_units():
+        filtering.product_share(dimensions)
+    return filtering.has_units()
