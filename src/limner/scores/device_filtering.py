@@ -51,7 +51,7 @@ Pairs = tuple[Tensor, Tensor]
 """Rows and columns, sorted by row."""
 
 
-class Products(Protocol):
+class TensorProducts(Protocol):
     """The interface that the filter needs; `TorchScores` implements it."""
 
     @property
@@ -78,11 +78,11 @@ class Products(Protocol):
         """Scores from float32 products."""
 
     @property
-    def T(self) -> Products:
+    def T(self) -> TensorProducts:
         """The transposed scores."""
 
 
-def gpu_filter_of(scores: Products, consume: Selective) -> GPUFilter | None:
+def gpu_filter_of(scores: TensorProducts, consume: Selective) -> GPUFilter | None:
     """A filter for lists of the best of these scores, if it saves time; None to use float32. Ranks are in float32."""
     vectors, (n, m) = scores.query_vectors, scores.shape
     shifted = consume.shifted.more == 0 if isinstance(consume, BestShifted) else isinstance(consume, Best)
@@ -92,7 +92,7 @@ def gpu_filter_of(scores: Products, consume: Selective) -> GPUFilter | None:
     return GPUFilter(scores) if same_bits(vectors.device, scores.block_rows, m, vectors.shape[1]) else None
 
 
-def saves_time(scores: Products) -> bool:
+def saves_time(scores: TensorProducts) -> bool:
     """Whether the device has bfloat16 units, and there is enough to multiply."""
     (n, m), vectors = scores.shape, scores.query_vectors
     return has_units(vectors.device) and n * m * int(vectors.shape[1]) >= LEAST
@@ -122,7 +122,7 @@ def same_bits(device: Any, rows: int, columns: int, dimensions: int) -> bool:
     return True
 
 
-def exact_pairs(scores: Products, rows: Tensor, columns: Tensor) -> Tensor:
+def exact_pairs(scores: TensorProducts, rows: Tensor, columns: Tensor) -> Tensor:
     """Scores of single pairs, sorted by row, from tiles."""
     torch, step = _cuda.torch_module(), MOST * ROWS
     starts = torch.arange(0, scores.shape[0] + step, step, device=rows.device)
@@ -131,7 +131,7 @@ def exact_pairs(scores: Products, rows: Tensor, columns: Tensor) -> Tensor:
     return torch.cat(parts) if parts else torch.empty(0, device=rows.device)
 
 
-def _pairs(scores: Products, rows: Tensor, columns: Tensor) -> Tensor:
+def _pairs(scores: TensorProducts, rows: Tensor, columns: Tensor) -> Tensor:
     """The columns that a group of `ROWS` rows needs are put side by side and fill the tiles of that group."""
     torch, (height, width) = _cuda.torch_module(), scores.shape
     keys, at = (rows // ROWS * width + columns).unique(return_inverse=True)
@@ -211,7 +211,7 @@ class GPUFilter:
         shared: The rounded vectors of queries and candidates, if a pass before has rounded them.
     """
 
-    scores: Products
+    scores: TensorProducts
     shared: tuple[RoundedTensor, RoundedTensor] | None = None
     _sides: dict[Shifted, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
 
@@ -362,7 +362,7 @@ class GPUNear:
     filter: GPUFilter
 
     @property
-    def scores(self) -> Products:
+    def scores(self) -> TensorProducts:
         """The scores."""
         return self.filter.scores
 
