@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from limner.cli.fitting import fitted, is_rule
+from limner.core.cut_texts import cut_notes, is_cut_note, pass_on
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def shown(text: str) -> str:
 
 def answer(text: str, data: Mapping[str, object], *, as_json: bool) -> None:
     """Prints the result as JSON, or as text wrapped to the width of the terminal."""
-    put(as_text(data) if as_json else _within_terminal(shown(text)))
+    warned = {"warnings": list(cut_notes())} if cut_notes() else {}
+    put(as_text({**data, **warned}) if as_json else _within_terminal(shown(text)))
 
 
 def _within_terminal(text: str) -> str:
@@ -125,6 +127,15 @@ def tell(message: str) -> None:
     style = {"error:": _RED, "warning:": _YELLOW}.get(kind, "") if _wants_colour(sys.stderr) else ""
     said = shown(message)
     print(f"limner: {style}{kind}{_PLAIN}{said[len(kind) :]}" if style else f"limner: {said}", file=sys.stderr)
+
+
+def tell_notes(notes: Iterable[str]) -> None:
+    """Shows the notes of an open system; which texts were cut is told with the answer, also in its JSON."""
+    for note in notes:
+        if is_cut_note(note):
+            pass_on(note)
+        else:
+            tell(f"note: {note}")
 
 
 def warn(warnings: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from limner.cli.console import Unprinted, as_text, put, tell
 from limner.cli.finding import Commands
 from limner.core import interrupts
+from limner.core.cut_texts import warned_once
 from limner.core.errors import LimnerError, LimnerWarning
 
 # Typer has vendored its parser under different names; a bad parameter is always a usage error.
@@ -85,7 +86,7 @@ class Shell(TyperGroup):
     def invoke(self, ctx: Any) -> object:
         """Runs the command, with all error handling in one place."""
         try:
-            with _warnings_on_stderr():
+            with _warnings_on_stderr(), warned_once():
                 result = super().invoke(ctx)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a closed pipe can still be handled

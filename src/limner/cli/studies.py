@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from limner.cli.commands.answers import opened
-from limner.cli.console import progress, tell
+from limner.cli.console import progress, tell_notes
 from limner.core.progress import next_step, progress_for
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ def several(
     if not names and not scores and not runs:
         raise typer.BadParameter("no system: give --system, --scores NAME=FILE or --run NAME=FILE")
     systems, held, notes = opened_together(names, whole, split, features=features, trust=trust)
-    for note in notes:
-        tell(note)
+    tell_notes(notes)
     found: dict[str, Lists] = {Path(system.name).stem: system.scores for system in systems}
     for name, file in _named(scores):
         found[name] = _lists(read(Way(scores=file), whole, held))

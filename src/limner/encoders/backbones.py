@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from limner.core.extras import needed
+from limner.encoders.lengths import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 
@@ -53,7 +54,7 @@ class TextBackbone(TorchEncoder):
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens, including special tokens."""
-        return list(self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)["input_ids"])
+        return cut_tokens(self.tokenizer, texts, limit=self.max_tokens)
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """The last hidden states of all tokens."""

@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from limner.core.arrays import Array, Float32
 from limner.core.cache_dir import vectors_folder
 from limner.core.collection import Items
+from limner.core.cut_texts import collected, count
 from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
 from limner.core.images import open_image
@@ -175,7 +176,7 @@ class Cached:
                 f"{type(encoder).__name__} has no dim, which a cache needs: add the dimension of its vectors to the "
                 "class, as in dim = 512, or leave out the cache"
             )
-        self.encoder, self.every, self.dim = encoder, every, int(encoder.dim)
+        self.encoder, self.every, self.dim, self.folder = encoder, every, int(encoder.dim), Path(folder)
         self.fingerprint = owner
         self.store = RowStore(folder, owner=owner, width=self.dim)
         self.reused = 0
@@ -197,10 +198,32 @@ class Cached:
         done = self.reused
         for piece in paced(len(first), most=self.every):
             rows = first[piece]
-            vectors = self._encoded(given[rows], partial(_told, progress, done, len(given)))
+            with collected() as cut:
+                vectors = self._encoded(given[rows], partial(_told, progress, done, len(given)))
+            self._keep_lengths(keys[rows], cut.lengths(given[rows].values if given.kind == "text" else []))
             self.store.put(keys[rows], vectors)
             done += len(rows)
+        self._count(keys, given)
         return np.asarray(out if not len(first) else self.store.get(keys)[1])
+
+    def _keep_lengths(self, keys: Keys, lengths: list[tuple[int, int]]) -> None:
+        """Stores which texts were cut, with the limit and their length."""
+        rows = np.array(lengths, dtype=np.int32).reshape(-1, 2)
+        if cut := np.flatnonzero(rows[:, 0]).tolist():
+            self.cut.put(keys[cut], rows[cut])
+
+    def _count(self, keys: Keys, items: Items) -> None:
+        """Counts the texts that were cut, now or when they were stored."""
+        if items.kind != "text":
+            return
+        was_cut, rows = self.cut.get(keys)
+        if was_cut.any():
+            count(items.values, rows[:, 1].tolist(), limit=int(rows[was_cut, 0].max()))
+
+    @cached_property
+    def cut(self) -> RowStore:
+        """The limit and the length of each text that was cut."""
+        return RowStore(self.folder, owner=f"{self.fingerprint} cut texts", width=2, dtype="int32")
 
     def _encoded(self, items: Items, progress: Progress) -> Float32:
         return encoded(self.encoder, items, progress=progress).matrix

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from limner.core.extras import needed
+from limner.encoders.lengths import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import JointEncoder, Running
 
@@ -73,8 +74,7 @@ class ClipEncoder(JointEncoder):
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens, padded to a fixed length for SigLIP."""
         padding = "max_length" if self.filled_up else False
-        cut = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens, padding=padding)
-        return list(cut["input_ids"])
+        return cut_tokens(self.tokenizer, texts, limit=self.max_tokens, padding=padding)
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """Encodes texts with the text tower."""

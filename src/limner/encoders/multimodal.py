@@ -22,6 +22,7 @@ from limner.core.collection import Collection, Items
 from limner.core.extras import needed
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one
+from limner.encoders.lengths import count_texts
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import JointEncoder, Running, ahead, number_type
 from limner.scores import Progress, Scores, VectorSets
@@ -65,6 +66,8 @@ class MultimodalEncoder(JointEncoder):
     def _texts(self, texts: Sequence[str]) -> Iterator[tuple[IntArray, Tensor]]:
         for low in range(0, len(texts), _TEXTS_AT_ONCE):
             part = list(texts[low : low + _TEXTS_AT_ONCE])
+            prompt = self.prompts["text"] or default_prompt(self.model, "")
+            count_texts(self.model.tokenizer, part, limit=self.model.max_seq_length, prompt=prompt)
             yield np.arange(low, low + len(part)), self._vectors(part, "text")
 
     def _images(self, items: Items) -> Iterator[tuple[IntArray, Tensor]]:
@@ -131,6 +134,8 @@ class LateInteraction:
         encode = self.model.encode_query if asked else self.model.encode_document
         found: list[object] = []
         for part in self._parts(given):
+            if given.kind == "text":
+                self._count(part, "query" if asked else "document")
             with self._mixed(), torch.inference_mode():
                 made = encode(part, batch_size=self.batch_size, show_progress_bar=False)
             found += [vectors.float().cpu().numpy() for vectors in made]
@@ -144,6 +149,13 @@ class LateInteraction:
         images = self.encode_sets(collection.images, queries=False, progress=progress)
         texts = self.encode_sets(collection.texts, queries=True)
         return Scores.from_sets(texts, images, similarity="dot", pooling="maxsim").T
+
+    def _count(self, texts: list[Any], role: str) -> None:
+        """Counts texts that the library cuts: a query or a document may have a length of its own."""
+        expansion = self.model[0].query_expansion if role == "query" else None
+        limit = expansion["length"] if expansion else getattr(self.model[0], f"{role}_length", None)
+        prompt = default_prompt(self.model, role)
+        count_texts(self.model.tokenizer, texts, limit=limit or self.model.max_seq_length, prompt=prompt)
 
     def _parts(self, items: Items) -> Iterator[list[object]]:
         if items.kind == "image":
@@ -167,6 +179,12 @@ def limit_length(model: Any) -> None:
     places = getattr(getattr(model[0].config, "text_config", None), "max_position_embeddings", None)
     if places is not None and (model.max_seq_length or places + 1) > places:
         model.max_seq_length = places
+
+
+def default_prompt(model: Any, role: str) -> str:
+    """The prompt that a sentence-transformers model prepends if none is given."""
+    prompts = getattr(model, "prompts", None) or {}
+    return str(prompts.get(role) or prompts.get(getattr(model, "default_prompt_name", None)) or "")
 
 
 def _itself(image: object) -> object:

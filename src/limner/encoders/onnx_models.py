@@ -10,12 +10,14 @@ import numpy as np
 
 from limner.core.arrays import Array, BoolArray, Float32, IntArray
 from limner.core.collection import Items
+from limner.core.cut_texts import count, warned_once
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import needed, require
 from limner.core.paths import damage_told, read_json
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.hub import ONNX
+from limner.encoders.lengths import uncut_length
 from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.preprocessing import Preprocessing
 from limner.scores import Progress, usable_cores
@@ -94,13 +96,15 @@ class PlainTokenizer:
             self.tokenizer.no_padding()
             self.tokenizer.enable_truncation(self.max_tokens)
 
-    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token indices of each text, including special tokens."""
-        return [found.ids for found in self.tokenizer.encode_batch(list(texts))]
+    def __call__(self, texts: Sequence[str], *, prompt: str = "") -> list[list[int]]:
+        """Token indices of each text, including special tokens; the prompt is prepended to every text."""
+        encodings = self.tokenizer.encode_batch([prompt + str(text) for text in texts])
+        count(texts, map(uncut_length, encodings), limit=self.max_tokens)
+        return [encoding.ids for encoding in encodings]
 
-    def batches(self, texts: Sequence[str]) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
+    def batches(self, texts: Sequence[str], *, prompt: str = "") -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
         """Yields rows of similar length, their padded tokens and the attention mask."""
-        tokens = self(texts)
+        tokens = self(texts, prompt=prompt)
         for rows in by_length([len(t) for t in tokens], budget=_TOKENS):
             yield rows, *padded([tokens[r] for r in rows], fill=self.fill)
 
@@ -172,11 +176,12 @@ class OnnxClip:
         given = Items.of(items)
         out = np.empty((len(given), self.dim), dtype=np.float32)
         done = 0
-        for rows, vectors in self._text_parts(given) if given.kind == "text" else self._image_parts(given):
-            out[rows] = vectors
-            done += len(rows)
-            if progress is not None:
-                progress(done, len(given))
+        with warned_once():
+            for rows, vectors in self._text_parts(given) if given.kind == "text" else self._image_parts(given):
+                out[rows] = vectors
+                done += len(rows)
+                if progress is not None:
+                    progress(done, len(given))
         return out
 
     def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
@@ -300,7 +305,7 @@ class OnnxSentences:
             raise LimnerError(f"{self.what} reads texts, but was given {given!r}")
         out = np.empty((len(given), self.dim), dtype=np.float32)
         done = 0
-        for rows, tokens, filled in self.tokens.batches([self.prompt + str(text) for text in given.values]):
+        for rows, tokens, filled in self.tokens.batches(given.values, prompt=self.prompt):
             out[rows] = self._vectors(tokens, filled)
             done += len(rows)
             if progress is not None:

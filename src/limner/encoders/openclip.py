@@ -16,6 +16,7 @@ if find_spec("torch") is None:
 import torch
 from torch import Tensor
 
+from limner.core.cut_texts import count
 from limner.core.extras import needed
 from limner.encoders.hub import hub_or_cache, refusal
 from limner.encoders.offline import fingerprint_of
@@ -54,7 +55,10 @@ class OpenClipEncoder(JointEncoder):
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens, padded to the model's fixed length: its text tower has no mask."""
-        return [row.tolist() for row in self.tokenizer(list(texts))]
+        rows = self.tokenizer(list(texts))
+        if limit := getattr(self.tokenizer, "context_length", None):
+            count(texts, _lengths(self.tokenizer, texts, rows, int(limit)), limit=int(limit))
+        return [row.tolist() for row in rows]
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """Encodes texts with the text tower."""
@@ -67,6 +71,21 @@ class OpenClipEncoder(JointEncoder):
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Encodes images with the image tower."""
         return torch.nn.functional.normalize(self.model.encode_image(pixels).float(), dim=-1)
+
+
+def _lengths(tokenizer: Any, texts: Sequence[str], rows: Tensor, limit: int) -> list[int]:
+    """The tokens of each text before it was cut, which open_clip does not tell: those of longer rows."""
+    last = tokenizer([_LONG * limit])[0, -1]  # of a text that is cut
+    full = (rows[:, -1] == last).nonzero()[:, 0].tolist()
+    lengths = [0] * len(texts)
+    for row in full:
+        whole = tokenizer([texts[row]], context_length=len(texts[row].encode()) + limit)[0]
+        if not torch.equal(whole[:limit], rows[row]):
+            lengths[row] = max(limit + 1, int((whole != whole[-1]).nonzero().max()) + 1)
+    return lengths
+
+
+_LONG = "a b "
 
 
 def _loaded(library: ModuleType, model: str, weights: str) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Items
+from limner.core.cut_texts import warned_once
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.torch_kernels import device_named
@@ -119,7 +120,7 @@ class TorchEncoder(ABC):
         out = np.empty((len(given), self.dim), dtype=np.float32)
         work = self._texts(given.values) if given.kind == "text" else self._images(given)
         done = 0
-        with torch.inference_mode():
+        with torch.inference_mode(), warned_once():
             for rows, vectors in work:
                 out[rows] = vectors.float().cpu().numpy()
                 done += len(rows)

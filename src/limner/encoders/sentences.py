@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from limner.core.errors import LimnerError, MissingExtra
 
@@ -15,6 +15,7 @@ if find_spec("torch") is None:
 from torch import Tensor
 
 from limner.core.extras import needed
+from limner.encoders.lengths import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, package_file, pretrained
 from limner.encoders.running import Running, TorchEncoder
 
@@ -52,9 +53,7 @@ class SentenceEncoder(TorchEncoder):
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens from the model's own tokenizer, truncated to its maximum length."""
-        longest = self.model.max_seq_length or 512
-        cut: Any = self.model.tokenizer([self.prompt + t for t in texts], truncation=True, max_length=longest)
-        return list(cut["input_ids"])
+        return cut_tokens(self.model.tokenizer, texts, limit=self.model.max_seq_length or 512, prompt=self.prompt)
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """The output of all modules of the model."""

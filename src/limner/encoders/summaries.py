@@ -14,8 +14,10 @@ if find_spec("torch") is None:
 import torch
 
 from limner.core.extras import needed
+from limner.encoders.lengths import count_texts
 from limner.encoders.offline import folder_of, pretrained
 
+_LONGEST = 512  # tokens of a corpus that are read
 PREFIX = {"t5": "summarize: ", "mt5": "summarize: "}
 """The prompt that each kind of model expects before the text."""
 
@@ -57,7 +59,8 @@ class Summariser:
 
     @torch.inference_mode()
     def _batch(self, texts: Sequence[str]) -> list[str]:
-        read = self.tokenizer(list(texts), truncation=True, max_length=512, padding=True, return_tensors="pt")
+        count_texts(self.tokenizer, texts, limit=_LONGEST)
+        read = self.tokenizer(list(texts), truncation=True, max_length=_LONGEST, padding=True, return_tensors="pt")
         made = self.model.generate(
             input_ids=read["input_ids"].to(self.device),
             attention_mask=read["attention_mask"].to(self.device),

@@ -19,6 +19,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
+from limner.core.cut_texts import is_cut_note
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress, counting
 from limner.core.registry import Registry
@@ -331,7 +332,8 @@ def _notes(
         notes.append(f"{alone} results that not all reports have are left out")
     if any(direction == "run" and keyed[0][view, direction, m].clusters is None for view, direction, m in shared):
         notes.append(ALONE)
-    return notes
+    named = zip(system_names(reports), reports, strict=True)
+    return [*notes, *(f"{name}: {note}" for name, report in named for note in report.notes if is_cut_note(note))]
 
 
 def _test_notes(lines: Sequence[Line], test: str) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
+from limner.core.cut_texts import noted
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
@@ -42,6 +43,7 @@ from limner.scores.corrected import gather_first
 Source = Scores | Ranking
 
 
+@noted
 def evaluate(
     system: Any,
     truth: object,

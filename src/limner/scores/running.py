@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache, reduce
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -79,7 +80,13 @@ def evenly(workers: int | None, blocks: int) -> int:
 def threads(workers: int | None) -> Iterator[Callable[..., Iterator[Any]]]:
     """A `map` in threads; matrix products inside use one core each."""
     with one_thread_per_product(), ThreadPoolExecutor(workers or usable_cores()) as pool:
-        yield pool.map
+        yield lambda function, *rows: pool.map(_in_context(function), *rows)
+
+
+def _in_context(function: Callable[..., Result]) -> Callable[..., Result]:
+    """A function for threads that sees the context variables of this one."""
+    context = copy_context()
+    return lambda *each: context.copy().run(function, *each)
 
 
 def counted(results: Iterable[Result], step: int, rows: int, progress: Progress | None) -> Iterator[Result]:

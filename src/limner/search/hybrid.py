@@ -15,6 +15,7 @@ import numpy as np
 
 from limner.core.arrays import Array
 from limner.core.collection import Items
+from limner.core.cut_texts import noted
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
@@ -56,6 +57,7 @@ class Ordered:
         return Match(words, int(self.by_words[number]), int(self.by_vectors[number]), texts.telling(terms, place))
 
 
+@noted
 def search_words(
     index: Index,
     queries: Queries,

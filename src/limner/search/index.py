@@ -12,6 +12,7 @@ import numpy as np
 
 from limner.core.arrays import Array
 from limner.core.collection import Items
+from limner.core.cut_texts import noted
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
@@ -177,6 +178,7 @@ class Index:
 
     # --- searching -------------------------------------------------------------------------------------------------
 
+    @noted
     def search(
         self,
         queries: Queries,
@@ -214,8 +216,7 @@ class Index:
             return replace(self._hits(asked, *near), recall=ann.recall, exact=False)
         if (few := self._proposed(vectors, k, progress)) is not None:
             return self._hits(asked, *approximate.joined(few))
-        places, scores = self.nearest(vectors, k, progress=progress)
-        return self.hits_at(asked, places, scores)
+        return self.hits_at(asked, *self.nearest(vectors, k, progress=progress))
 
     def scores(self, queries: Queries) -> Scores:
         """Scores of queries against all items in the index."""
@@ -377,8 +378,7 @@ class Index:
 
     def _corrected(self, asked: Items, vectors: Vectors, k: int, scores: Any, progress: Progress | None) -> Hits:
         ranking = scores.top(k, progress=progress)
-        found = self.hits_at(asked, ranking.indices, ranking.scores)
-        return replace(found, correction=scores.correction.name)
+        return replace(self.hits_at(asked, ranking.indices, ranking.scores), correction=scores.correction.name)
 
     def hits_at(self, asked: Items, places: Array, scores: Array) -> Hits:
         """The hits at these positions of the store, one row per query; -1 for none."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from limner.core.cut_texts import warned_once
 from limner.core.errors import LimnerError
 from limner.core.model_store import kind_of
 from limner.core.paths import damage_told, read_text
@@ -88,6 +89,7 @@ KINDS: Registry[Any] = Registry(
 """Classes of saved models, by the value of "limner" in a model's config.json; each has `load(path)`."""
 
 
+@warned_once()
 def train(
     collection: Collection,
     system: str = "histograms",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner.core import model_store
+from limner.core.cut_texts import noted
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import read_array
@@ -85,8 +86,7 @@ class OpenSystem:
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that the model does not know; empty if it has no fixed vocabulary."""
-        find = getattr(self.model, "unknown_words", None)
-        return [] if find is None else list(find(text))
+        return list(getattr(self.model, "unknown_words", lambda _: ())(text))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +159,7 @@ class FoundSystem:
             return self.given
         raise LimnerError(f"{self.name} is {_WORDS[self.kind]}, which cannot encode: {_EXPECTED}")
 
+    @noted
     def on(self, parts: HoldOut, *, features: object = None, stage: Stage = quiet) -> OpenSystem:
         """Opens it on a divided collection.
 
@@ -425,8 +426,7 @@ def scored(model: Any, held: Collection, features: object, progress: Progress | 
         texts = encoded_sets(model, held.texts, queries=True)
         images = encoded_sets(model, held.images, queries=False, progress=progress)
         return Scores.from_sets(texts, images, similarity=set_similarity(model), pooling="maxsim").T
-    sides = (encoded(model, items, progress=progress) for items in (held.images, held.texts))
-    return Scores.from_embeddings(*sides)
+    return Scores.from_embeddings(*(encoded(model, items, progress=progress) for items in (held.images, held.texts)))
 
 
 def _from_matrix(given: Any, parts: HoldOut) -> Scores:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
+from limner.core.cut_texts import collected, is_cut_note
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import CORRECTIONS
@@ -92,7 +93,16 @@ def search(library: Library, asked: SearchRequest) -> list[Column]:
         return []
     if asked.collection in library.indexes:
         return _in_index(library, asked)
-    return [column for name in asked.systems for column in _columns(library, asked, name)]
+    return [column for name in asked.systems for column in _noted(library, asked, name)]
+
+
+def _noted(library: Library, asked: SearchRequest, name: str) -> list[Column]:
+    """The results of one system, with notes on captions and on a query that it does not read to their end."""
+    with collected() as cut:
+        columns = _columns(library, asked, name)
+    ready = library.system(asked.collection, name, split=asked.split)
+    notes = [*filter(is_cut_note, ready.notes), *cut.notes]
+    return [replace(each, note="; ".join(filter(None, (each.note, *notes)))) for each in columns]
 
 
 def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:

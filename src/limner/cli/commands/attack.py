@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.console import answer, progress, tell
+from limner.cli.console import answer, progress, tell_notes
 from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, system_word
 from limner.core.errors import LimnerError, UnknownName
@@ -85,8 +85,7 @@ def _asking(
     held, model = opened.collection, opened.model
     if model is None:
         raise LimnerError(f"{system} only has scores of its own texts: give a system that can encode changed texts")
-    for note in opened.notes:
-        tell(note)
+    tell_notes(opened.notes)
     images: object = getattr(opened.scores, "query_vectors", None)
 
     def ask(texts: Sequence[str]) -> Any:

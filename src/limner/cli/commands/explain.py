@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.console import answer, progress, tell
+from limner.cli.console import answer, progress, tell_notes
 from limner.cli.inputs import Way, by_direction, opened
 from limner.cli.options import (
     Json,
@@ -106,8 +106,7 @@ def opened_system(
     """The system by direction, and the evaluated collection. A single run has the requested direction."""
     if way.kind == "system":
         source, held, notes = trained(str(way.system), whole, split, features=way.features, trust=way.trust)
-        for note in notes:
-            tell(note)
+        tell_notes(notes)
         return by_direction(source, held), held
     chosen = part(whole, split)
     said = [direction] if direction is not None and len(way.runs) == 1 else []

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.console import answer, tell
+from limner.cli.console import answer, tell_notes
 from limner.cli.options import Json, Loading, Split, Trust, load, word
 from limner.cli.training import SYSTEM, encoded_sides, system_word
 from limner.core.embeddings import Embeddings
@@ -42,8 +42,7 @@ def gap(
         raise typer.BadParameter("--system encodes a COLLECTION, and embeddings need none: give both or neither")
     if system is not None:
         sides, _, notes = encoded_sides(system, load(str(collection), option), split, trust=trust)
-        for note in notes:
-            tell(f"note: {note}")
+        tell_notes(notes)
     else:
         sides = [Embeddings.load(str(file)) for file in (images, texts)]
     found = modality_gap(*sides)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.console import answer, progress, tell
+from limner.cli.console import answer, progress, tell_notes
 from limner.cli.inputs import vectors_of
 from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
 from limner.cli.training import SYSTEM, encoded_sides, system_word
@@ -45,8 +45,7 @@ def mixed(
     whole = load(collection, option)
     if system is not None:
         sides, held, notes = encoded_sides(system, whole, split, trust=trust)
-        for note in notes:
-            tell(f"note: {note}")
+        tell_notes(notes)
     else:
         held = part(whole, split)
         sides = [vectors_of(str(file), items) for file, items in ((images, held.images), (texts, held.texts))]

@@ -6,7 +6,7 @@ token, which the paper mentions as future work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
+from limner.core.cut_texts import count
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.model_store import SavedModel, read, write
@@ -172,6 +173,14 @@ def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArra
     return out
 
 
+def count_pairs(judge: Judge, known: CrankData, pairs: Iterable[tuple[str, str]]) -> None:
+    """Counts the pairs that are longer than a transformer reads."""
+    if isinstance(judge, Tuned):
+        first, second = judge.lengths(known.names, known.captions)
+        whole = first[known.rows] + second[known.columns] + judge.pairs.template.marks
+        count(pairs, whole.tolist(), limit=judge.pairs.max_tokens, kind="pairs")
+
+
 def _logits(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
     with torch.inference_mode(), torch.autocast("cuda", torch.float16, enabled=half):
         found: Scored = known.judged(judge, rows, columns).float().cpu().numpy()
@@ -206,6 +215,8 @@ def train(
     with randomness.seeded(training.seed):
         judge = (_judge(pairing, shape, collection, size, device) if start is None else _copied(start, size)).to(device)
     known = CrankData.of(collection, judge, features, device)
+    names, captions = image_names(collection.images), collection.texts.values
+    count_pairs(judge, known, ((names[r], captions[c]) for r, c in zip(known.rows, known.columns, strict=True)))
     depth, share = pairing.hard_negative_depth, pairing.hard_negative_share
     known = known.with_proposed(collection, pairing.proposer, depth=depth, share=share)
     if start is None and judge.picture is not None and known.features is not None:
@@ -287,6 +298,7 @@ class CrankModel:
             features = as_tensor(vectors, next(self.judge.parameters()).device)
         read = self.judge.read([names[n] for n in first]), self.judge.read([candidates[n] for n in second])
         known = CrankData(*read, features, rows, columns)
+        count_pairs(self.judge, known, zip(names, candidates, strict=True))
         return _in_batches(self.judge, known, rows, columns, progress)
 
     def scores(self, collection: Collection, *, features: VectorSource | None = None) -> Scores:

@@ -23,6 +23,7 @@ from limner.core.images import as_value, open_image
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.cache import content_key
+from limner.encoders.lengths import count_texts
 from limner.encoders.multimodal import refuse_blind
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained
 from limner.encoders.running import number_type
@@ -149,6 +150,7 @@ class ItmScorer(ImagePairScorer):
 
     def batch(self, images: list[Tensor], texts: list[str]) -> Tensor:
         """The logit of "match" minus that of "no match"."""
+        count_texts(self.tokenizer, texts, limit=self.max_tokens)
         how = {"padding": True, "truncation": True, "max_length": self.max_tokens, "return_tensors": "pt"}
         given = self.tokenizer(texts, **how).to(self.device)
         states = torch.stack(images)
@@ -213,6 +215,7 @@ class ImageCrossEncoder(ImagePairScorer):
 
     def batch(self, images: list[Any], texts: list[str]) -> Tensor:
         """The logit of the only label, or the log-odds of the second."""
+        count_texts(self.model.tokenizer, texts, limit=self.model.max_seq_length)
         found: Tensor = self.model.predict(
             list(zip(images, texts, strict=True)),
             prompt=self.prompt,

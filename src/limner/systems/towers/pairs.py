@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from limner.core.arrays import IntArray
+from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.torch_kernels import device_named
@@ -134,6 +135,8 @@ class Pairs:
     ) -> None:
         self.template, self.first, self.second = template, first, second
         whole = [np.fromiter(map(len, side), dtype=np.int64, count=len(side)) for side in (first, second)]
+        self.whole: IntArray = whole[0] + whole[1] + template.marks
+        """Tokens of each pair before it is cut."""
         self.kept = cut_lengths(whole[0], whole[1], max_tokens - template.marks)
         self.lengths: IntArray = self.kept[0] + self.kept[1] + template.marks
 
@@ -200,6 +203,8 @@ class CrossEncoderScorer:
     ) -> Scored:
         """One logit per pair, higher is better."""
         pairs = self.reader.pairs(queries, candidates)
+        both = zip(queries, candidates, strict=True)
+        count(both, pairs.whole.tolist(), limit=self.reader.max_tokens, kind="pairs")
         out = torch.empty(len(pairs), dtype=torch.float32, device=self.device)
         done = 0
         with torch.inference_mode():

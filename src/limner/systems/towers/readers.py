@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from limner.core.arrays import IntArray
+from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import read_text
@@ -96,7 +97,9 @@ class TextReader(ABC):
 
     def read(self, texts: Sequence[str]) -> Read:
         """Prepared texts."""
-        rows = [row[: self.max_tokens] or [0] for row in self.numbers(list(texts))]
+        numbers = self.numbers(list(texts))
+        count(texts, map(len, numbers), limit=self.max_tokens)
+        rows = [row[: self.max_tokens] or [0] for row in numbers]
         matrix, filled = padded(rows)
         return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.whole(texts))
 

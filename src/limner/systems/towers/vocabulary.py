@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from limner.core.arrays import IntArray
+from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.encoders.words import words
 
@@ -70,7 +71,9 @@ class Vocabulary:
 
     def tokens(self, texts: Sequence[str], *, max_tokens: int = 64) -> Tokens:
         """The word ids of each text, truncated to `max_tokens` words."""
-        rows = [[self._number.get(word, UNKNOWN) for word in words(text)[:max_tokens]] or [UNKNOWN] for text in texts]
+        split = [words(text) for text in texts]
+        count(texts, map(len, split), limit=max_tokens, unit="words")
+        rows = [[self._number.get(word, UNKNOWN) for word in each[:max_tokens]] or [UNKNOWN] for each in split]
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         return Tokens(np.fromiter((n for row in rows for n in row), dtype=np.int64, count=starts[-1]), starts)
 

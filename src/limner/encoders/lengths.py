@@ -1,0 +1,62 @@
+"""Tokens of texts, cut to the length that a model reads; texts that are longer are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from limner.core.cut_texts import count
+
+
+def cut_tokens(
+    tokenizer: Any, texts: Sequence[str], *, limit: int, prompt: str = "", **options: object
+) -> list[list[int]]:
+    """Token indices of texts, including special tokens.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+        texts: The texts.
+        limit: Tokens per text; what comes after is cut off.
+        prompt: Prepended to every text.
+        options: Further options of the tokenizer.
+    """
+    prompted = [prompt + text for text in texts]
+    cut = tokenizer(prompted, truncation=True, max_length=limit, **options)
+    encodings = getattr(cut, "encodings", None)
+    lengths = _whole_lengths(tokenizer, prompted) if encodings is None else map(uncut_length, encodings)
+    count(texts, lengths, limit=limit)
+    return list(cut["input_ids"])
+
+
+def count_texts(tokenizer: Any, texts: Sequence[str], *, limit: int | None, prompt: str = "") -> None:
+    """Counts texts for a library that cuts them itself.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+        texts: The texts.
+        limit: Tokens per text; None if they are not cut.
+        prompt: Prepended to every text.
+    """
+    if limit is not None:
+        count(texts, _whole_lengths(tokenizer, [prompt + text for text in texts]), limit=limit)
+
+
+def _whole_lengths(tokenizer: Any, texts: Sequence[str]) -> Iterable[int]:
+    whole = tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
+    return map(len, whole)
+
+
+def uncut_length(encoding: Any) -> int:
+    """The tokens of a text before it was cut, from the encoding of a fast tokenizer, which keeps the rest in pieces."""
+    if not encoding.overflowing:
+        return len(encoding.ids)
+    marks = sum(encoding.special_tokens_mask) - _padding(encoding)
+    return _filled(encoding) + sum(_filled(piece) - marks for piece in encoding.overflowing)
+
+
+def _filled(encoding: Any) -> int:
+    return sum(encoding.attention_mask)
+
+
+def _padding(encoding: Any) -> int:
+    return len(encoding.attention_mask) - _filled(encoding)
