@@ -51,7 +51,8 @@ def uncut_length(encoding: Any) -> int:
     if not encoding.overflowing:
         return len(encoding.ids)
     marks = sum(encoding.special_tokens_mask) - _padding(encoding)
-    return _filled(encoding) + sum(_filled(piece) - marks for piece in encoding.overflowing)
+    rest = sum(_filled(piece) - marks for piece in encoding.overflowing)
+    return int(_filled(encoding) + rest)
 
 
 def _filled(encoding: Any) -> int:

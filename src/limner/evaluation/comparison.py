@@ -333,7 +333,10 @@ def _notes(
     if any(direction == "run" and keyed[0][view, direction, m].clusters is None for view, direction, m in shared):
         notes.append(ALONE)
     named = zip(system_names(reports), reports, strict=True)
-    return [*notes, *(f"{name}: {note}" for name, report in named for note in report.notes if is_cut_note(note))]
+    return [
+        *notes,
+        *(f"{name}: {note}" for name, report in named for note in getattr(report, "notes", ()) if is_cut_note(note)),
+    ]
 
 
 def _test_notes(lines: Sequence[Line], test: str) -> list[str]:
