@@ -26,7 +26,7 @@ from limner.core.registry import Registry
 from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, effect_size, paired, paired_test
-from limner.evaluation.results import ALONE, Evaluated, Result, written
+from limner.evaluation.results import ALONE, Evaluated, Result, without_interval, written
 from limner.evaluation.tables import FORMATS, TableReport
 from limner.stats import Interval, PairedTest, correlation_matrix, holm
 
@@ -335,6 +335,7 @@ def _notes(
     named = zip(system_names(reports), reports, strict=True)
     return [
         *notes,
+        *without_interval(results[key] for results in keyed for key in shared),
         *(f"{name}: {note}" for name, report in named for note in getattr(report, "notes", ()) if is_cut_note(note)),
     ]
 

@@ -32,11 +32,11 @@ from limner.evaluation.judging import (
     with_judgements,
 )
 from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
-from limner.evaluation.placements import Asked, Placements, place
+from limner.evaluation.placements import NEVER, Asked, Placements, place
 from limner.evaluation.protocols import View, fitting, undefined_notes, views
 from limner.evaluation.query_clusters import clusters_of, images_of
 from limner.evaluation.report import Report
-from limner.evaluation.results import Result
+from limner.evaluation.results import Result, without_interval
 from limner.scores import Progress, Scores
 from limner.scores.corrected import gather_first
 
@@ -124,6 +124,7 @@ def evaluate(
     results, top, told = _measured(sources, asked, judged, truth, how)
     results = _with_composites(asked, results, truth)
     notes += [*told, *_lacking_direction(chosen, sources), *_grade_notes(results, judged.values())]
+    notes += without_interval(results)
     settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(asked, truth, sources)
     next_step(progress, "estimating from the labels" if labels is not None else "describing the results")
@@ -230,7 +231,7 @@ def _evaluate_run(
     results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(wanted)]
     notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
     notes += [*_source_notes(system), *told, *unjudged_queries(system, truth), *belonging]
-    notes += undefined_notes(wanted, truth.name)
+    notes += [*undefined_notes(wanted, truth.name), *without_interval(results)]
     settings = _settings(how, {f"{truth.name} run": truth}, {"run": system})
     return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, settings, tuple(notes))
 
@@ -375,7 +376,11 @@ def _result(
     kept = placements.queries.find(counted.queries)
     clusters, folds = (None if codes is None else codes[kept] for codes in (clusters, folds))
     values, right = measure(placements), if_right(placements, measure)
-    return Result(view, direction, measure, counted.queries, values, clusters, folds, counted.left_out, if_right=right)
+    pool = int(counted.pool.max(initial=0))
+    return Result(
+        view, direction, measure, counted.queries, values, clusters, folds, counted.left_out, if_right=right,
+        pool=pool if 0 < pool < NEVER else None,
+    )  # fmt: skip
 
 
 def _outside_note(view: View, direction: str, placements: Placements) -> list[str]:

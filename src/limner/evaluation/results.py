@@ -20,8 +20,10 @@ ALONE = (
     "queries count as independent: if some belong together, such as captions of one image, pass groups "
     "(--groups FILE), or intervals are too narrow and p-values too small"
 )
-LEAST_FOR_MEDIAN = 6
-"""With fewer queries there is no 95% interval of a median: all lie on one side of it in more than 5% of samples."""
+LEAST = 20
+"""With fewer queries or clusters there is no interval of a median, a mean rank or another unbounded statistic."""
+CAUTION = 4.0
+"""Weight of the worst rank in the variance of a mean rank; with 4, `proofs/interval_coverage.py` has its coverage."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Result:
         kept: The number and its interval as stored in a file, if the summary is unknown in this process.
         if_right: One value per query if all unjudged candidates were relevant; None if all were judged, or if this is
             unknown.
+        pool: The largest number of candidates that a query was ranked against; None if unknown.
     """
 
     view: str
@@ -62,6 +65,7 @@ class Result:
     parts: tuple[Result, ...] = ()
     kept: Kept | None = None
     if_right: FloatArray | None = None
+    pool: int | None = None
 
     @cached_property
     def bound(self) -> float | None:
@@ -96,10 +100,10 @@ class Result:
 
     @cached_property
     def interval(self) -> stats.Interval | None:
-        """95% interval of the value; None if a query's value is infinite, or if there are too few queries.
+        """95% interval of the value; None if a query's value is infinite, or as `why_none` says.
 
-        For means of bounded values and composites, it is Wilson's with the effective number of queries; for others, a
-        bootstrap interval.
+        For means of bounded values (also ranks, whose bound is the number of candidates) and composites, it is Wilson's
+        with the effective number of queries; for others, a bootstrap interval.
         """
         if self.kept is not None:
             return self.kept.interval
@@ -108,7 +112,7 @@ class Result:
         if (composite := self.measure.kind.composite) is not None and self.parts:
             return composite.interval([part._addend(part.values, composite.weight) for part in self.parts])
         if (bounds := self._bounds) is not None:
-            return stats.mean_interval(self.values, clusters=self.clusters, folds=self.folds, bounds=bounds)
+            return self._mean_interval(self.values, bounds)
         return self._unless_point(stats.bootstrap(self.values, **self._how))
 
     def difference(self, other: Result) -> stats.Interval | None:
@@ -118,10 +122,14 @@ class Result:
         if (composite := self.measure.kind.composite) is not None and self.parts and other.parts:
             pairs = zip(self.parts, other.parts, strict=True)
             return composite.difference([a._addend(a.values - b.values, composite.weight) for a, b in pairs])
-        if (bounds := self._bounds) is not None and other._bounds is not None:
-            reach, apart = bounds[1] - bounds[0], self.values - other.values
-            return stats.mean_interval(apart, clusters=self.clusters, folds=self.folds, bounds=(-reach, reach))
+        if (bounds := self._bounds) is not None and (others := other._bounds) is not None:
+            reach = max(bounds[1] - bounds[0], others[1] - others[0])
+            return self._mean_interval(self.values - other.values, (-reach, reach))
         return self._unless_point(stats.bootstrap_difference(self.values, other.values, **self._how))
+
+    def _mean_interval(self, values: FloatArray, bounds: tuple[float, float]) -> stats.Interval:
+        caution = CAUTION if self._of_ranks else 1.0
+        return stats.mean_interval(values, clusters=self.clusters, folds=self.folds, bounds=bounds, caution=caution)
 
     def _unless_point(self, drawn: stats.Interval) -> stats.Interval | None:
         """The interval, or None for a mean whose resamples are all identical."""
@@ -145,22 +153,36 @@ class Result:
 
     @property
     def _known(self) -> bool:
-        """Whether there are enough queries for an interval."""
+        """Whether there can be an interval."""
         if not len(self.values) or not np.isfinite(self.values).all() or not all(len(p.values) for p in self.parts):
             return False
-        return self.kept is None and (self.statistic == "mean" or self._fewest >= LEAST_FOR_MEDIAN)
+        return self.kept is None and not self.why_none
+
+    @property
+    def why_none(self) -> str:
+        """Why finite values have no interval; "" if they have one."""
+        if self.parts or self.kept is not None or (self._bounds is not None and not self._of_ranks):
+            return ""
+        if self._fewest < LEAST:
+            return f"fewer than {LEAST} queries or clusters"
+        return "the number of candidates is unknown" if self._of_ranks and self._bounds is None else ""
+
+    @property
+    def _of_ranks(self) -> bool:
+        """Whether the value is a mean of ranks."""
+        return self.measure.kind.rank and self.statistic == "mean"
 
     @property
     def _fewest(self) -> int:
         """The number of queries, or of clusters, in the smallest fold."""
         units = np.arange(len(self.values)) if self._drawn is None else self._drawn
         folds = np.zeros(len(units)) if self.folds is None else self.folds
-        return min(len(np.unique(units[folds == fold])) for fold in np.unique(folds))
+        return min((len(np.unique(units[folds == fold])) for fold in np.unique(folds)), default=0)
 
     @property
     def _bounds(self) -> tuple[float, float] | None:
-        """Bounds of the values of a mean; None if unbounded, or not a mean."""
-        bounds = self.measure.kind.bounds
+        """Bounds of the values of a mean; None if unbounded or unknown, or not a mean."""
+        bounds = (1.0, max(2.0, self.pool)) if self._of_ranks and self.pool else self.measure.kind.bounds
         if bounds is None or self.statistic != "mean" or not len(self.values):
             return None
         return bounds if bounds[0] <= self.values.min() and self.values.max() <= bounds[1] else None
@@ -198,6 +220,15 @@ def written(measure: str | Measure, results: Iterable[Measured]) -> str:
     """The name of a measure in results: as given if a result has that name, else in its canonical form."""
     there = {str(result.measure) for result in results}
     return str(measure) if str(measure) in there else str(Measure.parse(measure))
+
+
+def without_interval(results: Iterable[Result]) -> list[str]:
+    """A note for each reason why results have no interval, with their measures."""
+    named: dict[str, dict[str, None]] = {}
+    for result in results:
+        if len(result.values) and np.isfinite(result.values).all() and (why := result.why_none):
+            named.setdefault(why, {})[str(result.measure)] = None
+    return [f"no interval of {', '.join(measures)}: {why}" for why, measures in named.items()]
 
 
 def main_result(results: Sequence[Result]) -> Result:

@@ -23,7 +23,7 @@ from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.report import Report
-from limner.evaluation.results import Result, main_result, written
+from limner.evaluation.results import LEAST, Result, main_result, written
 from limner.evaluation.tables import TableReport
 from limner.stats import GroupTest, Interval, false_discovery, group_tests
 from limner.stats.groups import smallest_needed
@@ -201,7 +201,7 @@ def slices(
         if groups
     ]
     made = _made([entry for found in tests for entry in found], level, control)
-    notes = _notes(total, drawn, level, control)
+    notes = (*_notes(total, drawn, level, control), *_without_interval(made))
     return Slices(
         report.system, "" if against is None else against.system, report.collection, made, level, control, min_size,
         notes,
@@ -313,6 +313,11 @@ def _notes(total: int, samples: int, level: float, control: str) -> tuple[str, .
         f"one slice alone among {total} needs p <= {needed:.1g}, and {samples:,} permutations give no less than "
         f"{1 / (samples + 1):.1g}: name fewer fields, or raise samples",
     )
+
+
+def _without_interval(made: Sequence[Slice]) -> tuple[str, ...]:
+    few = next((each for each in made if each.interval is None), None)
+    return () if few is None else (f"no interval of {few.measure}: slices of fewer than {LEAST} queries or clusters",)
 
 
 def of_direction(found: Slices) -> Iterator[tuple[str, str, str, list[Slice]]]:

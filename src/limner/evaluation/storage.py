@@ -83,6 +83,8 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, obje
         "clusters": None if r.clusters is None else r.clusters.tolist(),
         "folds": None if r.folds is None else r.folds.tolist(),
     }
+    if r.pool is not None:
+        content["pool"] = r.pool
     if r.if_right is not None:
         content["if_right"] = plain(r.if_right.tolist())
     if r.bound is not None:
@@ -109,7 +111,11 @@ def _top_to_json(ranking: Ranking) -> dict[str, object]:
 def _from_json(content: Mapping[str, Any]) -> Report:
     ids = {key: Ids(values, what="query") for key, values in content["ids"].items()}
     traits = content.get("measures", {})
-    results = [_result_from_json(r, ids[r["queries"]], traits.get(r["measure"], {})) for r in content["results"]]
+    pools = content["settings"].get("pool", {})
+    results = [
+        _result_from_json(r, ids[r["queries"]], traits.get(r["measure"], {}), pools.get(r["direction"]))
+        for r in content["results"]
+    ]
     whole = tuple(
         _with_parts(r, saved.get("images"), results) for r, saved in zip(results, content["results"], strict=True)
     )
@@ -120,7 +126,7 @@ def _from_json(content: Mapping[str, Any]) -> Report:
     return Report(*named, whole, top, content["settings"], tuple(content["notes"]), estimates)
 
 
-def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, object]) -> Result:
+def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, object], pool: int | None) -> Result:
     measure = Measure.foreign(saved["measure"], traits)
     made = Result(
         saved["view"],
@@ -132,6 +138,7 @@ def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[st
         _codes(saved["folds"]),
         saved["left_out"],
         if_right=None if saved.get("if_right") is None else _numbers(saved["if_right"]),
+        pool=saved.get("pool", pool),
     )
     return replace(made, kept=_kept(saved)) if measure.statistic == UNKNOWN else made
 
@@ -181,6 +188,8 @@ def _sound(report: Report) -> Report:
         columns = [r.values, *(each for each in (r.clusters, r.folds, r.if_right) if each is not None)]
         if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
             raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
+        if r.pool is not None and (not isinstance(r.pool, int) or r.pool < 1):
+            raise ValueError(f"a result over {r.pool!r} candidates")
         if any(np.shape(column) != (len(r.queries),) for column in columns):
             shapes = ", ".join(str(np.shape(column)) for column in columns)
             raise ValueError(f"{len(r.queries)} queries with columns of {shapes}: expected one value for each query")

@@ -6,11 +6,14 @@ collapses: 100 hits of 100 give `[0.963, 1]`. For independent hits and misses, n
 variance, `p (1 - p) / variance` (the effective sample size of Kish 1965), and Student's t replaces z:
 
 - The variance is that of the cluster totals around their expected values, so queries of a cluster count together.
-  A mean over folds is a weighted mean; so is a sum of means that share clusters.
+  A mean over folds is a weighted mean; so is a sum of means that share clusters. A large cluster pulls the mean towards
+  itself: each distance is divided by 1 - the share of its cluster (the jackknife). The degrees of freedom of t are the
+  effective number of clusters, `1 / sum w^2` for shares w, minus the number of folds.
 - A variance estimated from few hits is unreliable. With E effective clusters that contain the hits (or the misses, if
   they are fewer), `E = (sum t)^2 / (sum t^2)`, it is averaged, with weights E to 1, with the variance of clusters that
   succeed or fail as a whole. So equal values do not give certainty. For differences, E counts the clusters that differ;
-  if none does, the interval assumes that one more cluster would.
+  if none does, the interval assumes that one more cluster would. `caution` replaces the weight 1: ranks, whose largest
+  values decide the mean, need more.
 - Near 0 and 1, where the coverage of Wilson's interval is too low, its inner limit is replaced by the one-sided limit
   of Clopper and Pearson if that is wider, as Brown, Cai & DasGupta (2001) do with the Poisson limit.
 
@@ -39,6 +42,7 @@ def mean_interval(
     clusters: npt.ArrayLike | None = None,
     folds: npt.ArrayLike | None = None,
     bounds: Bounds = (0.0, 1.0),
+    caution: float = 1.0,
     level: float = 0.95,
 ) -> Interval:
     """The interval of a mean of values that lie between two bounds, such as hits and misses.
@@ -49,6 +53,8 @@ def mean_interval(
         folds: a label per query; the mean is then the mean over folds.
         bounds: the smallest and the largest possible value; `(-1, 1)` for differences of shares. If 0 lies between
             them, it means no effect.
+        caution: weight of the variance if whole clusters had the smallest or the largest value; more than 1 for values
+            far below the upper bound with a few near it, such as ranks.
         level: the coverage of the interval.
 
     Returns:
@@ -61,7 +67,7 @@ def mean_interval(
     """
     n = len(vector(values))
     labels = np.arange(n) if clusters is None else codes(clusters, n, "clusters")
-    found = _interval([Part(values, labels, 1.0, folds)], bounds, level)
+    found = _interval([Part(values, labels, 1.0, folds)], bounds, level, caution)
     return replace(found, unit="queries" if clusters is None else "clusters")
 
 
@@ -103,8 +109,9 @@ class _Units:
         queries: Effective number of queries if they were independent.
         folds: Number of folds.
         binary: Whether all values are 0 or 1.
+        caution: Weight of the variance of clusters that succeed or fail as a whole.
         rest: The value that means no effect; None if there is none.
-        square: The weighted mean of squared distances from `rest`.
+        apart: The weighted mean of distances from `rest`.
     """
 
     mean: float
@@ -114,8 +121,9 @@ class _Units:
     queries: float
     folds: int
     binary: bool
+    caution: float = 1.0
     rest: float | None = None
-    square: float = 0.0
+    apart: float = 0.0
 
     @property
     def n(self) -> int:
@@ -134,10 +142,21 @@ class _Units:
         free = self.mean * (1 - self.mean)
         if self.independent or free <= 0:
             return least
-        seen = float((self.spread**2).sum()) * self.n / max(self.n - self.folds, 1)
         known, whole = self._carried
-        variance = (known * seen + whole / least) / (known + 1)
+        variance = (known * self._seen + self.caution * whole / least) / (known + self.caution)
         return min(max(free / variance, least), most)
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variance: the effective number of clusters, minus one for each fold."""
+        return min(max(1 / float((self.weight**2).sum()) - self.folds, 1.0), float(self.n - self.folds))
+
+    @property
+    def _seen(self) -> float:
+        """The variance between clusters; without folds, the jackknife's, in which a large cluster counts for more."""
+        if self.folds > 1 or self.n == 1:
+            return float((self.spread**2).sum()) * self.n / max(self.n - self.folds, 1)
+        return float(((self.spread / (1 - self.weight)) ** 2).sum()) * (self.n - 1) / self.n
 
     @property
     def _carried(self) -> tuple[float, float]:
@@ -145,8 +164,9 @@ class _Units:
         if self.rest is None:
             hits, misses = _carriers(self.total), _carriers(self.weight - self.total)
             return min(hits, misses), self.mean * (1 - self.mean)
-        unseen = max(self.rest, 1 - self.rest) ** 2 / (self.n + 1)
-        return _carriers(np.abs(self.total - self.rest * self.weight)), max(self.square, unseen)
+        furthest = max(self.rest, 1 - self.rest)
+        whole = max(furthest * self.apart, furthest**2 / (self.n + 1))
+        return _carriers(np.abs(self.total - self.rest * self.weight)), whole
 
 
 def _carriers(totals: Vector) -> float:
@@ -155,13 +175,15 @@ def _carriers(totals: Vector) -> float:
     return float(totals.sum()) ** 2 / square if square > 0 else 0.0
 
 
-def _interval(parts: list[Part], bounds: Bounds, level: float) -> Interval:
+def _interval(parts: list[Part], bounds: Bounds, level: float, caution: float = 1.0) -> Interval:
     level, (low, high) = share(level, "level"), bounds
+    if not caution > 0:
+        raise LimnerError(f"caution: got {caution}, expected a positive number")
     if not low < high:
         raise LimnerError(f"bounds: got {bounds}, expected the lower one first, as in (0, 1)")
     columns = [vector(part.values, f"part {i}") for i, part in enumerate(parts)]
     rest = -low / (high - low) if low < 0 < high else None
-    units = _units(parts, [_scaled(column, low, high) for column in columns], rest)
+    units = _units(parts, [_scaled(column, low, high) for column in columns], caution, rest)
     scale = sum(part.scale for part in parts)
     least, most = (scale * (low + (high - low) * end) for end in _wilson(units, level))
     estimate = sum(part.scale * _mean(c, _folds(part, c)) for part, c in zip(parts, columns, strict=True))
@@ -180,7 +202,7 @@ def _scaled(values: Vector, low: float, high: float) -> Vector:
     return (values - low) / (high - low)
 
 
-def _units(parts: list[Part], columns: list[Vector], rest: float | None) -> _Units:
+def _units(parts: list[Part], columns: list[Vector], caution: float, rest: float | None) -> _Units:
     clusters = joint_codes([part.clusters for part in parts], columns, "clusters")
     scales = vector([part.scale for part in parts], "scales")
     if (scales <= 0).any():
@@ -194,8 +216,9 @@ def _units(parts: list[Part], columns: list[Vector], rest: float | None) -> _Uni
     many = max(int(f.max()) + 1 for f in folds)
     mean = min(max(float((weight * value).sum()), 0.0), 1.0)
     binary = bool(np.isin(value, (0.0, 1.0)).all())
-    square = float((weight * (value - (rest or 0.0)) ** 2).sum())
-    return _Units(mean, by_weight, by_total, by_spread, 1 / float((weight**2).sum()), many, binary, rest, square)
+    apart = float((weight * np.abs(value - (rest or 0.0))).sum())
+    queries = 1 / float((weight**2).sum())
+    return _Units(mean, by_weight, by_total, by_spread, queries, many, binary, caution, rest, apart)
 
 
 def _folds(part: Part, column: Vector) -> Codes:
@@ -219,10 +242,9 @@ def _wilson(units: _Units, level: float) -> tuple[float, float]:
     """The ends of the interval for a mean in 0..1."""
     from scipy.special import betaincinv, ndtri, stdtrit
 
-    degrees = units.n - units.folds
-    if not units.independent and degrees < 1:
+    if not units.independent and units.n <= units.folds:
         return 0.0, 1.0  # one cluster gives no estimate of the variance between clusters
-    t = float(ndtri((1 + level) / 2) if units.independent else stdtrit(degrees, (1 + level) / 2))
+    t = float(ndtri((1 + level) / 2) if units.independent else stdtrit(units.degrees, (1 + level) / 2))
     p, n = units.mean, units.effective
     middle, half = p + t**2 / (2 * n), t * np.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
     low, high = (float(middle - half) / (1 + t**2 / n), float(middle + half) / (1 + t**2 / n))

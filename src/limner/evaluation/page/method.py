@@ -46,9 +46,11 @@ def _intervals(report: Report) -> str:
     drawn = next((i for i in found if i.samples), None)
     said = [f"{100 * found[0].level:g}%."]
     if any(not i.samples for i in found):
-        said.append("Shares and sums of them: Wilson's, by how many independent queries would vary as much.")
+        said.append(
+            "Shares, sums of them and mean ranks: Wilson's, by how many independent queries would vary as much."
+        )
     if drawn is not None:
-        said.append(f"Ranks: by the bootstrap, {drawn.samples:,} resamples.")
+        said.append(f"Medians: by the bootstrap, {drawn.samples:,} resamples.")
     if any(i.unit == "clusters" for i in found):
         said.append("Queries that belong together, such as the captions of one image, form one cluster.")
     return " ".join(said)
