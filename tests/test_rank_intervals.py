@@ -79,6 +79,15 @@ def test_few_queries_or_clusters_have_no_interval_of_ranks(measure, clusters):
     assert result(np.ones(3), "R@1").interval is not None
 
 
+def test_a_median_of_few_or_uneven_clusters_has_a_wider_interval():
+    rng = np.random.default_rng(6)
+    for clusters, least, most in ((np.repeat(np.arange(24), [40, *[1] * 23]), 1.2, 9.0), (np.arange(2000), 1.0, 1.01)):
+        values = ranks(rng.standard_normal(len(clusters)), 5, 1)
+        ours = result(values, "MedR", clusters=clusters).interval
+        plain = stats.bootstrap(values, statistic="median", clusters=clusters)
+        assert least <= (ours.high - ours.low) / (plain.high - plain.low) <= most and ours.level == 0.95
+
+
 def test_a_mean_rank_without_a_number_of_candidates_has_no_interval():
     unknown = result(np.arange(1.0, 41.0), pool=None)
     assert unknown.interval is None and "candidates" in unknown.why_none

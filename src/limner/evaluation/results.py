@@ -23,7 +23,10 @@ ALONE = (
 LEAST = 20
 """With fewer queries or clusters there is no interval of a median, a mean rank or another unbounded statistic."""
 CAUTION = 4.0
-"""Weight of the worst rank in the variance of a mean rank; with 4, `proofs/interval_coverage.py` has its coverage."""
+"""Weight of the worst rank in the variance of a mean rank; `proofs/few_clusters.py` measures the coverage."""
+
+WIDEST = 0.999
+"""The largest share of resamples inside an interval: more depends on single resamples."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ class Result:
 
     def _unless_point(self, drawn: stats.Interval) -> stats.Interval | None:
         """The interval, or None for a mean whose resamples are all identical."""
-        return drawn if drawn.low < drawn.high or self.statistic != "mean" else None
+        return replace(drawn, level=0.95) if drawn.low < drawn.high or self.statistic != "mean" else None
 
     def _addend(self, values: FloatArray, weight: float) -> stats.Part:
         clusters = np.arange(len(values)) if self.clusters is None else self.clusters
@@ -142,7 +145,16 @@ class Result:
     @property
     def _how(self) -> dict[str, Any]:
         """Options of the bootstrap."""
-        return {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds}
+        return {"statistic": self.statistic, "clusters": self._drawn, "folds": self.folds, "level": self._widened}
+
+    @property
+    def _widened(self) -> float:
+        """The level of a percentile interval that covers 95% over few queries or clusters (Hesterberg 2015)."""
+        from scipy.special import ndtr, stdtrit
+
+        sizes = np.ones(len(self.values)) if self._drawn is None else np.unique(self._drawn, return_counts=True)[1]
+        n = max(float(sizes.sum() ** 2 / (sizes**2).sum()), 2.0)
+        return min(1 - 2 * float(ndtr(-stdtrit(n - 1, 0.975) * np.sqrt(n / (n - 1)))), WIDEST)
 
     @property
     def _drawn(self) -> IntArray | None:

@@ -17,7 +17,7 @@ variance, `p (1 - p) / variance` (the effective sample size of Kish 1965), and S
 - Near 0 and 1, where the coverage of Wilson's interval is too low, its inner limit is replaced by the one-sided limit
   of Clopper and Pearson if that is wider, as Brown, Cai & DasGupta (2001) do with the Poisson limit.
 
-`proofs/interval_coverage.py` measures the coverage.
+`proofs/interval_coverage.py` and, for few and uneven clusters, `proofs/few_clusters.py` measure the coverage.
 """
 
 from __future__ import annotations
