@@ -226,8 +226,13 @@ def test_a_changed_or_uncalibrated_index_says_so(tmp_path):
 def test_a_promise_out_of_reach_is_refused_with_what_is_within(searched):
     made, asked, pairs = searched
     wrong = Judgements.from_pairs((f"q{n}", f"i{(n + 7) % 600}") for n in range(600))
-    with pytest.raises(LimnerError, match=r"no cut-off guarantees a precision of 0\.9 .* within reach"):
+    with pytest.raises(LimnerError, match=r"no cut-off guarantees a precision of 90% .* within reach"):
         calibrate(made.scores(asked), wrong).cut_off(0.9)
+    with pytest.raises(LimnerError, match=r"about \d+% is within reach; ask for less, judge more"):
+        calibrate(made.scores(asked), pairs).cut_off(0.999)
+    with pytest.raises(LimnerError, match="within reach; judge more queries, or") as low:
+        calibrate(made.scores(asked), pairs).cut_off(0.999, lowest=0.999)
+    assert "ask for less" not in str(low.value), "nothing lower can be asked for"
     with pytest.raises(LimnerError, match="labels of 600 queries"):
         calibrate(made.scores(asked), pairs, images=["a"])
 

@@ -153,7 +153,7 @@ def account(asked: TestClient, address: str = "/judge") -> str:
     return re.search(r'data-account="([^"]*)"', asked.get(address).text)[1]
 
 
-def read_guideline(name: str, version: str = "2") -> str:
+def read_guideline(name: str, version: str = "1") -> str:
     """A script for a browser whose person has read the guideline."""
     return f"""localStorage.setItem("limner-guideline:{name}", '"{version}"')"""
 

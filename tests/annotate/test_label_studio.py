@@ -201,7 +201,7 @@ def test_the_commands_export_and_import(store, tmp_path):
     source = saved(tmp_path, labelled)
     done = run("annotate", "import", store.where, source, "--choice", "match=4")
     assert done.exit_code == 0
-    assert "1 answers added" in done.output
+    assert "1 answer added" in done.output
     assert "1 skipped annotations left out" in done.output
     for words in (["--choice", "match=9"], ["--choice", "match"]):
         assert run("annotate", "import", store.where, source, *words).exit_code == 2

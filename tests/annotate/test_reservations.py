@@ -166,7 +166,7 @@ def test_the_shell_assigns_moves_and_releases(tmp_path):
 
     assert "no task is assigned" in run().output
     assert "2 tasks assigned to ada" in run("ada", "--tasks", "2").output
-    assert "1 tasks assigned to bob" in run("bob", "--task", "3").output
+    assert "1 task assigned to bob" in run("bob", "--task", "3").output
     assert json.loads(run("--json").output) == {
         "people": [
             {"annotator": "ada", "assigned": 2, "finished": 0, "left": [1, 2]},

@@ -340,7 +340,7 @@ def test_the_guideline_is_read_first_and_again_when_it_changes_and_no_time_is_co
     page.keyboard.press("4")
     page.keyboard.press("Enter")
     waited(page, 2)
-    assert sent[0]["milliseconds"] < 60_000 and sent[0]["guideline"] == "2"
+    assert sent[0]["milliseconds"] < 60_000 and sent[0]["guideline"] == "1"
     reloaded(page, 2)
     assert page.locator("#guide[open]").count() == 0
     page.keyboard.press("h")
@@ -357,7 +357,28 @@ def test_the_guideline_is_read_first_and_again_when_it_changes_and_no_time_is_co
     page.keyboard.press("Enter")
     page.wait_for_selector("#state:text-is('Saved.')")
     found = {a.guideline: a.grade for a in answers(store) if a.annotator == "reader"}
-    assert found == {"2": 4, made.version: 1}
+    assert found == {"1": 4, made.version: 1}
+
+
+def test_enter_begins_after_the_guideline_and_other_keys_rest(judge):
+    page = judge("enter", wait="#guide[open]", read=False)
+    page.keyboard.press("4")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#guide:not([open])", state="attached")
+    page.wait_for_selector(LOOK)
+    assert page.evaluate(CHECKED) is None and page.inner_text("#place") == "Pair 1 of 4"
+    page.reload()
+    waited(page, 1)
+    assert page.locator("#guide[open]").count() == 0, "it was read"
+
+
+@pytest.mark.parametrize("viewport", [(640, 384), (720, 450), (195, 422)], ids=str)
+def test_at_200_percent_zoom_the_photograph_stays_large(judge, viewport):
+    """A window at 200% has half as many pixels of the page, each way."""
+    width, height = viewport
+    page = judge(f"zoomed {width}", viewport={"width": width, "height": height})
+    assert page.locator("#shown").bounding_box()["height"] >= 250
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_practice_gives_feedback_and_stores_nothing(judge, site):

@@ -136,6 +136,29 @@ def test_the_lead_reads_what_each_number_counts(browser, tmp_path):
         assert "3" in page.locator(".pace text:not(.when)").all_text_contents()
 
 
+@pytest.mark.parametrize(
+    ("button", "field"),
+    [
+        ("Make an invitation", "#link"),
+        ("Make a new password for ann", "#made"),
+        ("Make a link with which bob", "#link"),
+    ],
+)
+def test_what_is_shown_only_once_is_copied_by_a_button(browser, team, button, field):
+    where, cookies = team
+    context = browser.new_context(viewport=SIZES[0], base_url=where, reduced_motion="reduce")
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.add_cookies(cookies)
+    page = context.new_page()
+    page.goto("/admin")
+    page.get_by_role("button", name=button).click()
+    page.get_by_role("button", name="Copy").click()
+    page.wait_for_selector("#copied:text-is('Copied.')")
+    picture(page, "lead-once")
+    assert page.evaluate("navigator.clipboard.readText()") == page.input_value(field) != ""
+    context.close()
+
+
 def picture(page, name):
     """Keeps a screenshot where one is wanted."""
     if folder := os.environ.get("LIMNER_PICTURES"):

@@ -23,11 +23,11 @@ def test_an_admin_edits_the_guideline_and_answers_carry_its_version(asked):
     form = {"text": "Look twice.", "examples": f"{image} | a red boat | 3 | It is orange.\n"}
     assert asked.post("/admin/guideline", data=form).status_code == 303
     made = newest(asked.app.state.site.store)
-    assert (made.version, made.text, made.examples[0].why) == ("2.1", "Look twice.\n", "It is orange.")
+    assert (made.version, made.text, made.examples[0].why) == ("2", "Look twice.\n", "It is orange.")
     page = asked.get("/judge").text
     assert "Look twice." in page and f'name="guideline" value="{made.version}"' in page
     judged(asked, "one", [4, 4, 1, 1, 2, 3], milliseconds=1500)
-    assert {each.guideline for each in answers(asked.app.state.site.store)} == {"2.1"}
+    assert {each.guideline for each in answers(asked.app.state.site.store)} == {"2"}
     assert f"{image} | a red boat | 3 | It is orange." in asked.get("/admin").text
     for bad in ("nosuch | a | 3", "no parts", f"{image} | a | 9"):
         assert asked.post("/admin/guideline", data={**form, "examples": bad}).status_code in (400, 404)
@@ -43,7 +43,7 @@ def test_a_withdrawal_carries_the_guideline_in_force(asked):
     asked.post("/admin/guideline", data={"text": "Look three times.", "examples": ""})
     assert asked.post("/api/answers/undo", json={"item": first["id"], "key": "withdrawn-1"}).status_code == 200
     undo(store, add_annotator(store, "one", existing=True).id, second["id"], key="withdrawn-2")
-    assert [row["guideline"] for row in history(store)[-2:]] == ["2.2", "2.1"]
+    assert [row["guideline"] for row in history(store)[-2:]] == ["3", "2"]
 
 
 def test_practice_uses_the_examples_first_and_says_what_the_guideline_says(asked):
@@ -71,6 +71,28 @@ def test_disagreements_show_everybodys_answer_with_image_and_caption(asked):
     assert "See 2 disagreements" in admin and "12 of 12" in admin
 
 
+def test_before_any_task_the_page_for_judging_says_so_and_one_label_is_singular(tmp_path):
+    asked = websites.client(tmp_path / "answers.db")
+    page = words(asked.get("/judge"))
+    assert "No task yet" in page and "Nothing left" not in page and 'href="/admin#make"' in asked.get("/judge").text
+    assert "No failure to rate yet" in asked.get("/classify").text and "No study yet" in asked.get("/prefer").text
+    assert "Version 1, 0 examples" in words(asked.get("/admin"))
+    store = websites.filled(tmp_path / "one.db", tasks=1, size=1)
+    asked = websites.client(store)
+    judged(asked, "one", [4])
+    judged(asked, "two", [1])
+    settled(asked)
+    assert "See 1 disagreement " in words(asked.get("/admin")) and "1 pair judged" in words(asked.get("/admin"))
+    assert "1 pair has different grades" in words(asked.get("/admin/disagreements"))
+    assert "You have finished 1 task and given 1 answer." in words(asked.get("/judge"))
+
+
+def test_only_those_at_the_machine_are_told_that_nothing_leaves_it(tmp_path):
+    assert "nothing leaves this machine" in words(websites.client(tmp_path / "own.db").get("/"))
+    team = websites.client(tmp_path / "team.db", team=True)
+    assert "this machine" not in words(websites.enrolled(team, "far", "admin").get("/"))
+
+
 OWN = """
 question = "Is this <i>the</i> product?"
 grades = [
@@ -91,7 +113,7 @@ def test_an_admin_sets_own_grades_and_reasons_before_the_first_answer(asked):
         page = asked.get(address).text
         assert "&lt;b&gt;same&lt;/b&gt;" in page and "<b>same" not in page and "100% yes" not in page, address
     page = asked.get("/judge").text
-    assert page.count('name="grade"') == 3 and 'value="2"' not in page
+    assert page.count('name="grade"') == 3 and 'name="grade" value="2"' not in page
     assert "&lt;script&gt;colour" in page and 'name="reason" value="colour"' in page and "wrong-colour" not in page
     assert "Is this &lt;i&gt;the&lt;/i&gt; product?" in page and "Model and colour are the same." in page
     assert "The guideline says" in words(asked.get("/practice?n=1&grade=1"))

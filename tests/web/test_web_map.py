@@ -45,7 +45,7 @@ def test_a_region_becomes_tasks_of_its_own_pairs(site, store):
         if "tasks created" in told:
             break
         told = words(websites.settled(site))
-    assert "4 pairs of the region, 4 without a task; 1 tasks created" in told
+    assert "4 pairs of the region, 4 without a task; 1 task created" in told
     with open_store(store) as opened:
         asked_for = [pair for pair in pairs(opened) if pair.origin == "pool"]
     assert len(asked_for) == 4

@@ -91,7 +91,7 @@ def test_an_answer_is_for_the_assignment_it_names(team, ann, bob):
     refused = ann.post("/api/answers", json={**answer, "key": "anns-answer", "grade": 4})
     assert refused.status_code == 409 and "assignment" in refused.json()["error"]
     assert "reason" not in refused.json(), "the browser does not keep it"
-    form = {**answer, "key": "anns-answer", "grade": 4, "guideline": "2", "account": websites.account(ann)}
+    form = {**answer, "key": "anns-answer", "grade": 4, "guideline": "1", "account": websites.account(ann)}
     assert sent(ann, "/judge", **form).status_code == 409
     assert history(team.app.state.site.store) == []
     own = {**answer, "assignment": tasks[ann]["assignment"]}

@@ -9,6 +9,7 @@ import numpy as np
 from limner.annotate.reliability import JudgeQuality, judge_quality
 from limner.annotate.sample import Sample
 from limner.annotate.store.designs import LEVEL
+from limner.core.errors import count
 from limner.evaluation.estimated import Estimated
 from limner.stats import Estimate
 
@@ -74,7 +75,7 @@ def notes_of(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]
     effect = f", design effect {np.mean(effects):.2f}" if effects else ""
     notes = [
         f"{head}: complete truth of this collection for the {_queries(found)} with a given match, from "
-        f"{sample.labels:,} labels, {mode} intervals ({how}){effect}; given pairs count as true"
+        f"{count(sample.labels, 'label')}, {mode} intervals ({how}){effect}; given pairs count as true"
     ]
     if design.unit == LEVEL and any(e.estimate.low < e.estimate.high for e in found):
         notes.append(
@@ -82,9 +83,8 @@ def notes_of(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]
             "90 to 100% of simulated studies, least where the last level has few matches"
         )
     if sample.open:
-        notes.append(
-            f"{head}: {sample.open:,} drawn {design.unit}s wait for answers; only units drawn before them count"
-        )
+        waiting = count(sample.open, f"drawn {design.unit} waits", f"drawn {design.unit}s wait")
+        notes.append(f"{head}: {waiting} for answers; only units drawn before them count")
     notes += [
         f"{head}: {e.outside:.1%} of {e.measure} is decided by pairs outside the design (a system that was not planned "
         "for): what they are is unknown, so there is an interval that is wider by that, and no point"
@@ -96,7 +96,7 @@ def notes_of(sample: Sample, found: Sequence[Estimated], mode: str) -> list[str]
 
 
 def _queries(found: Sequence[Estimated]) -> str:
-    return f"{max((e.queries for e in found), default=0):,} queries"
+    return count(max((e.queries for e in found), default=0), "query", "queries")
 
 
 def judged(sample: Sample) -> JudgeQuality | None:

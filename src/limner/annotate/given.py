@@ -20,7 +20,7 @@ from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
 from limner.annotate.store.designs import LEVEL, Design
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, count
 from limner.stats import Estimate, stratified, sum_of_means
 
 
@@ -49,7 +49,7 @@ class LabelQuality:
 
 
 def _percent(e: Estimate) -> str:
-    return f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}] from {e.n:,} answers"
+    return f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}] from {count(e.n, 'answer')}"
 
 
 def quality(

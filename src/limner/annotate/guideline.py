@@ -47,7 +47,7 @@ class Guideline:
     """One version of the guideline.
 
     Args:
-        version: "2" for the built-in version, then "2.1", "2.2", ...
+        version: "1" for the built-in version, then "2", "3", ...
         text: One rule in each line.
         examples: Pairs with their grades.
     """
@@ -64,10 +64,10 @@ class Guideline:
 
 def guidelines(store: Store) -> list[Guideline]:
     """All versions, oldest first; the first one is built into limner."""
-    kept = takewhile(lambda held: held is not None, (store.setting(_name(number)) for number in count(1)))
+    kept = takewhile(lambda held: held is not None, (store.setting(_name(number)) for number in count(2)))
     made = [
-        Guideline(f"{GUIDELINE}.{number}", held["text"], tuple(GuidelineExample(**each) for each in held["examples"]))
-        for number, held in enumerate(kept, start=1)
+        Guideline(str(number), held["text"], tuple(GuidelineExample(**each) for each in held["examples"]))
+        for number, held in enumerate(kept, start=2)
     ]
     return [Guideline(GUIDELINE, TEXT), *made]
 
@@ -92,9 +92,9 @@ def revise(store: Store, text: str, examples: Iterable[GuidelineExample] = ()) -
         return now
     words = text.strip() + "\n"
     wanted = {"text": words, "examples": [asdict(each) for each in listed]}
-    for number in count(len(guidelines(store))):
+    for number in count(len(guidelines(store)) + 1):
         if store.set(_name(number), wanted, replace=False) == wanted:  # someone else may have been first
-            return Guideline(f"{GUIDELINE}.{number}", words, listed)
+            return Guideline(str(number), words, listed)
     raise AssertionError("there is always a free number")
 
 
@@ -108,7 +108,7 @@ def known_version(store: Store, version: object) -> str:
 
 
 def _name(number: int) -> str:
-    return f"guideline {GUIDELINE}.{number}"
+    return f"guideline {number}"
 
 
 def _refuse_bad(text: str, examples: tuple[GuidelineExample, ...], scale: Scale) -> None:

@@ -16,7 +16,7 @@ from limner.annotate.aggregate import Label
 from limner.annotate.scale import RELEVANCE
 from limner.annotate.store import Store
 from limner.annotate.store.exclusions import exclusions
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, count
 from limner.core.judgements import Judgements
 
 
@@ -84,7 +84,8 @@ class Merged:
         for name, sides in list(self.quality.items())[1:]:  # that of the original is in the table
             both = (f"{d} precision {_percent(p)}, recall {_percent(r)}" for d, (p, r) in sides.items())
             rows.append(f"{name}: {'; '.join(both)}")
-        rows.append(f"{self.refuted:,} original pairs were refuted; {self.removed:,} images and captions excluded")
+        refuted = count(self.refuted, "original pair was", "original pairs were")
+        rows.append(f"{refuted} refuted; {self.removed:,} images and captions excluded")
         return "\n".join(rows)
 
 

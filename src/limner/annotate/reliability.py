@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from limner.annotate.quality import Agreement, agreement
 from limner.annotate.store.answers import Answer
+from limner.core.errors import count
 from limner.stats import Undefined, cohen_kappa, mean_interval
 
 SAMPLES = 200
@@ -94,4 +95,5 @@ def agreement_words(found: Agreement) -> str:
     """The agreement as one line for a report."""
     if found.pairs == 0:
         return "people's agreement is unknown: no pair was judged by two people"
-    return f"people's agreement: alpha {found.alpha:.2f} [{found.low:.2f}, {found.high:.2f}] on {found.pairs:,} pairs"
+    interval = f"[{found.low:.2f}, {found.high:.2f}]"
+    return f"people's agreement: alpha {found.alpha:.2f} {interval} on {count(found.pairs, 'pair')}"

@@ -47,7 +47,7 @@ CLASS_OF = {
 }
 """Reason of the built-in scale -> failure class; a grammar error is not a failure."""
 
-GUIDELINE = "2"
+GUIDELINE = "1"
 """Version of the wording above; every answer stores the version it was given under."""
 
 QUESTION = "Does the caption describe the image?"

@@ -103,6 +103,15 @@ class MissingExtra(LimnerError, ImportError):
         self.package, self.extra = package, extra
 
 
+def count(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> count(1, "label"), count(1200, "label"), count(2, "query", "queries")
+    ('1 label', '1,200 labels', '2 queries')
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def shown(values: Iterable[object], *, most: int = 3) -> str:
     """Lists the first few values for a message: `'a', 'b', 'c' and 4 more`.
 

@@ -86,8 +86,15 @@ class Calibration:
     near: Near
     absent: float = ABSENT
 
-    def cut_off(self, precision: float, *, k: int = 10, level: float = 0.95) -> CutOff:
-        """The cut-off that guarantees a precision; raises an error if there is none."""
+    def cut_off(self, precision: float, *, k: int = 10, level: float = 0.95, lowest: float = 0.0) -> CutOff:
+        """The cut-off that guarantees a precision; raises an error if there is none.
+
+        Args:
+            precision: The precision.
+            k: Number of answers of a query.
+            level: The confidence of the guarantee.
+            lowest: The lowest precision that can be asked for; the error proposes none below it.
+        """
         from limner.stats.selective import precision_threshold, precision_within_reach
 
         if not 1 <= k <= DEPTH:
@@ -96,10 +103,11 @@ class Calibration:
         found = precision_threshold(answers, precision=precision, absent=self.absent, level=level)
         if found.value is None:
             reach = precision_within_reach(answers, absent=self.absent, level=level)
-            best = f"about {reach:.2f} is" if reach else "no precision is"
+            best = f"about {reach:.0%} is" if reach else "no precision is"
+            less = "ask for less, " if reach and reach >= lowest else ""
             raise LimnerError(
-                f"no cut-off guarantees a precision of {precision:g} with this system and {found.clusters:,} judged "
-                f"images to test it{_uneven(answers)}: {best} within reach; lower it, judge more queries, or use a "
+                f"no cut-off guarantees a precision of {precision:.0%} with this system and {found.clusters:,} judged "
+                f"images to test it{_uneven(answers)}: {best} within reach; {less}judge more queries, or use a "
                 "better system"
             )
         return CutOff(found, k)

@@ -11,8 +11,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError
-from limner.evaluation.page.words import count
+from limner.core.errors import LimnerError, count
 from limner.web import studies
 from limner.web.assigning import assigned_of
 from limner.web.effect import FORMS
@@ -255,7 +254,7 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
         return "no pair is left: every pair that the systems propose to this depth is in a task"
     near = {(each.image, each.caption) for each in proposals(store)}
     made = add_tasks(store, cut(pairs, loaded.held.judgements, near=near), replication=replication)
-    return f"{count(len(made), 'task', 'tasks')} created of {count(len(pairs), 'pair', 'pairs')}"
+    return f"{count(len(made), 'task')} created of {count(len(pairs), 'pair')}"
 
 
 def own_scale(ask: Ask) -> Response:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError
-from limner.evaluation.page.words import count
+from limner.core.errors import LimnerError, count
 from limner.web.judging import answer_key, body, empty_page, fitting, form_page, json_whole, judged_collection, whole
 from limner.web.site import Ask, page
 
@@ -21,7 +20,7 @@ def classify_page(ask: Ask, error: str = "") -> Response:
         lead = "A study shows wrong first answers beside the right ones. Make one with: limner annotate failures"
         return empty_page(ask, "Rate failures", "No failure to rate yet", lead)
     if failure is None:
-        lead = f"{done['answers']:,} of {count(done['asked'], 'answer', 'answers')} given."
+        lead = f"{done['answers']:,} of {count(done['asked'], 'answer')} given."
         return empty_page(
             ask, "Rate failures", "No failure is left to rate", lead, [("/classes", "See what people said")]
         )

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownId
-from limner.web.search_request import SearchRequest, no_new_image
+from limner.web.search_request import LOWEST_PROMISE, SearchRequest, no_new_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -161,7 +161,7 @@ class ServedIndex:
         known, version = self.calibration
         if version != self.index.version:
             raise LimnerError(f"{self.name} has changed since the server started: restart the server")
-        cut_off = known.cut_off(precision, k=k)
+        cut_off = known.cut_off(precision, k=k, lowest=LOWEST_PROMISE)
         hits = self.index.search(query, max(k, NEIGHBOURS), exact=True)
         listed = cut_hits(known, cut_off, hits)[hits.queries.ids[0]]
         return IndexAnswer(listed, self.kind, hits.how, promise=str(cut_off))

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError
-from limner.evaluation.page.words import count
+from limner.core.errors import LimnerError, count
 from limner.web.estimating import can_stop
 from limner.web.site import Ask, page, query
 
@@ -57,7 +56,7 @@ def judge_page(ask: Ask) -> Response:
 def _no_pair(ask: Ask, mine: Mapping[str, int]) -> Response:
     from limner.annotate.store.tasks import progress
 
-    finished = f"{count(mine['finished'], 'task', 'tasks')} and given {count(mine['answers'], 'answer', 'answers')}"
+    finished = f"{count(mine['finished'], 'task')} and given {count(mine['answers'], 'answer')}"
     if progress(ask.site.store)["tasks"]:
         links = [("/admin", "See progress, or make tasks")]
         return empty_page(

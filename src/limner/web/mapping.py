@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
 
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName, count
 from limner.web.admin import begin
 from limner.web.failures import DIRECTIONS, with_classes
 from limner.web.jobs import NOTICED, Job
@@ -111,7 +111,9 @@ def _tasks(ask: Ask, job: Job, name: str, system: str, chosen: list[str], depth:
     pairs = [pair for pair in waiting(store) if pair in wanted]
     near = {(p.image, p.caption) for p in proposals(store)}
     made = add_tasks(store, make_tasks(pairs, loaded.held.judgements, near=near), replication=people)
-    return f"{len(wanted):,} pairs of the region, {len(pairs):,} without a task; {len(made):,} tasks created"
+    return (
+        f"{count(len(wanted), 'pair')} of the region, {len(pairs):,} without a task; {count(len(made), 'task')} created"
+    )
 
 
 def _lists(library: Library, name: str, system: str, chosen: list[str]) -> dict[str, Ranking]:

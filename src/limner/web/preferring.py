@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError
-from limner.evaluation.page.words import count
+from limner.core.errors import LimnerError, count
 from limner.web.judging import answer_key, body, empty_page, form_page, json_whole, judged_collection, whole
 from limner.web.site import Ask
 
@@ -25,7 +24,7 @@ def prefer_page(ask: Ask) -> Response:
         lead = "A preference study shows two rankings for the same query, and people say which is better."
         return empty_page(ask, "Prefer", "No study yet", lead, [("/admin#study", "Make a study")])
     if asked is None:
-        lead = f"{done['votes']:,} of {count(done['asked'], 'vote', 'votes')} given."
+        lead = f"{done['votes']:,} of {count(done['asked'], 'vote')} given."
         return empty_page(ask, "Prefer", "Nothing left to compare", lead, [("/studies", "See what the votes say")])
     return form_page(
         ask, "prefer.html", name="Prefer", comparison=asked, shown=_shown(ask, asked), done=done["votes"],

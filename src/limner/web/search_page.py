@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError, NothingKnown
 from limner.web.jobs import Job, Pending
-from limner.web.search_request import ALL, HELD_OUT, SearchRequest
+from limner.web.search_request import ALL, HELD_OUT, PROMISES, SearchRequest
 from limner.web.searching import Column, search
 from limner.web.served_images import of_collection
 from limner.web.site import Ask, page, query
@@ -16,8 +16,6 @@ from limner.web.worded import choices_of
 
 MOST_SYSTEMS = 8
 """Maximum number of systems side by side."""
-PROMISES = ("50", "70", "80", "90", "95")
-"""Target precisions to choose from, in percent."""
 STARTS = 12
 """Number of images of an index that are shown before the first query."""
 

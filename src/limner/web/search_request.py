@@ -15,6 +15,9 @@ ALL, HELD_OUT = "all", "held-out"
 """Parts of a collection besides its splits: everything, and the part that is evaluated."""
 BY = ("vectors", "words", "hybrid")
 MOST_FILTERS = 20
+PROMISES = ("50", "70", "80", "90", "95")
+"""Target precisions to choose from, in percent."""
+LOWEST_PROMISE = int(PROMISES[0]) / 100
 
 
 @dataclass(frozen=True)

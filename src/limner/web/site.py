@@ -22,8 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from limner.core.errors import LimnerError, NotWritten, UnknownId
-from limner.evaluation.page.words import count
+from limner.core.errors import LimnerError, NotWritten, UnknownId, count
 from limner.web.jobs import Pending
 from limner.web.library import Library
 from limner.web.reading import sent
@@ -324,7 +323,7 @@ _pages = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_pages.filters["counted"] = lambda number, one, many="": count(number, one, many or f"{one}s")
+_pages.filters["counted"] = count
 
 
 def page(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, count
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection, whole
 from limner.web.recording import record_collection
@@ -57,7 +57,9 @@ def _free_name(ask: Ask, kind: str) -> str:
     from limner.annotate.store.votes import STUDY, studies
 
     usual, taken = STUDY if kind == "systems" else kind, set(studies(ask.site.store))
-    return next(name for name in chain([usual], (f"{usual} {n}" for n in count(2))) if name not in taken)
+    return next(
+        name for name in itertools.chain([usual], (f"{usual} {n}" for n in itertools.count(2))) if name not in taken
+    )
 
 
 def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
@@ -69,7 +71,7 @@ def make(ask: Ask, job: Job, how: Mapping[str, Any]) -> str:
     made = (_of_systems if how["kind"] == "systems" else _of_rankings)(ask, name, loaded, how)
     record_collection(ask, name, loaded, job)
     added = add_study(ask.site.store, made, name=how["name"], people=how["people"])
-    return f"{added:,} comparisons made"
+    return f"{count(added, 'comparison')} made"
 
 
 def _of_systems(ask: Ask, name: str, loaded: Loaded, how: Mapping[str, Any]) -> PreferenceStudy:

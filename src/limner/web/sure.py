@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.web.jobs import NOTICED, Job
-from limner.web.search_request import SearchRequest
+from limner.web.search_request import LOWEST_PROMISE, SearchRequest
 
 if TYPE_CHECKING:
     from limner.search import Calibration, CutOff
@@ -33,7 +33,7 @@ def sure_order(
     cut_off: CutOff = library.jobs.value(
         ("cut-off", asked.collection, asked.split, ready.name, asked.direction, asked.precision, asked.k),
         f"computing the cut-off of {ready.name}",
-        lambda job: known.cut_off(float(asked.precision or 0), k=asked.k),
+        lambda job: known.cut_off(float(asked.precision or 0), k=asked.k, lowest=LOWEST_PROMISE),
         patience=NOTICED,
     )
     pool = ready.collection.images if asked.finds_images else ready.collection.texts

@@ -28,7 +28,8 @@ def invite(ask: Ask) -> Response:
     _refuse_alone(ask)
     role = ask.field("role", "annotator")
     token = make_invite(ask.site.store, role=role, by=ask.site.annotator(ask.visitor))
-    return page(ask, "invited.html", link=f"{ask.base}invite/{token}", role=role)
+    about = "Send this address to one person. It works once, for three days, and is shown only now."
+    return _once(ask, f"An invitation for one {role}", about, link=f"{ask.base}invite/{token}")
 
 
 def revoke(ask: Ask) -> Response:
@@ -64,7 +65,11 @@ def password(ask: Ask) -> Response:
     whose = annotator_of(ask.site.store, _other(ask))
     made = random_password()
     set_password_hash(ask.site.store, whose.id, hashed(made, name=whose.name))
-    return page(ask, "password.html", name=whose.name, password=made)
+    about = (
+        f"Give it to {whose.name}, who should change it after logging in. It is shown only now. Whoever was logged in "
+        f"as {whose.name} is logged out."
+    )
+    return _once(ask, f"A new password for {whose.name}", about, password=made)
 
 
 def reset(ask: Ask) -> Response:
@@ -74,7 +79,17 @@ def reset(ask: Ask) -> Response:
 
     whose = annotator_of(ask.site.store, _other(ask))
     token = make_reset(ask.site.store, whose.id)
-    return page(ask, "reset_link.html", name=whose.name, link=f"{ask.base}reset/{token}", hours=HOURS)
+    about = (
+        f"Send this address to {whose.name}, who chooses a new password there. It works once, for {HOURS:g} hours, and "
+        "is shown only now. Until then the old password stays."
+    )
+    return _once(ask, f"A link for {whose.name}", about, link=f"{ask.base}reset/{token}")
+
+
+def _once(ask: Ask, title: str, about: str, *, link: str = "", password: str = "") -> Response:
+    """A page that shows an address or a password, which is not shown again, to copy."""
+    field, label = ("link", "Address") if link else ("made", "Password")
+    return page(ask, "once.html", title=title, about=about, field=field, label=label, value=link or password)
 
 
 def _other(ask: Ask) -> int:

@@ -10,7 +10,7 @@ from limner.annotate._sql import sa
 from limner.annotate.scale import SCALE, Grade, Reason, Scale
 from limner.annotate.store import Store, alone
 from limner.annotate.store.schema import judgement, setting
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, count
 
 _NAME = "scale"
 # Built once, since building a query takes as long as running it.
@@ -52,7 +52,7 @@ def keep_scale(store: Store, scale: Scale) -> None:
         given = connection.scalar(sa.select(sa.func.count()).select_from(judgement)) or 0
         if given:
             raise LimnerError(
-                f"the store has {given:,} answers under its present grades, which stay: use a new store for other ones"
+                f"the store has {count(given, 'answer')} under its present grades, which stay: use a new store"
             )
         connection.execute(sa.delete(setting).where(setting.c.name == _NAME))
         connection.execute(sa.insert(setting).values(name=_NAME, value=json.dumps(asdict(scale))))

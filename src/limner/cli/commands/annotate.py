@@ -18,7 +18,7 @@ from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
 from limner.cli.studies import further_images, image_source, remember, several, trained_again
 from limner.cli.training import SYSTEM, Features, system_word
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName, count
 from limner.core.progress import next_step
 
 if TYPE_CHECKING:
@@ -161,11 +161,11 @@ def _pooled(data: Mapping[str, Any], store: str) -> str:
         return "\n".join([*told, f"Next: limner annotate serve {shown(store)}"])
     if "turn" in data:
         head = (
-            f"round {data['turn']}: {data['new']:,} new pairs of {data['candidates']:,}, from "
-            f"{data['answers']:,} labels"
+            f"round {data['turn']}: {count(data['new'], 'new pair')} of {data['candidates']:,}, from "
+            f"{count(data['answers'], 'label')}"
         )
     else:
-        merged = f"{data['proposals']:,} proposals, {data['merged']:,} pairs after merging"
+        merged = f"{count(data['proposals'], 'proposal')}, {count(data['merged'], 'pair')} after merging"
         head = f"{merged}, {data['kept']:,} kept, {data['new']:,} new"
     return f"{head}\nNext: limner annotate tasks {shown(store)}"
 
@@ -232,7 +232,8 @@ def tasks(
         turn = max(p.turn for p in pairs(db))
         made = add_tasks(db, drafts, replication=replication, turn=turn)
     data = {"tasks": len(made), "pairs": len(open_pairs), "replication": replication, "form": form}
-    text = f"{len(made):,} tasks for {len(open_pairs):,} pairs, {replication} people each"
+    people = count(replication, "person", "people")
+    text = f"{count(len(made), 'task')} for {count(len(open_pairs), 'pair')}, {people} each"
     answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
 
 

@@ -13,7 +13,7 @@ import typer
 
 from limner.cli.console import answer, progress, table, tell
 from limner.cli.options import Json, flag, installed_store, out_word, saved, word, writable, writable_file
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName, count
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -85,9 +85,9 @@ def _took(seconds: float) -> str:
 
 
 def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
-    tasks_line = f"{data['done']:,} of {data['tasks']:,} tasks done, {data['held']:,} held"
+    tasks_line = f"{data['done']:,} of {count(data['tasks'], 'task')} done, {data['held']:,} held"
     controls = f", and {data['controls']:,} to controls" if data["controls"] else ""
-    lines = [f"{tasks_line}; {data['answers']:,} of {data['asked']:,} answers{controls}"]
+    lines = [f"{tasks_line}; {data['answers']:,} of {count(data['asked'], 'answer')}{controls}"]
     low, high = data["interval"]
     lines += [f"alpha {data['alpha']:.3f} ({low:.3f} to {high:.3f})"] if data["alpha"] == data["alpha"] else []
     lines += [data["note"]] if data["note"] else []
@@ -100,7 +100,7 @@ def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
         ]  # fmt: skip
         lines.append(table([head, *rows]))
     if doubtful:
-        lines.append(f"{doubtful} tasks to review: limner annotate review {shown(store)}")
+        lines.append(f"{count(doubtful, 'task')} to review: limner annotate review {shown(store)}")
     return "\n".join(lines)
 
 
@@ -185,7 +185,10 @@ def aggregate(store: Where, method: Method = "majority", as_json: Json = False) 
         labels, grades = make_labels(db, method), scale_of(db).grades
     counts = {grade.label: sum(x.grade == grade.value for x in labels) for grade in grades}
     data = {"method": method, "pairs": len(labels), "grades": counts}
-    lines = [f"{len(labels):,} pairs by {method}", *(f"  {words:14} {count:8,}" for words, count in counts.items())]
+    lines = [
+        f"{count(len(labels), 'pair')} by {method}",
+        *(f"  {words:14} {number:8,}" for words, number in counts.items()),
+    ]
     answer("\n".join(lines), data, as_json=as_json)
 
 
@@ -333,7 +336,7 @@ def export(
     with opened(store) as db:
         more = {} if image_url is None else {"image_url": image_url}
         rows = write(db, file, form=form, method=method, counted=not everything, **more)
-    answer(f"wrote {file}: {rows:,} rows", {"wrote": str(file), "rows": rows}, as_json=as_json)
+    answer(f"wrote {file}: {count(rows, 'row')}", {"wrote": str(file), "rows": rows}, as_json=as_json)
 
 
 def import_(
@@ -382,7 +385,7 @@ def import_(
         added = import_answers(db, given, key=key)
     for sentence in left_out:
         tell(f"warning: {sentence}")
-    answer(f"{added:,} answers added from {file}", {"added": added, "left_out": list(left_out)}, as_json=as_json)
+    answer(f"{count(added, 'answer')} added from {file}", {"added": added, "left_out": list(left_out)}, as_json=as_json)
 
 
 def _graded(words: list[str]) -> dict[str, int | None]:

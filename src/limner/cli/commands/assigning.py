@@ -10,6 +10,7 @@ from limner.cli.commands.answers import Where, opened
 from limner.cli.commands.people import named
 from limner.cli.console import answer, table
 from limner.cli.options import Json, flag, word
+from limner.core.errors import count
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -62,9 +63,9 @@ def _changed(
     who = named(store, name)
     if number is not None or turn is not None or tasks:
         made = assign_tasks(store, who.id, number=number, tasks=tasks or None, turn=turn)
-        return f"{len(made):,} tasks assigned to {who.name}"
+        return f"{count(len(made), 'task')} assigned to {who.name}"
     if move is not None:
         other = named(store, move)
         moved, freed = move_tasks(store, who.id, other.id)
-        return f"{len(moved):,} tasks moved from {who.name} to {other.name}, {len(freed):,} released"
-    return f"{len(release_tasks(store, who.id)):,} tasks of {who.name} released"
+        return f"{count(len(moved), 'task')} moved from {who.name} to {other.name}, {len(freed):,} released"
+    return f"{count(len(release_tasks(store, who.id)), 'task')} of {who.name} released"

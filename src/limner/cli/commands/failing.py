@@ -15,7 +15,7 @@ from limner.cli.inputs import Way
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, word
 from limner.cli.studies import remember
 from limner.cli.training import SYSTEM, Features, system_word
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError, UnknownName, count
 
 if TYPE_CHECKING:
     from limner.annotate.failing import FailureStudy
@@ -97,12 +97,13 @@ def classes(store: Where, name: Name = "failures", as_json: Json = False) -> Non
 
 def _shown(found: FailureStudy) -> str:
     total = max(1, len(found.labels))
-    head = f"study {found.study!r}: {found.answers:,} of {found.asked:,} answers on {len(found.labels):,} failures"
+    answers = f"{found.answers:,} of {count(found.asked, 'answer')}"
+    head = f"study {found.study!r}: {answers} on {count(len(found.labels), 'failure')}"
     rows = [
         (name, f"{each.failures:,}", _percent(each.share), _ends(each.interval)) for name, each in found.shares.items()
     ]
-    numbers = [(n, f"{count:,}", _percent(count / total)) for n, count in found.numbers.items()]
-    rated = [(rating, f"{count:,}") for rating, count in found.ratings.items()]
+    numbers = [(n, f"{failures:,}", _percent(failures / total)) for n, failures in found.numbers.items()]
+    rated = [(rating, f"{ratings:,}") for rating, ratings in found.ratings.items()]
     ends = found.rating_interval
     mean = f"mean rating {found.mean_rating:.2f}" if any(found.ratings.values()) else "no ratings yet"
     mean += f" ({ends.low:.2f} to {ends.high:.2f})" if ends else ""

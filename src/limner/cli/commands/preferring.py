@@ -13,7 +13,7 @@ from limner.cli.console import answer, progress, table
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, part, word, writable_file
 from limner.cli.studies import remember, several
 from limner.cli.training import SYSTEM, Features, system_word
-from limner.core.errors import UnknownName
+from limner.core.errors import UnknownName, count
 from limner.core.progress import counting
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def study(
         "people": people,
         "votes": added * people,
     }
-    text = f"{added:,} comparisons of {len(made.queries):,} queries, {people} people each: {added * people:,} votes"
+    replication = count(people, "person", "people")
+    of_queries = f"of {count(len(made.queries), 'query', 'queries')}"
+    text = f"{count(added, 'comparison')} {of_queries}, {replication} each: {count(added * people, 'vote')}"
     answer(f"{text}\nNext: limner annotate serve {shown(store)}", data, as_json=as_json)
 
 
@@ -138,7 +140,7 @@ def votes(
         writable_file(file)
     with opened(store) as db:
         number = (read_votes if put else write_votes)(db, file, study=name)
-    told = f"{number:,} votes added from {file}" if put else f"wrote {file}: {number:,} votes"
+    told = f"{count(number, 'vote')} added from {file}" if put else f"wrote {file}: {count(number, 'vote')}"
     answer(told, {"added" if put else "rows": number, "file": str(file)}, as_json=as_json)
 
 
@@ -162,7 +164,7 @@ def preferences(
 
 
 def _shown(found: Preferred) -> str:
-    parts = [f"study {found.study!r}: {found.votes:,} of {found.asked:,} votes"]
+    parts = [f"study {found.study!r}: {found.votes:,} of {count(found.asked, 'vote')}"]
     if found.scores is not None:
         s = found.scores
         rows = [

@@ -11,6 +11,7 @@ import typer
 from limner.cli.commands.answers import Where, opened
 from limner.cli.console import answer
 from limner.cli.options import Json
+from limner.core.errors import count
 
 
 def scale(
@@ -39,5 +40,5 @@ def scale(
         held, rules = scale_of(db), newest(db)
     shown = as_toml(held, guideline=rules.text if held.own else "")
     data = {**asdict(held), "own": held.own, "guideline": rules.version}
-    set_line = f"{len(held.grades)} grades and {len(held.reasons)} reasons; guideline {rules.version}"
+    set_line = f"{len(held.grades)} grades and {count(len(held.reasons), 'reason')}; guideline {rules.version}"
     answer(shown.rstrip() if given is None else set_line, data, as_json=as_json)

@@ -9,9 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from limner.core.errors import count
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.page.figures import LEFT, RIGHT, drawing, element
-from limner.evaluation.page.words import count, direction_title, number
+from limner.evaluation.page.words import direction_title, number
 from limner.evaluation.report import Report
 
 ROW = 58

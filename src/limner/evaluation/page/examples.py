@@ -10,11 +10,12 @@ import numpy as np
 from markupsafe import Markup
 
 from limner.core.arrays import IntArray
+from limner.core.errors import count
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.gallery import Gallery, Shown
 from limner.evaluation.page.headline import directions_of
 from limner.evaluation.page.truth import Mark, Truth, spread
-from limner.evaluation.page.words import count, direction_title, number, plain
+from limner.evaluation.page.words import direction_title, number, plain
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, count
 from limner.evaluation.estimated import VIEW, Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.truth import Truth
 from limner.evaluation.page.views import chance, constant
-from limner.evaluation.page.words import count, direction_title, nouns, number, plain, span, style_of, views_of
+from limner.evaluation.page.words import direction_title, nouns, number, plain, span, style_of, views_of
 from limner.evaluation.pairing import comparable, paired, paired_test
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result, main_result

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limner.core.arrays import BoolArray
+from limner.core.errors import count
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.examples import Returned
@@ -15,7 +16,7 @@ from limner.evaluation.page.gallery import Gallery, Shown
 from limner.evaluation.page.headline import directions_of
 from limner.evaluation.page.rivals import signed
 from limner.evaluation.page.truth import Truth, also, missing, relevant_in, spread
-from limner.evaluation.page.words import count, direction_title, nouns, percent, plain
+from limner.evaluation.page.words import direction_title, nouns, percent, plain
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result
 

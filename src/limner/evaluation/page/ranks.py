@@ -10,8 +10,9 @@ import numpy as np
 from markupsafe import Markup
 
 from limner.core.arrays import FloatArray
+from limner.core.errors import count
 from limner.evaluation.page import figures
-from limner.evaluation.page.words import count, direction_title, percent, slug, style_of
+from limner.evaluation.page.words import direction_title, percent, slug, style_of
 from limner.evaluation.recall import DEPTH, depth, first_ranks, recall_curve
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result

@@ -29,15 +29,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def count(number: int, one: str, many: str) -> str:
-    """A number with its noun.
-
-    >>> count(1, "query", "queries"), count(1200, "query", "queries")
-    ('1 query', '1,200 queries')
-    """
-    return f"{number:,} {one if number == 1 else many}"
-
-
 def number(measure: Measure, value: float) -> str:
     """The value of a measure for running text: shares in percent, infinite and undefined values as a symbol."""
     return plain(measure, value) + ("%" if measure.kind.percent and math.isfinite(value) else "")

@@ -264,6 +264,12 @@ at("one-key").checked = kept("limner-one-key", false) === true;
 at("one-key").closest("label").hidden = false;
 at("one-key").addEventListener("change", () => { keep("limner-one-key", at("one-key").checked); middle(); });
 at("guide-button").addEventListener("click", () => guide.showModal());
+// Enter begins; on a button or a link it does what they do. A key that was pressed before it was shown does not close it.
+guide.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.repeat || !event.isTrusted || event.target.closest("button, a")) return;
+  event.preventDefault();
+  guide.close();
+});
 // The time spent reading the guideline does not count.
 guide.addEventListener("close", () => { keep(READ, guide.dataset.version); since = performance.now(); });
 for (const id of ["zoom", "keys", "guide-button", "comment-button"]) at(id).hidden = false;

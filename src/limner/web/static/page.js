@@ -24,6 +24,14 @@ for (const form of document.querySelectorAll("form[data-drop]")) {
   });
   input.addEventListener("change", () => { if (input.files.length) form.requestSubmit(); });
 }
+// Copied from its field, which works without https too.
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    document.getElementById(button.dataset.copy).select();
+    document.getElementById("copied").textContent = document.execCommand("copy") ? "Copied." : "Not copied: press Ctrl C.";
+  });
+}
 // A search that takes long, on a slow network or a busy server, says so; the query stays, earlier results are pale.
 const PATIENCE = 400; // milliseconds
 function searching(words) {
