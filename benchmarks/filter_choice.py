@@ -8,9 +8,9 @@ from typing import Any
 
 @cache
 def _own() -> Any:
-    from limner.scores import filtering
+    from limner.scores.lowprecision import cpu_filter
 
-    return filtering.saves_time
+    return cpu_filter.saves_time
 
 
 def filter_passes(way: str) -> None:
@@ -19,17 +19,17 @@ def filter_passes(way: str) -> None:
     Args:
         way: "auto": as limner decides; "always": every pass is filtered where the CPU has int8 units; "never".
     """
-    from limner.scores import filtering
+    from limner.scores.lowprecision import cpu_filter
 
     decides = _own()
-    units = way == "always" and filtering.has_units()
-    filtering.saves_time = decides if way == "auto" else lambda *pass_: units  # type: ignore[assignment]
+    units = way == "always" and cpu_filter.has_units()
+    cpu_filter.saves_time = decides if way == "auto" else lambda *pass_: units  # type: ignore[assignment]
 
 
 def has_units(dimensions: int) -> bool:
     """Whether the CPU has int8 units; measures once in a process what limner decides by."""
-    from limner.scores import filtering
+    from limner.scores.lowprecision import cpu_filter
 
-    if filtering.has_units():
-        filtering.product_share(dimensions)
-    return filtering.has_units()
+    if cpu_filter.has_units():
+        cpu_filter.product_share(dimensions)
+    return cpu_filter.has_units()

@@ -105,15 +105,15 @@ def check(device: str) -> Iterator[Claim]:
 
 def low(prepared: Any, csls: Callable[[], tuple[Any, Any]], rounds: int, bare: float, size: str) -> Iterator[Claim]:
     """The same lists without the filter, which is used by itself: float32 products decide alone."""
-    from limner.scores import device_filtering
+    from limner.scores.lowprecision import gpu_filter
 
     log("low precision: top-10, and top-10 and CSLS top-5 without the filter")
     filtered, top = (csls(), lists(prepared, 10)), timed(lambda: lists(prepared, 10), rounds)
-    decides = device_filtering.saves_time
-    device_filtering.saves_time = lambda scores: False
+    decides = gpu_filter.saves_time
+    gpu_filter.saves_time = lambda scores: False
     plain = csls(), lists(prepared, 10)
     whole, corrected = timed(lambda: lists(prepared, 10), rounds), timed(csls, rounds)
-    device_filtering.saves_time = decides
+    gpu_filter.saves_time = decides
     yield Claim(f"low precision: top-10 vs the bare product, seconds ({size})", top, bare, goal="<= 0.5")
     yield Claim(f"float32 alone: top-10 vs the bare product, seconds ({size})", whole, bare, goal="<= 2")
     yield Claim(f"float32 alone: CSLS top-5 of {size}, from host memory to lists, seconds", corrected, goal="< 3")

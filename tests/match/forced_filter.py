@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.scores import filtering, int8
-from limner.scores.int8 import Int8
+from limner.scores.lowprecision import cpu_filter, int8_products
+from limner.scores.lowprecision.int8_products import Int8
 
 EXACT = 2**24 // 127**2
 """Sums of this many products are exact in float32."""
@@ -42,20 +42,20 @@ class Emulated(Int8):
 
 
 def emulated(*vectors):
-    """As `int8.suited`."""
-    return Emulated(int8.suited(*vectors).rotated)
+    """As `int8_products.suited`."""
+    return Emulated(int8_products.suited(*vectors).rotated)
 
 
 PLAIN, ROTATED = Emulated(False), Emulated(True)
-FORMATS = [PLAIN, ROTATED, *([Int8(False), Int8(True)] if int8.has_units() else [])]
+FORMATS = [PLAIN, ROTATED, *([Int8(False), Int8(True)] if int8_products.has_units() else [])]
 
 
 def force(patch, form=None):
     """Every pass goes through the filter, with this format or the one that suits the vectors."""
-    patch.setattr(filtering, "saves_time", lambda *given: True)
-    patch.setattr(filtering, "suited", emulated if form is None else lambda *vectors: form)
+    patch.setattr(cpu_filter, "saves_time", lambda *given: True)
+    patch.setattr(cpu_filter, "suited", emulated if form is None else lambda *vectors: form)
 
 
 def never(patch):
     """No pass goes through the filter."""
-    patch.setattr(filtering, "saves_time", lambda *given: False)
+    patch.setattr(cpu_filter, "saves_time", lambda *given: False)

@@ -30,29 +30,28 @@ from hypothesis import strategies as st
 from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
-from limner.core.count_kernels import limits_of, put_in_order, reaching
-from limner.core.lowprecision import READ, Bounds, Rounded, accumulation
 from limner.core.pair_kernels import scores_of
 from limner.evaluation.placements import NEVER, Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import (
-    VectorScores,
-    device_filtering,
-    device_products,
-    filtering,
-    formats,
-    int8,
-    running,
-    tiles,
-    verifying,
-)
-from limner.scores import near as near_module
+from limner.scores import VectorScores, exact_pairs, running, tiles
 from limner.scores.base import Best
 from limner.scores.device import TorchScores
-from limner.scores.filtering import Filter
-from limner.scores.formats import keeps_bound, product_share, stored
-from limner.scores.int8 import Int8
-from limner.scores.near import Ranked
+from limner.scores.lowprecision import (
+    ListRequest,
+    cpu_filter,
+    gpu_filter,
+    gpu_products,
+    int8_products,
+    product_block,
+    share_verified,
+    unit_checks,
+)
+from limner.scores.lowprecision.count_kernels import limits_of, put_in_order, reaching
+from limner.scores.lowprecision.cpu_filter import Filter
+from limner.scores.lowprecision.int8_products import Int8
+from limner.scores.lowprecision.product_block import Ranked
+from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation
+from limner.scores.lowprecision.unit_checks import keeps_bound, product_share, stored
 from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
@@ -249,7 +248,7 @@ def bound_holds(data):
     case = Case(data)
     scores, n = case.scores, min(case.scores.shape[0], 256)
     sides = scores.query_vectors.matrix, scores.candidate_vectors.matrix
-    near = Filter(scores, case.form or emulated(*sides)).near(0, n)
+    near = Filter(scores, case.form or emulated(*sides)).products(0, n)
     read = (near.bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
     reach = READ * np.abs(read) + query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1] + query[:, 2:]
@@ -274,7 +273,7 @@ test_no_score_is_outside_its_bound, test_no_score_is_outside_its_bound_long = st
 def test_the_filter_decides_and_keeps_few(form):
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((300, 128)), rng.standard_normal((5000, 128)))
-    found = Filter(scores, form).near(0, 256).candidates(10)
+    found = Filter(scores, form).products(0, 256).candidates(10)
     assert found is not None
     assert 10 <= len(found[1]) / 256 < 11
 
@@ -283,13 +282,13 @@ def test_the_filter_decides_and_keeps_few(form):
 def test_the_filter_answers_for_an_assignment_and_leaves_closed_items_to_float32(form):
     rng = np.random.default_rng(0)
     scores = Scores.from_embeddings(rng.standard_normal((256, 64)), rng.standard_normal((5000, 64)))
-    near, prices = Filter(scores, form).near(0, 256), rng.random(5000) / 10
+    near, prices = Filter(scores, form).products(0, 256), rng.random(5000) / 10
     none, floors = _Cells(np.zeros(0, np.int32), np.zeros(0, np.int32)), np.full(256, -np.inf)
-    found = _Rows([Wanted(prices, floors)], 5, none).from_near(near)
+    found = _Rows([Wanted(prices, floors)], 5, none).from_products(near)
     assert found is not None
     assert np.array_equal(found[0].items[:, 0], np.argmax(scores.matrix() - prices, axis=1))
     prices[3] = np.inf
-    assert _Rows([Wanted(prices, floors)], 5, none).from_near(near) is None
+    assert _Rows([Wanted(prices, floors)], 5, none).from_products(near) is None
 
 
 @pytest.mark.parametrize("calls", [0.0, np.inf])
@@ -299,14 +298,14 @@ def test_rows_verified_together_or_few_at_a_time_are_the_same(calls, monkeypatch
     expected = scores.top(10)
     force(monkeypatch)
     only_tiles(monkeypatch)
-    monkeypatch.setattr(verifying, "CALLS", calls)
-    monkeypatch.setattr(verifying, "COLUMN", 0.0)
-    steps, step = [], verifying.rows_at_once
-    monkeypatch.setattr(verifying, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
+    monkeypatch.setattr(exact_pairs, "CALLS", calls)
+    monkeypatch.setattr(exact_pairs, "COLUMN", 0.0)
+    steps, step = [], exact_pairs.rows_at_once
+    monkeypatch.setattr(exact_pairs, "rows_at_once", lambda *given: steps.append(step(*given)) or steps[-1])
     found = scores.top(10)
     assert np.array_equal(found.indices, expected.indices)
     assert np.array_equal(found.scores, expected.scores)
-    probed = [filtering.PROBED] * 2
+    probed = [cpu_filter.PROBED] * 2
     assert sorted(steps) == ([*probed, 44, 256] if calls else [scores.few_rows] * 4)
 
 
@@ -323,12 +322,12 @@ def test_a_bound_that_is_too_small_loses_candidates(form, monkeypatch):
 
     def outcomes():
         near = Filter(scores, form)
-        found = [near.near(row, row + 1).candidates(10) for row in range(256)]
+        found = [near.products(row, row + 1).candidates(10) for row in range(256)]
         lost = sum(each is not None and not set(best[row]) <= set(each[1]) for row, each in enumerate(found))
         return sum(each is None for each in found), lost
 
     assert outcomes() == (0, 0)
-    monkeypatch.setattr(near_module, "READ", 0.1 * READ)
+    monkeypatch.setattr(product_block, "READ", 0.1 * READ)
     monkeypatch.setattr(Bounds, "of", staticmethod(tenth))
     assert min(outcomes()) > 0
 
@@ -339,7 +338,7 @@ def test_a_block_that_stays_open_goes_the_float32_way(form, monkeypatch):
     rng = np.random.default_rng(0)
     close = rng.standard_normal(64) + 1e-6 * rng.standard_normal((30_000, 64))
     scores = Scores.from_embeddings(rng.standard_normal((700, 64)), close)
-    near = Filter(scores, form).near(0, 256)
+    near = Filter(scores, form).products(0, 256)
     assert near.candidates(10) is None
     never(monkeypatch)
     plain = scores.top(10)
@@ -356,7 +355,7 @@ def test_no_block_is_filtered_in_vain_where_the_first_rows_stay_open():
 
     found = list(Filter(scores, PLAIN).answers(ask, lambda start, stop: (start, stop), workers=8))
     assert found == [(start, start + 256) for start in range(0, 2048, 256)]
-    assert sorted(asked) == [(0, filtering.PROBED), (1024, filtering.PROBED)]
+    assert sorted(asked) == [(0, cpu_filter.PROBED), (1024, cpu_filter.PROBED)]
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -433,7 +432,7 @@ EDGES = [(1, 1, 1), (7, 11, 3), (8, 12, 4), (9, 13, 5), (17, 49, 511), (5, 6145,
 
 @pytest.mark.parametrize("shape", EDGES, ids=str)
 def test_compiled_products_of_int8_are_those_of_emulated_ones_at_every_edge(shape):
-    if not int8.has_units():
+    if not int8_products.has_units():
         pytest.skip("no int8 units here: neither AVX-512 VNNI nor the dot products of Arm")
     rows, count, dimensions = shape
     rng = np.random.default_rng(sum(shape))
@@ -461,25 +460,25 @@ def test_bounds_are_rounded_up():
 def units(monkeypatch):
     """A CPU with int8 units that are as fast as one likes, and vectors for which the filter is worth its while."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(filtering, "LEAST", 0)
-    monkeypatch.setattr(filtering, "has_units", lambda: True)
-    monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: 1e9)
-    monkeypatch.setattr(filtering, "product_share", lambda d: 0.1)
-    monkeypatch.setattr(formats, "Int8", Emulated)
+    monkeypatch.setattr(cpu_filter, "LEAST", 0)
+    monkeypatch.setattr(cpu_filter, "has_units", lambda: True)
+    monkeypatch.setattr(cpu_filter, "seconds_of_float32", lambda d: 1e9)
+    monkeypatch.setattr(cpu_filter, "product_share", lambda d: 0.1)
+    monkeypatch.setattr(unit_checks, "Int8", Emulated)
     keeps_bound.cache_clear()
     yield lambda d: Scores.from_embeddings(rng.standard_normal((300, d)), rng.standard_normal((2000, d)))
     keeps_bound.cache_clear()
 
 
 def test_units_that_violate_the_bound_are_never_used(units, monkeypatch):
-    assert filtering.filter_of(units(40), lambda *given: 0.0) is not None
+    assert cpu_filter.filter_of(units(40), lambda *given: 0.0) is not None
     keeps_bound.cache_clear()
 
     def coarse(self, rows, out):
         out[:] = rounded_bits(rows.values @ (self.codes * self.scale[:, None]).T) & 0xFFF0
 
     monkeypatch.setattr(EmulatedColumns, "multiply", coarse)
-    assert filtering.filter_of(units(40), lambda *given: 0.0) is None
+    assert cpu_filter.filter_of(units(40), lambda *given: 0.0) is None
 
 
 def test_units_are_tested_with_the_number_of_dimensions_that_is_used(units, monkeypatch):
@@ -494,7 +493,7 @@ def test_units_are_tested_with_the_number_of_dimensions_that_is_used(units, monk
 
     monkeypatch.setattr(EmulatedColumns, "multiply", without_rest)
     for dimensions, used in ((128, True), (129, False), (191, False)):
-        found = filtering.filter_of(units(dimensions), lambda *given: 0.0)
+        found = cpu_filter.filter_of(units(dimensions), lambda *given: 0.0)
         assert (found is not None) == used, dimensions
 
 
@@ -503,47 +502,47 @@ class TestChoice:
 
     @pytest.fixture
     def scores(self, units, monkeypatch):
-        monkeypatch.setattr(filtering, "keeps_bound", lambda d: True)
+        monkeypatch.setattr(cpu_filter, "keeps_bound", lambda d: True)
         return units(8)
 
     @pytest.mark.parametrize(
         ("share", "verified", "used"), [(0.15, 0.1, True), (0.2, 0.5, False), (0.7, 0.0, False), (np.inf, 0.0, False)]
     )
     def test_it_is_used_where_product_and_verification_take_less(self, scores, share, verified, used, monkeypatch):
-        monkeypatch.setattr(filtering, "product_share", lambda d: share)
-        assert (filtering.filter_of(scores, lambda *given: verified) is not None) == used
+        monkeypatch.setattr(cpu_filter, "product_share", lambda d: share)
+        assert (cpu_filter.filter_of(scores, lambda *given: verified) is not None) == used
 
     def test_without_units_it_is_not_used(self, scores, monkeypatch):
-        monkeypatch.setattr(filtering, "has_units", lambda: False)
-        assert filtering.filter_of(scores, lambda *given: 0.0) is None
+        monkeypatch.setattr(cpu_filter, "has_units", lambda: False)
+        assert cpu_filter.filter_of(scores, lambda *given: 0.0) is None
 
     @pytest.mark.parametrize(("ends", "known"), [([0, 8], 8), ([], None)])
     def test_the_work_beside_is_asked_for_pairs_or_tiles(self, scores, ends, known, monkeypatch):
         asked = []
         monkeypatch.setattr(VectorScores, "sum_ends", property(lambda self: np.array(ends)))
-        filtering.filter_of(scores, lambda *given: asked.append(given) or 0.1)
+        cpu_filter.filter_of(scores, lambda *given: asked.append(given) or 0.1)
         assert asked == [(2000, known)]
 
     def test_long_lists_are_filtered_where_candidates_are_many(self):
         """As measured: 100 of 10,000 pay with short vectors, 100 of 5,000 with 512 dimensions do not."""
-        shares = [Best(100).verified(width, d) for width, d in ((10_000, 64), (10_000, 256), (5_000, 512))]
+        shares = [share_verified(100, width, d) for width, d in ((10_000, 64), (10_000, 256), (5_000, 512))]
         assert shares == pytest.approx([0.05, 0.2, 0.8])
-        assert Best(100).verified(10_000) == pytest.approx(0.64)  # in tiles
+        assert share_verified(100, 10_000) == pytest.approx(0.64)  # in tiles
 
     @pytest.mark.parametrize(
         ("seconds", "loaded", "used"), [(0.1, False, False), (3.0, False, True), (0.1, True, True)]
     )
     def test_a_short_pass_does_not_load_the_loops(self, scores, seconds, loaded, used, monkeypatch):
         work = 300 * 2000 * 64 / running.usable_cores()
-        monkeypatch.setattr(filtering, "seconds_of_float32", lambda d: seconds / work)
-        monkeypatch.setattr(filtering, "sys", SimpleNamespace(modules={filtering.LOOPS: None} if loaded else {}))
-        assert (filtering.filter_of(scores, lambda *given: 0.0) is not None) == used
+        monkeypatch.setattr(cpu_filter, "seconds_of_float32", lambda d: seconds / work)
+        monkeypatch.setattr(cpu_filter, "sys", SimpleNamespace(modules={cpu_filter.LOOPS: None} if loaded else {}))
+        assert (cpu_filter.filter_of(scores, lambda *given: 0.0) is not None) == used
 
     def test_the_name_of_the_loops_is_that_of_a_module(self):
-        assert importlib.import_module(filtering.LOOPS).__name__ == filtering.LOOPS
+        assert importlib.import_module(cpu_filter.LOOPS).__name__ == cpu_filter.LOOPS
 
     def test_the_share_of_a_product_is_measured(self, monkeypatch):
-        monkeypatch.setattr(formats, "Int8", Emulated)
+        monkeypatch.setattr(unit_checks, "Int8", Emulated)
         assert 0 < product_share.__wrapped__(64) < np.inf
 
 
@@ -560,16 +559,16 @@ class TestCard:
     @pytest.fixture(autouse=True)
     def forced(self, monkeypatch):
         pytest.importorskip("torch", reason="torch is not installed")
-        monkeypatch.setattr(device_filtering, "ROWS", 64)
-        monkeypatch.setattr(device_filtering, "COLUMNS", 256)
-        monkeypatch.setattr(device_filtering, "TILES", 3)
-        monkeypatch.setattr(device_filtering, "AT_ONCE", 128 * 1500)
-        monkeypatch.setattr(device_filtering, "saves_time", lambda scores: True)
-        monkeypatch.setattr(device_filtering, "same_bits", lambda *shape: True)
+        monkeypatch.setattr(gpu_filter, "ROWS", 64)
+        monkeypatch.setattr(gpu_filter, "COLUMNS", 256)
+        monkeypatch.setattr(gpu_filter, "TILES", 3)
+        monkeypatch.setattr(gpu_filter, "AT_ONCE", 128 * 1500)
+        monkeypatch.setattr(gpu_filter, "saves_time", lambda scores: True)
+        monkeypatch.setattr(gpu_filter, "same_bits", lambda *shape: True)
         if DEVICE == "cpu":
             products = lambda rows, columns: (rows.float() @ columns.float().T).bfloat16()  # noqa: E731
-            monkeypatch.setattr(device_products, "low_products", products)
-            monkeypatch.setattr(device_filtering, "low_products", products)
+            monkeypatch.setattr(gpu_products, "low_products", products)
+            monkeypatch.setattr(gpu_filter, "low_products", products)
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -586,7 +585,7 @@ class TestCard:
                     columns = torch.zeros(256, rows.shape[1], device=DEVICE)
                     part = self.candidate_vectors[low : low + 256]
                     columns[: len(part)] = part
-                    tiled = device_filtering.tiles(rows.expand(3, -1, -1), columns.expand(3, -1, -1))[0]
+                    tiled = gpu_filter.tiles(rows.expand(3, -1, -1), columns.expand(3, -1, -1))[0]
                     here = whole[top : top + 64, low : low + 256]
                     here.copy_(tiled[: here.shape[0], : here.shape[1]])
             return whole
@@ -598,7 +597,7 @@ class TestCard:
         asked = [lambda: scores.top(10), lambda: scores.correct("csls").top(5), lambda: scores.T.correct("nnn").top(3)]
         asked.append(lambda: scores.correct("inverted_softmax").top(4))
         found = [ask() for ask in asked]
-        monkeypatch.setattr(device_filtering, "saves_time", lambda scores: False)
+        monkeypatch.setattr(gpu_filter, "saves_time", lambda scores: False)
         for ask, filtered in zip(asked, found, strict=True):
             plain = ask()
             assert np.array_equal(plain.indices, filtered.indices)
@@ -607,21 +606,21 @@ class TestCard:
     def test_it_is_used_where_tiles_have_the_bits_of_blocks(self, monkeypatch):
         import torch
 
-        device, tiled = torch.device(DEVICE), device_filtering.tiles
+        device, tiled = torch.device(DEVICE), gpu_filter.tiles
         monkeypatch.undo()
-        same_bits = device_filtering.same_bits.__wrapped__
+        same_bits = gpu_filter.same_bits.__wrapped__
         assert same_bits(device, 300, 700, 1)  # single products are not added up
-        monkeypatch.setattr(device_filtering, "tiles", lambda *sides: tiled(*sides) * (1 + 2**-20))
+        monkeypatch.setattr(gpu_filter, "tiles", lambda *sides: tiled(*sides) * (1 + 2**-20))
         assert not same_bits(device, 300, 700, 1)
-        monkeypatch.setattr(device_filtering, "tiles", lambda *sides: tiled(*(side.flip(-1) for side in sides)))
+        monkeypatch.setattr(gpu_filter, "tiles", lambda *sides: tiled(*(side.flip(-1) for side in sides)))
         assert not same_bits(device, 300, 700, 300)
 
     def test_few_vectors_and_cards_without_units_are_left_to_float32(self, monkeypatch):
         monkeypatch.undo()
         scores = Scores.from_embeddings(np.eye(3), np.eye(3), device=DEVICE)
-        assert scores.filter(None, Best(1)) is None
-        monkeypatch.setattr(device_filtering, "LEAST", 0)
-        assert device_filtering.saves_time(scores) == (DEVICE != "cpu")
+        assert scores.filter(None, ListRequest(Best(1))) is None
+        monkeypatch.setattr(gpu_filter, "LEAST", 0)
+        assert gpu_filter.saves_time(scores) == (DEVICE != "cpu")
 
     def test_ranks_are_counted_in_float32(self):
         rng = np.random.default_rng(8)
@@ -635,14 +634,14 @@ class TestCard:
         rng = np.random.default_rng(7)
         sides = rng.standard_normal((64, dimensions)), rng.standard_normal((300, dimensions))
         scores = Scores.from_embeddings(*sides, similarity="dot", device=DEVICE)
-        assert scores.filter(None, Best(10)) is not None
-        device_products._tested.cache_clear()
-        products = device_products.low_products
-        monkeypatch.setattr(device_products, "low_products", lambda *given: products(*given) * (1 + 2**-6))
+        assert scores.filter(None, ListRequest(Best(10))) is not None
+        gpu_products._tested.cache_clear()
+        products = gpu_products.low_products
+        monkeypatch.setattr(gpu_products, "low_products", lambda *given: products(*given) * (1 + 2**-6))
         try:
-            assert scores.filter(None, Best(10)) is None
+            assert scores.filter(None, ListRequest(Best(10))) is None
         finally:
-            device_products._tested.cache_clear()
+            gpu_products._tested.cache_clear()
 
     def test_sums_of_few_bits_do_not_keep_the_bound(self, monkeypatch):
         """As a card that keeps 14 bits of a sum, which is what FP8 products of some have."""
@@ -655,15 +654,15 @@ class TestCard:
             return total.bfloat16()
 
         torch = pytest.importorskip("torch")
-        rows, columns = (torch.as_tensor(each).bfloat16() for each in formats.trial(256))
+        rows, columns = (torch.as_tensor(each).bfloat16() for each in unit_checks.trial(256))
         exact = [each.float().numpy() for each in (rows, columns)]
-        assert formats.within_bound(device_products.low_products(rows, columns).float().numpy(), *exact)
-        assert not formats.within_bound(summed(rows, columns).float().numpy(), *exact)
+        assert unit_checks.within_bound(gpu_products.low_products(rows, columns).float().numpy(), *exact)
+        assert not unit_checks.within_bound(summed(rows, columns).float().numpy(), *exact)
 
     def test_the_filter_decides(self):
         rng = np.random.default_rng(7)
         scores = Scores.from_embeddings(rng.standard_normal((64, 48)), rng.standard_normal((3000, 48)), device=DEVICE)
-        rows, _ = scores.filter(None, Best(10)).near(0).candidates(10)
+        rows, _ = scores.filter(None, ListRequest(Best(10))).products(0).candidates(10)
         assert 640 <= len(rows) < 700
 
 
@@ -689,7 +688,7 @@ def test_counts_of_a_good_system_are_made_without_float32(form):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((256, 128))
     scores = Scores.from_embeddings(points, np.repeat(points, 4, axis=0) + 0.3 * rng.standard_normal((1024, 128)))
-    near = Filter(scores, form).near(0, 256)
+    near = Filter(scores, form).products(0, 256)
     found = near.above(ranked(near, np.arange(257) * 4, np.arange(1024)))
     assert found is not None
     counted, whose = found.counts, found.whose
@@ -720,7 +719,7 @@ def test_a_row_that_ties_with_everything_is_counted_in_float32_and_the_others_ar
     never(monkeypatch)
     plain, _ = place(scores, asked, keep=keep)
     force(monkeypatch, form)
-    monkeypatch.setattr(near_module, "MANY", 1.0)
+    monkeypatch.setattr(product_block, "MANY", 1.0)
     blocks, block = [], type(scores).block
     monkeypatch.setattr(type(scores), "block", lambda self, *given: blocks.append(self.shape) or block(self, *given))
     found, _ = place(scores, asked, keep=keep)
@@ -736,7 +735,7 @@ def test_a_block_whose_rows_are_mostly_open_goes_the_float32_way():
     rng = np.random.default_rng(0)
     columns = rng.standard_normal((3000, 8)) * [0, *[1] * 7]
     scores = Scores.from_embeddings(np.tile(np.eye(8)[0], (30, 1)), columns, similarity="dot")
-    near = Filter(scores, PLAIN).near(0, 30)
+    near = Filter(scores, PLAIN).products(0, 30)
     assert near.above(ranked(near, np.arange(31), np.arange(30))) is None
     assert near.above(ranked(near, np.zeros(31, np.int64), np.zeros(0, np.int64))) is not None
 
@@ -747,7 +746,7 @@ def test_lists_of_a_hundred_are_decided(only, monkeypatch):
     scores = Scores.from_embeddings(rng.standard_normal((32, 128)), rng.standard_normal((10_000, 128)))
     if only == "tiles":
         only_tiles(monkeypatch)
-    indices, values = Filter(scores, PLAIN).near(0, 32).best(Best(100))
+    indices, values = Filter(scores, PLAIN).products(0, 32).best(Best(100))
     expected = Best(100)(0, scores.block(0, 32))
     assert np.array_equal(indices, expected[0])
     assert np.array_equal(values, expected[1])
@@ -755,7 +754,8 @@ def test_lists_of_a_hundred_are_decided(only, monkeypatch):
 
 def test_products_that_were_put_in_order_have_no_bits():
     rng = np.random.default_rng(0)
-    near = Filter(Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8))), PLAIN).near(0, 9)
+    scores = Scores.from_embeddings(rng.standard_normal((9, 8)), rng.standard_normal((99, 8)))
+    near = Filter(scores, PLAIN).products(0, 9)
     keys, tops = near.ordered
     assert np.array_equal(tops, [[row[:64].max(), row[64:].max()] for row in keys])
     with pytest.raises(RuntimeError, match="lost"):

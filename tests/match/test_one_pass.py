@@ -7,8 +7,8 @@ from forced_filter import never
 from limner import Scores
 from limner.match.corrections import Centred, Csls, InvertedSoftmax, Nnn
 from limner.scores import VectorScores, one_pass
-from limner.scores.base import Best
-from limner.scores.shifted import Shifted
+from limner.scores.lowprecision import share_verified
+from limner.scores.shifted_scores import Shifted
 
 KINDS = ["random", "clustered", "duplicated", "tied", "one low shift", "spread"]
 
@@ -164,4 +164,4 @@ def test_lists_are_filtered_only_where_the_estimate_of_shifted_scores_allows_it(
 
     monkeypatch.setattr(VectorScores, "filter", refuse)
     Scores.from_embeddings(*sides("random")).correct(Csls(k=10)).top(32)
-    assert asked[0] == Best(32).verified(6144) > Best(32).verified(6144, 256)
+    assert asked[0] == share_verified(32, 6144) > share_verified(32, 6144, 256)

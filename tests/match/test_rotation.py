@@ -6,11 +6,11 @@ from forced_filter import PLAIN, ROTATED, force, never
 from test_low_precision import KINDS, vectors
 
 from limner import Embeddings, Scores
-from limner.core.lowprecision import Rounded
-from limner.core.rotation import Rotation
-from limner.scores import filtering
 from limner.scores.base import Best
-from limner.scores.int8 import suited
+from limner.scores.lowprecision import ListRequest, cpu_filter
+from limner.scores.lowprecision.int8_products import suited
+from limner.scores.lowprecision.rotation import Rotation
+from limner.scores.lowprecision.rounding_bounds import Rounded
 
 SIZES = [1, 2, 3, 5, 64, 129, 300, 512, 768]
 
@@ -83,13 +83,13 @@ def test_outlying_numbers_leave_little_to_verify(d, monkeypatch):
     scores = Scores.from_embeddings(Embeddings(range(300), queries), Embeddings(range(4000), candidates))
     undecided = {}
     for form in (PLAIN, ROTATED):
-        near = filtering.Filter(scores, form).near(0, 256)
+        near = cpu_filter.Filter(scores, form).products(0, 256)
         query, candidate = near.bounds.query.astype(np.float64), near.bounds.candidate.astype(np.float64)
         undecided[form.rotated] = float((query[:, :1] * candidate[0] + query[:, 1:2] * candidate[1]).mean())
     assert undecided[True] < undecided[False] / 2
     never(monkeypatch)
     plain = scores.top(10)
     force(monkeypatch)
-    assert filtering.filter_of(scores, Best(10).verified).form.rotated
+    assert cpu_filter.filter_of(scores, ListRequest(Best(10)).verified).form.rotated
     found = scores.top(10)
     assert np.array_equal(plain.indices, found.indices) and np.array_equal(plain.scores, found.scores)

@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
-from limner.scores.near import NO_POOLS, Near, Ranked
+from limner.scores.lowprecision import NO_POOLS, ProductBlock, Ranked, share_verified
 
 NEVER = int(np.iinfo(np.int64).max // 4)
 """A rank beyond every cut-off: a positive that is never found, or missing from a truncated list."""
@@ -147,7 +147,7 @@ class _Count:
         indptr = first.indptr if not others else np.searchsorted(keys, first.width * np.arange(len(first.indptr)))
         return indptr, keys % first.width, [np.searchsorted(keys, counter.keys) for counter in self.counters]
 
-    def from_near(self, near: Near) -> tuple[list[_Open], object] | None:
+    def from_products(self, near: ProductBlock) -> tuple[list[_Open], object] | None:
         """The same from low-precision products, except for pairs that only float32 scores can compare."""
         kept = None if self.best is None else near.best(self.best)  # first: counting puts the products in order
         if self.best is not None and kept is None:
@@ -157,14 +157,14 @@ class _Count:
         scores = near.listed(indptr[near.start : stop + 1] - low, columns[low:high])
         for counter, places in zip(self.counters, where, strict=True):
             own = scores[places[counter.part(near.start, stop)] - low]
-            if (counted := counter.from_near(near, own, kept)) is None:
+            if (counted := counter.from_products(near, own, kept)) is None:
                 return None
             found.append(counted)
         return found, kept
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """Counts above the positives of every pool, and the best."""
-        return COUNTED * len(self.counters) + (self.best.verified(width, dimensions) if self.best else 0.0)
+        return COUNTED * len(self.counters) + (share_verified(self.best.k, width, dimensions) if self.best else 0.0)
 
     def divided(self, score: PairScores) -> _CountPieces | None:
         """A counter for pieces of rows, whose counts can be summed if positive scores are known; None with folds."""
@@ -292,7 +292,7 @@ class _Counter:
         count_in_best(*best, positives, pools, counts, depths, ends, left)
         return counts, depths, ends, left[: ends[-1]]
 
-    def from_near(self, near: Near, scores: Float32, best: Kept | None) -> _Open | None:
+    def from_products(self, near: ProductBlock, scores: Float32, best: Kept | None) -> _Open | None:
         """Like `count_beyond`, from low-precision products; None if they leave too many pairs undecided."""
         start, stop = near.start, near.start + len(near.bits)
         first, none = (

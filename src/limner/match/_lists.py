@@ -14,8 +14,8 @@ import numpy as np
 
 from limner.core.arrays import Array, FloatArray, IntArray
 from limner.match import _paths
-from limner.scores import Best, Block, MatrixScores, Progress, Scores, VectorScores, on_host
-from limner.scores.near import Near
+from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores, on_host
+from limner.scores.lowprecision import ProductBlock, share_verified
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +213,11 @@ class _Rows:
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """A tile reads the candidates that any of its rows needs, for every list."""
-        return len(self.wanted) * Best(self.k).verified(width)
+        return len(self.wanted) * share_verified(self.k, width)
 
-    def from_near(self, near: object) -> list[Found] | None:
+    def from_products(self, near: object) -> list[Found] | None:
         """The same from low-precision products; each row keeps one more edge per hidden cell."""
-        if not isinstance(near, Near) or not all(np.isfinite(w.prices).all() for w in self.wanted):
+        if not isinstance(near, ProductBlock) or not all(np.isfinite(w.prices).all() for w in self.wanted):
             return None
         hidden = self.hidden.between(near.start, near.start + len(near.bits))
         k = self.k + int(np.bincount(hidden.rows, minlength=1).max())

@@ -40,12 +40,6 @@ from limner.scores.running import (
 from limner.scores.vector_sets import VectorSets
 
 TILE_ROWS, TILE_COLUMNS = 256, 1024
-VERIFIED = TILE_ROWS // 4
-"""Columns of a block that take as long as verifying one candidate for each of its rows in tiles, about."""
-VERIFIED_ALONE, LONG = 40, 512
-"""The same for pairs that are verified one by one, with vectors of so many dimensions or more. With shorter vectors it
-is less, also since finding the best of float32 scores takes part of the time then (`benchmarks/match.py --only long`).
-"""
 SIMILARITIES = ("cosine", "dot")
 LARGEST = float(np.finfo(np.float32).max)
 """The largest number in single precision."""
@@ -383,15 +377,6 @@ class Best:
         scores = np.zeros(indices.shape, dtype=number_type(block))
         kernels(block).best(block, indices, scores)
         return indices, scores
-
-    def from_near(self, near: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """The same from low-precision products; see `limner.scores.filtering`."""
-        return near.best(self)  # type: ignore[no-any-return]
-
-    def verified(self, width: int, dimensions: int | None = None) -> float:
-        """Every row computes a few candidates again, in float32: as long as so many columns of a block."""
-        each = VERIFIED if dimensions is None else VERIFIED_ALONE * min(dimensions / LONG, 1.0)
-        return min(1.0, each * self.k / max(width, 1))
 
     def ranking(self, source: Scores, parts: Iterable[tuple[npt.NDArray[np.int32], Block]]) -> Ranking:
         """Joins the results of all blocks into one ranking."""

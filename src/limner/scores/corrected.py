@@ -18,9 +18,10 @@ from limner.core.errors import LimnerError, shown
 from limner.core.progress import Progress, next_step
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
+from limner.scores.lowprecision import ListRequest, ShiftedListRequest
 from limner.scores.one_pass import RecordedScores
 from limner.scores.running import Block, Result
-from limner.scores.shifted import BestInTiles, BestShifted, Shifted
+from limner.scores.shifted_scores import Shifted
 from limner.scores.statistics import Statistics
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
@@ -140,14 +141,14 @@ class CorrectedScores(Scores):
         """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None and not self.correction.limit(self.base).reach:
-            near = self.correction.from_best and by_filter(workers, BestInTiles(consume.k))
+            near = self.correction.from_best and by_filter(workers, ListRequest(consume, in_tiles=True))
             recorded = None if near else self._recorded(consume.k, progress)
             shift = self.correction.shift(self.statistics.known)
             if shift and (self.bank is None or self._in_bank is None):
                 shifted = Shifted(*shift, self._applied, self.correction.rounding, self._listed)
                 if recorded is not None and recorded.suffices(shifted):
                     return cast(Iterator[Result], recorded.lists(consume, shifted, workers=workers))
-                wanted: object = BestShifted(consume, shifted)
+                wanted: object = ShiftedListRequest(consume, shifted)
                 if near := by_filter(workers, wanted):
                     return cast(Iterator[Result], near.stream(wanted, workers=workers, progress=progress))
         return super().stream(consume, workers=workers, progress=progress)

@@ -24,8 +24,7 @@ from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.checks import refuse_overflow
-from limner.scores.device_filtering import GPUFilter, gpu_filter_of
-from limner.scores.filtering import Selective
+from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
 from limner.scores.running import Block, Result
 
 if TYPE_CHECKING:
@@ -135,14 +134,15 @@ class TorchScores(Scores):
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; finds the best with low-precision products if that is faster."""
-        if isinstance(consume, Selective) and (near := self.filter(workers, consume)):
-            return near.stream(consume, workers=workers, progress=progress)
+        request = request_of(consume)
+        if request is not None and (by_filter := self.filter(workers, request)):
+            return by_filter.stream(request, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
 
     def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
-        near = self.filter(None, Best(k))
-        return None if near is None else near.best_of_columns(k)
+        by_filter = self.filter(None, ListRequest(Best(k)))
+        return None if by_filter is None else by_filter.best_of_columns(k)
 
     @property
     def bound(self) -> float:

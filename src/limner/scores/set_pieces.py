@@ -10,8 +10,8 @@ import numpy as np
 
 from limner.core.arrays import Float32, IntArray
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
+from limner.scores.exact_pairs import Products
 from limner.scores.tiles import SMALL
-from limner.scores.verifying import Products
 
 CHUNK = 4 * TILE_COLUMNS
 """Number of candidate vectors whose products with a tile of query vectors are in memory at once."""

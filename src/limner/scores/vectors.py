@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
 from limner.scores.checks import refuse_overflow
-from limner.scores.filtering import Filter, Selective, best_of_columns, filter_of
+from limner.scores.exact_pairs import Int64, pair_by_pair, rows_at_once
+from limner.scores.lowprecision import Filter, Selective, best_of_columns, filter_of, request_of
 from limner.scores.running import Block, Result, threads
 from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, sum_ends, tile_for
-from limner.scores.verifying import Int64, pair_by_pair, rows_at_once
 from limner.scores.wide import in_pieces
 
 LOOPS = "limner.core.pair_kernels"
@@ -96,8 +97,9 @@ class VectorScores(Scores):
         self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; uses low-precision products, or pieces of rows, if that is faster."""
-        if isinstance(consume, Selective) and (near := self.filter(workers, consume)):
-            return near.stream(consume, workers=workers, progress=progress)
+        request = request_of(consume)
+        if request is not None and (by_filter := self.filter(workers, request)):
+            return cast(Iterator[Result], by_filter.stream(request, workers=workers, progress=progress))
         pieces = (
             None
             if self.may_overflow

@@ -1,9 +1,9 @@
-r"""Vectors in int8 or bfloat16 with rigorous bounds; the loops that use them are in `limner.core.filter_kernels`.
+r"""Vectors in int8 or bfloat16 with rigorous bounds; the loops that use them are in `filter_kernels`.
 
 A vector x is also stored as x', with fewer bits per number. On a CPU it is rounded to int8: whole multiples from -127
 to 127 of a scale of its own, max |x_i| / 127 (a vector whose scale would be below 2^-100 becomes 0). On a GPU it is
 rounded to bfloat16 (numbers below 2^-126 become 0). Vectors with a few numbers far above the others have a coarse
-scale; such vectors are rotated first (`limner.core.rotation`), which changes no product. The lengths |x|, |x'| and
+scale; such vectors are rotated first (`rotation`), which changes no product. The lengths |x|, |x'| and
 |x - x'| are computed in double precision and rounded up. For a query a and a candidate b, let s be the exact product,
 f the float32 score that limner reports and s' the low-precision product, read as bfloat16:
 
@@ -14,14 +14,14 @@ Where the terms come from (Cauchy-Schwarz, and Higham 2002, section 3.1, for sum
 - a.b - a'.b' = a.(b - b') + (a - a').b', so it is at most |a| |b - b'| + |a - a'| |b'|: the effect of rounding.
 - A bfloat16 unit of a GPU adds up d products in float32 with an error of at most g |a'| |b'|, where
   g = d 2^-22 / (1 - d 2^-22). That allows four times the error of rounding to nearest in every step, since some units
-  truncate instead. `limner.scores.formats` tests units before they are used. Sums of int8 products are exact integers.
+  truncate instead. `unit_checks` tests units before they are used. Sums of int8 products are exact integers.
 - f itself is within d 2^-24 / (1 - d 2^-24) |a| |b| of s, which is less than g |a| |b|.
 - Rounding the sum to bfloat16 changes it by at most 2^-8 of it: eps = 2^-8 + 2^-14 covers this, written in terms of s'.
   It also covers the three roundings of an int8 sum, when it becomes float32 and is multiplied by both scales.
 - t = 2^-125 (d + sqrt(d) (|a| + max |b|)) covers numbers below 2^-126 that either unit flushes to 0.
 
 With vectors that are rotated, T a and T b take the place of a and b in the first line, since T a . T b = a.b and
-|T a| = |a|. T x is known up to w |x| + z (`limner.core.rotation`), which is added to |x - x'|.
+|T a| = |a|. T x is known up to w |x| + z (`rotation`), which is added to |x - x'|.
 
 The bounds themselves are computed in float32. The factors are rounded up by 2^-16 and eps is larger than necessary,
 which more than covers the rounding of the bounds.
@@ -39,7 +39,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.rotation import Rotation
+from limner.scores.lowprecision.rotation import Rotation
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -91,7 +91,7 @@ class Rounded:
             vectors: One row per vector.
             rotation: How they are rotated first.
         """
-        from limner.core.filter_kernels import scale_rows
+        from limner.scores.lowprecision.filter_kernels import scale_rows
 
         given = _frozen(vectors if rotation is None else rotation(vectors))
         codes, scale = np.empty(given.shape, np.int8), np.empty(len(given), np.float32)

@@ -1,13 +1,13 @@
-"""Loops that keep only what the bounds of `limner.core.lowprecision` cannot rule out. All release the GIL."""
+"""Loops that keep only what the bounds of `rounding_bounds` cannot rule out. All release the GIL."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import GROUP, LOWEST, highest, lowest_bit, number, reaching
 from limner.core.kernels import best
 from limner.core.pair_kernels import scores_of
+from limner.scores.lowprecision.group_kernels import GROUP, LOWEST, highest, lowest_bit, number, reaching
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)

@@ -1,7 +1,7 @@
 """Filter and verify on a GPU: bfloat16 tensor cores rule out candidates, and float32 tiles decide the rest.
 
-The bound is that of `limner.core.lowprecision`, with the largest factors over all candidates; the passes are those of
-`limner.scores.filtering`. What is left is computed in tiles of one shape (`TILES` tiles of `ROWS` by `COLUMNS`). The
+The bound is that of `rounding_bounds`, with the largest factors over all candidates; the passes are those of
+`cpu_filter`. What is left is computed in tiles of one shape (`TILES` tiles of `ROWS` by `COLUMNS`). The
 filter is used only where these have the bits of the scores' own blocks, so that lists and scores equal those in float32
 bit for bit.
 """
@@ -19,14 +19,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from limner.core import torch_kernels as _cuda
-from limner.core.lowprecision import READ, Bounds, Rounded, accumulation, upward
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, Best
-from limner.scores.device_products import has_units, keeps_bound, low_products, whole_sums
-from limner.scores.filtering import Attempts, Selective
-from limner.scores.near import SHARE
+from limner.scores.lowprecision.cpu_filter import Attempts
+from limner.scores.lowprecision.gpu_products import has_units, keeps_bound, low_products, whole_sums
+from limner.scores.lowprecision.product_block import SHARE
+from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation, upward
+from limner.scores.lowprecision.selective_consumers import ListRequest, Selective, ShiftedListRequest
 from limner.scores.running import Result, counted
-from limner.scores.shifted import BestShifted, Shifted
+from limner.scores.shifted_scores import Shifted
 
 LEAST = 1 << 38
 """A pass with fewer multiplications is too short to benefit: as measured on an H200, where a fifth of it did not."""
@@ -85,7 +86,7 @@ class TensorProducts(Protocol):
 def gpu_filter_of(scores: TensorProducts, consume: Selective) -> GPUFilter | None:
     """A filter for lists of the best of these scores, if it saves time; None to use float32. Ranks are in float32."""
     vectors, (n, m) = scores.query_vectors, scores.shape
-    shifted = consume.shifted.more == 0 if isinstance(consume, BestShifted) else isinstance(consume, Best)
+    shifted = consume.shifted.more == 0 if isinstance(consume, ShiftedListRequest) else isinstance(consume, ListRequest)
     fits = scores.bound < LARGEST / 2**20 and accumulation(vectors.shape[1]) < 0.125 and min(n, m) > 0
     if not (shifted and fits and saves_time(scores) and keeps_bound(vectors.device, vectors.shape[1])):
         return None
@@ -229,9 +230,9 @@ class GPUFilter:
         whole = AT_ONCE if device.type == "cpu" else _cuda.torch_module().cuda.mem_get_info(device)[1] // SMALL
         return range(0, n, ROWS * max(1, min(min(AT_ONCE, whole) // max(width, 1) // ROWS, MOST)))
 
-    def near(self, start: int) -> GPUNear:
+    def products(self, start: int) -> GPUProductBlock:
         """The low-precision products of a block of rows."""
-        return GPUNear(start, min(start + self.starts.step, self.scores.shape[0]), self)
+        return GPUProductBlock(start, min(start + self.starts.step, self.scores.shape[0]), self)
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -313,8 +314,8 @@ class GPUFilter:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
         n, attempts = self.scores.shape[0], Attempts()
 
-        def work(near: GPUNear) -> list[tuple[int, object]]:
-            found = consume.from_near(near) if attempts.go_on else None
+        def work(near: GPUProductBlock) -> list[tuple[int, object]]:
+            found = consume.from_products(near) if attempts.go_on else None
             attempts.took(found is not None)
             if found is not None:
                 return [(near.stop, found)]
@@ -326,13 +327,13 @@ class GPUFilter:
             for stop, result in found:
                 yield from counted([result], stop, n, progress)
 
-    def each(self, ask: Callable[[GPUNear], Result], shifted: Shifted | None = None) -> Iterator[Result]:
+    def each(self, ask: Callable[[GPUProductBlock], Result], shifted: Shifted | None = None) -> Iterator[Result]:
         """The results of every block, in order. On a GPU, one block computes while another waits for the host."""
         torch, device, own = _cuda.torch_module(), self.scores.query_vectors.device, local()
         _ = self.plain, self.close, shifted and self.shifted(shifted)
         with whole_sums(), _cuda.full_precision():
             if device.type == "cpu":
-                yield from map(ask, map(self.near, self.starts))
+                yield from map(ask, map(self.products, self.starts))
                 return
             main = torch.cuda.current_stream(device)
 
@@ -342,7 +343,7 @@ class GPUFilter:
 
             def work(start: int) -> Result:
                 with torch.cuda.device(device), torch.cuda.stream(own.stream):
-                    found = ask(self.near(start))
+                    found = ask(self.products(start))
                     own.stream.synchronize()
                     return found
 
@@ -354,7 +355,7 @@ class GPUFilter:
 
 
 @dataclass(frozen=True, eq=False)
-class GPUNear:
+class GPUProductBlock:
     """Some rows and all columns in bfloat16, and the decisions that their products allow with certainty."""
 
     start: int

@@ -1,4 +1,4 @@
-"""Low-precision products of a block of rows, and what the bound of `limner.core.lowprecision` tells with certainty.
+"""Low-precision products of a block of rows, and what the bound of `rounding_bounds` tells with certainty.
 
 Pairs that are still undecided, and every score that is returned, are computed in float32.
 """
@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
-from limner.core.lowprecision import READ, Bits, Bounds, Keys, upward
 from limner.scores.base import Best
+from limner.scores.exact_pairs import Int64, Pairs, Products, chosen, listed_scores
+from limner.scores.lowprecision.rounding_bounds import READ, Bits, Bounds, Keys, upward
 from limner.scores.running import Block
-from limner.scores.shifted import ROUNDED, Shifted
-from limner.scores.verifying import Int64, Pairs, Products, chosen, listed_scores
+from limner.scores.shifted_scores import ROUNDED, Shifted
 
 Pools = tuple[Int64, Int64, Int64]
 """The pool of every row, and the columns of pool f: columns[indptr[f]:indptr[f + 1]], in ascending order."""
@@ -34,7 +34,7 @@ LEFT = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
+class ProductBlock:
     """Low-precision products of a block of rows, and the decisions that they allow with certainty.
 
     Args:
@@ -68,8 +68,8 @@ class Near:
         """Columns that may be among the k best of each row; None if there are too many."""
         if self.is_ordered:
             raise RuntimeError("the bits of these products are lost: they were put in order")
-        from limner.core.filter_kernels import select
-        from limner.core.group_kernels import GROUP
+        from limner.scores.lowprecision.filter_kernels import select
+        from limner.scores.lowprecision.group_kernels import GROUP
 
         (rows, width), room = self.bits.shape, self._room(k)
         keys = keys or Keys.plain(rows, width)
@@ -101,7 +101,7 @@ class Near:
         return None if found is None else chosen(self.scores, self.start, self.rows, choose, [found])
 
     def _best_in_order(self, k: int) -> tuple[npt.NDArray[np.int32], Block] | None:
-        from limner.core.best_kernels import best_near
+        from limner.scores.lowprecision.best_kernels import best_near
 
         indices, scores = np.zeros((len(self.bits), k), np.int32), np.zeros((len(self.bits), k), np.float32)
         _, *factors = self._factors
@@ -126,8 +126,8 @@ class Near:
     @cached_property
     def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
         """The products in order, and the highest of every group of columns; the bits are lost."""
-        from limner.core.count_kernels import put_in_order
-        from limner.core.group_kernels import GROUP
+        from limner.scores.lowprecision.count_kernels import put_in_order
+        from limner.scores.lowprecision.group_kernels import GROUP
 
         rows, width = self.bits.shape
         tops = np.empty((rows, -(-width // GROUP)), np.int16)
@@ -143,7 +143,7 @@ class Near:
 
         The bits are lost: ask for the best first.
         """
-        from limner.core.count_kernels import count_near
+        from limner.scores.lowprecision.count_kernels import count_near
 
         rows, width = self.bits.shape
         counts, many = np.zeros(len(asked.columns), np.int64), np.zeros(rows, np.bool_)

@@ -1,4 +1,4 @@
-"""The k best of every row from low-precision products in order, with exact scores; see `limner.core.count_kernels`.
+"""The k best of every row from low-precision products in order, with exact scores; see `count_kernels`.
 
 The candidate with the highest product of each of the groups of columns with the highest ones is scored first: of k
 groups, or of so many more as are scored in the same time. The k-th highest of these scores rules out nearly all others
@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.count_kernels import largest_factors, limits_of, reaching
-from limner.core.group_kernels import GROUP, lowest_bit
 from limner.core.pair_kernels import ROWS, scores_of
+from limner.scores.lowprecision.count_kernels import largest_factors, limits_of, reaching
+from limner.scores.lowprecision.group_kernels import GROUP, lowest_bit
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 

@@ -1,4 +1,4 @@
-"""bfloat16 products on a GPU, and a test whether their sums keep the bound of `limner.core.lowprecision`."""
+"""bfloat16 products on a GPU, and a test whether their sums keep the bound of `rounding_bounds`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from limner.core import torch_kernels as _cuda
-from limner.scores.formats import TILED, all_within_bound, trial
+from limner.scores.lowprecision.unit_checks import TILED, all_within_bound, trial
 
 Tensor = Any
 

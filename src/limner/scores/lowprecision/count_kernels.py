@@ -1,7 +1,7 @@
 """Counts the candidates above each positive from low-precision products, and verifies those that are near one.
 
 Products are compared as whole numbers of 16 bits in the order of the bfloat16 numbers, their keys: the score of a
-positive and the bound of `limner.core.lowprecision` give two such numbers; a product above the higher one is certainly
+positive and the bound of `rounding_bounds` give two such numbers; a product above the higher one is certainly
 above the positive, one below the lower one is certainly below. A positive with more candidates certainly above it than
 anything depends on is given up. What lies near the others is computed again in float32, once for all positives of the
 row. All functions release the GIL.
@@ -12,7 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.group_kernels import (
+from limner.core.kernels import NEVER
+from limner.core.pair_kernels import products_of, scores_of
+from limner.scores.lowprecision.group_kernels import (
     GROUP,
     bits_of,
     bits_set,
@@ -21,8 +23,6 @@ from limner.core.group_kernels import (
     lowest_bit,
     not_below,
 )
-from limner.core.kernels import NEVER
-from limner.core.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _ordering = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)

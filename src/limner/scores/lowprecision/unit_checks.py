@@ -9,9 +9,9 @@ from functools import cache
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.lowprecision import READ, accumulation
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
-from limner.scores.int8 import Columns, Int8
+from limner.scores.lowprecision.int8_products import Columns, Int8
+from limner.scores.lowprecision.rounding_bounds import READ, accumulation
 from limner.scores.running import threads
 
 STEP = 6144

@@ -1,7 +1,7 @@
 """Exact results from low-precision products: filter with an error bound, verify with float32 tiles.
 
 A block of products is computed in int8, several times faster than in float32 if the CPU has units for it.
-The bound of `limner.core.lowprecision` rules out nearly all candidates; the rest is computed again in float32.
+The bound of `rounding_bounds` rules out nearly all candidates; the rest is computed again in float32.
 Pairs that are still undecided, and every score that is returned, are read from the float32 tiles of `VectorScores`, or
 computed pair by pair in the same order of summation, if it is known (`limner.scores.tiles.sum_ends`).
 Lists, counts and scores equal those in float32 bit for bit.
@@ -16,19 +16,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import local
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.lowprecision import Bounds, Rounded
 from limner.core.progress import Progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
-from limner.scores.formats import STEP, keeps_bound, product_share, seconds_of_float32
-from limner.scores.int8 import MOST_DIMENSIONS, Columns, Int8, has_units, suited
-from limner.scores.near import Near
+from limner.scores.exact_pairs import Pairs, Products
+from limner.scores.lowprecision.int8_products import MOST_DIMENSIONS, Columns, Int8, has_units, suited
+from limner.scores.lowprecision.product_block import ProductBlock
+from limner.scores.lowprecision.rounding_bounds import Bounds, Rounded
+from limner.scores.lowprecision.selective_consumers import ListRequest
+from limner.scores.lowprecision.unit_checks import STEP, keeps_bound, product_share, seconds_of_float32
 from limner.scores.running import Block, Result, counted, threads, usable_cores
-from limner.scores.verifying import Pairs, Products
 
 Verified = Callable[[int, int | None], float]
 """See `Selective.verified`."""
@@ -39,7 +40,7 @@ LOADING = 1.0
 """A pass must take so many seconds before the loops of the filter are loaded for it, which takes 0.2 to 0.4 seconds.
 
 What an earlier pass or the program has loaded is used anyway."""
-LOOPS = "limner.core.filter_kernels"
+LOOPS = "limner.scores.lowprecision.filter_kernels"
 GAIN = 0.6
 """The low-precision product and what is verified may take at most this share of the time of the float32 product."""
 PROBED = 32
@@ -81,22 +82,6 @@ def _rounded_up(dimensions: int) -> int:
     return -(-dimensions // 64) * 64
 
 
-@runtime_checkable
-class Selective(Protocol):
-    """A consumer of blocks that can also answer from low-precision products."""
-
-    def from_near(self, near: Near) -> Any:
-        """The result for the block of these rows; None if the bounds leave too many pairs undecided."""
-
-    def verified(self, width: int, dimensions: int | None = None) -> float:
-        """The work beside the low-precision products, as a share of the float32 product.
-
-        Args:
-            width: Number of candidates.
-            dimensions: Of the vectors, if pairs can be verified one by one; None if only tiles can be computed.
-        """
-
-
 @dataclass
 class Attempts:
     """Whether to keep filtering in this pass: it stops if too many candidates remain after filtering."""
@@ -136,11 +121,11 @@ class Filter:
                 self._own.block = self.scores.memory()
             return consume(start, self.scores.block(start, stop, self._own.block))
 
-        return self.answers(consume.from_near, plain, workers=workers, progress=progress)
+        return self.answers(consume.from_products, plain, workers=workers, progress=progress)
 
     def answers(
         self,
-        ask: Callable[[Near], Result | None],
+        ask: Callable[[ProductBlock], Result | None],
         otherwise: Callable[[int, int], Result],
         *,
         workers: int | None = None,
@@ -150,12 +135,12 @@ class Filter:
         n = self.scores.shape[0]
 
         def worked(start: int) -> bool:
-            return ask(self.near(start, min(start + PROBED, n))) is not None
+            return ask(self.products(start, min(start + PROBED, n))) is not None
 
         def work(start: int) -> Result:
             stop, found = min(start + TILE_ROWS, n), None
             if self._attempts.go_on:
-                near = self.near(start, stop)
+                near = self.products(start, stop)
                 found = ask(near)
                 self._attempts.took(found is not None)
             return otherwise(start, stop) if found is None else found
@@ -165,7 +150,7 @@ class Filter:
             self._attempts.took(*work_on(worked, (0, n // 2)))
             yield from counted(work_on(work, range(0, n, TILE_ROWS)), TILE_ROWS, n, progress)
 
-    def near(self, start: int, stop: int) -> Near:
+    def products(self, start: int, stop: int) -> ProductBlock:
         """Low-precision products of some rows."""
         rows = self.form.round(self.scores.query_vectors.matrix[start:stop])
         if not hasattr(self._own, "bits"):
@@ -173,7 +158,7 @@ class Filter:
         bits = self._own.bits[: (stop - start) * self.scores.shape[1]].reshape(stop - start, -1)
         columns, lengths = self._candidates
         columns.multiply(rows, bits)
-        return Near(start, self.scores, bits, Bounds.of(rows, lengths))
+        return ProductBlock(start, self.scores, bits, Bounds.of(rows, lengths))
 
     @cached_property
     def _candidates(self) -> tuple[Columns, Rounded]:
@@ -212,7 +197,7 @@ def best_of_columns(
         k: Number of scores per candidate; at most the number of queries.
         progress: Called with (candidates done, candidates in total).
     """
-    near = filter_of(transposed, Best(k).verified)
+    near = filter_of(transposed, ListRequest(Best(k)).verified)
     if near is None:
         return None
 

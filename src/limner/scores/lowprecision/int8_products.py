@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Float32
-from limner.core.lowprecision import Bits, Rounded
-from limner.core.rotation import Rotation
+from limner.scores.lowprecision.rotation import Rotation
+from limner.scores.lowprecision.rounding_bounds import Bits, Rounded
 
 LINE = 64
 """Bytes of a register, to which its memory is aligned."""
@@ -33,7 +33,7 @@ def has_units() -> bool:
     from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
     from numba import config
 
-    from limner.core.int8_kernels import ARM
+    from limner.scores.lowprecision.int8_kernels import ARM
 
     options: Any = config
     if options.CPU_NAME or options.CPU_FEATURES:
@@ -92,7 +92,7 @@ def _lost(rounded: Rounded) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """Rounded candidates in the layout of `limner.core.int8_kernels`."""
+    """Rounded candidates in the layout of `int8_kernels`."""
 
     panels: npt.NDArray[np.uint8]
     scale: Float32
@@ -101,7 +101,7 @@ class Panels:
     @classmethod
     def of(cls, count: int, dimensions: int) -> Panels:
         """Memory for so many candidates."""
-        from limner.core import int8_kernels as loops
+        from limner.scores.lowprecision import int8_kernels as loops
 
         number, steps = -(-count // loops.WIDTH), -(-dimensions // 4)
         memory = np.full(number * steps * loops.WIDTH * 4 + LINE, 128, np.uint8)

@@ -1,16 +1,14 @@
-"""Scores with a shift of each candidate, as many corrections make them, and the best of them."""
+"""Scores with a shift of each candidate, as many corrections make them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, IntArray
-from limner.scores.base import Best
 from limner.scores.running import Block
 
 ROUNDED = 2.0**-18
@@ -47,31 +45,3 @@ class Shifted:
     def rounding(self, bound: float) -> float:
         """How far rounding can move a transformed score, if no score exceeds the bound."""
         return float(ROUNDED * (self.scale * bound + np.abs(self.shift).max()) + self.more)
-
-
-class BestInTiles(Best):
-    """The best of scores that are then shifted: candidates are verified in tiles, not pair by pair."""
-
-    def verified(self, width: int, dimensions: int | None = None) -> float:
-        """As `BestShifted` estimates it, but for the values of the rows."""
-        return super().verified(width)
-
-
-@dataclass(frozen=True)
-class BestShifted:
-    """Finds the best of shifted scores from low-precision products."""
-
-    best: Best
-    shifted: Shifted
-
-    def from_near(self, near: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
-        """The k best of every row."""
-        return near.best_shifted(self.best, self.shifted)  # type: ignore[no-any-return]
-
-    def verified(self, width: int, dimensions: int | None = None) -> float:
-        """A tile reads the best of all its rows, and those that determine the values of the rows."""
-        return self.best.verified(width) + Best(self.shifted.own).verified(width)
-
-    def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
-        """The same from a block of scores."""
-        return self.best(start, self.shifted.apply(block, np.arange(block.shape[1]), start))

@@ -59,7 +59,7 @@ class Rotation:
 
     def __call__(self, vectors: Float32) -> Float32:
         """The vectors rotated, one per row."""
-        from limner.core.filter_kernels import rotate_rows
+        from limner.scores.lowprecision.filter_kernels import rotate_rows
 
         rotated = vectors
         for signs, blocks in self.rounds:
