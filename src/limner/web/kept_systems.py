@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.progress import Progress
     from limner.scores import Scores, Statistics
-    from limner.scores.vectors import VectorScores
     from limner.systems.held_out import HoldOut
 
 Value = TypeVar("Value")
 _log = logging.getLogger("limner.web")
+
+
+Noted = tuple["Scores", tuple[str, ...]]
+"""Scores, and notes on them."""
 
 
 class KeptSystems:
@@ -85,8 +88,8 @@ class KeptSystems:
 
         return self.value(key, "model", make, read=load, write=_save_model)
 
-    def scores(self, key: str | None, part: Collection, make: Callable[[], Scores]) -> Scores:
-        """The vectors of a part of a collection; other scores are not kept."""
+    def scores(self, key: str | None, part: Collection, make: Callable[[], Noted]) -> Noted:
+        """The vectors of a part of a collection, with notes on them; other scores are not kept."""
         named = None if key is None else key_of(key, *part.images.ids, "", *part.texts.ids)
         return self.value(named, "vectors.npz", make, read=_read_vectors, write=_write_vectors)
 
@@ -163,22 +166,23 @@ def _save_model(model: Any, path: Path) -> None:
         model.save(path)
 
 
-def _write_vectors(scores: Scores, path: Path) -> None:
+def _write_vectors(noted: Noted, path: Path) -> None:
     from limner.scores.vectors import VectorScores
 
+    scores, notes = noted
     if type(scores) is not VectorScores:
         return
     sides = {"image": scores.query_vectors, "text": scores.candidate_vectors}
     arrays = {f"{side}_{name}": value for side, each in sides.items() for name, value in _arrays(each)}
     with replacing(path) as draft, draft.open("wb") as file:
-        np.savez(file, similarity=np.array(scores.similarity), **arrays)
+        np.savez(file, similarity=np.array(scores.similarity), notes=np.array(notes, dtype=np.str_), **arrays)
 
 
 def _arrays(vectors: Embeddings) -> Iterable[tuple[str, Any]]:
     return ("ids", np.array(list(vectors.ids), dtype=np.str_)), ("vectors", vectors.matrix)
 
 
-def _read_vectors(path: Path) -> VectorScores:
+def _read_vectors(path: Path) -> Noted:
     from limner.scores.vectors import VectorScores
 
     arrays = read_arrays(path, what="file of vectors")
@@ -186,4 +190,4 @@ def _read_vectors(path: Path) -> VectorScores:
         images, texts = (
             Embeddings(Ids(arrays[f"{side}_ids"].tolist()), arrays[f"{side}_vectors"]) for side in ("image", "text")
         )
-        return VectorScores(images, texts, str(arrays["similarity"]))
+        return VectorScores(images, texts, str(arrays["similarity"])), tuple(arrays["notes"].tolist())

@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from limner.core.cut_texts import collected
 from limner.core.errors import LimnerError
 from limner.encoders.contract import identity
-from limner.scores import Scores
 from limner.systems import SYSTEMS
 from limner.systems.opening import EMBEDDINGS, INDEX, SCORES, FoundSystem, OpenSystem, scored
 from limner.web.jobs import Job
-from limner.web.kept_systems import NOTHING_KEPT, KeptSystems, model_key, system_key
+from limner.web.kept_systems import NOTHING_KEPT, KeptSystems, Noted, model_key, system_key
 from limner.web.loaded import Loaded
 from limner.web.search_request import ALL
 
@@ -46,18 +46,21 @@ class ReadySystem:
         parts = replace(self.loaded.parts, held=part)
         if self.model is not None:
             seen = parts.seen if self.system.is_trained_now else None
-            notes = (*parts.notes, *self.system.notes)
-            return OpenSystem(self.system.name, self._scores(part, job), part, self.model, seen, notes)
+            scores, notes = self._scores(part, job)
+            notes = (*parts.notes, *self.system.notes, *notes)
+            return OpenSystem(self.system.name, scores, part, self.model, seen, notes)
         try:
             return self.system.on(parts, stage=job.stage)
         except LimnerError:
             held_out = self.system.on(self.loaded.parts, stage=job.stage)
             return held_out if split == ALL else held_out.on(part)  # refused, with the number of images it has
 
-    def _scores(self, part: Collection, job: Job) -> Scores:
-        def make() -> Scores:
-            with job.stage(f"scoring {len(part.images):,} images with {self.system.name}") as progress:
-                return scored(self.model, part, self.features, progress)
+    def _scores(self, part: Collection, job: Job) -> Noted:
+        def make() -> Noted:
+            stage = job.stage(f"scoring {len(part.images):,} images with {self.system.name}")
+            with collected() as cut, stage as progress:
+                scores = scored(self.model, part, self.features, progress)
+            return scores, cut.notes
 
         return self.kept.scores(self.key, part, make)
 
