@@ -206,3 +206,25 @@ def test_everything_is_searched_and_another_part_is_a_choice(page):
         assert "12 images searched, exactly" in page.inner_text("#column-1")
         assert page.input_value("#split") == "held-out"
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_the_search_field_has_the_focus_until_there_are_results(page):
+    page.goto("/search")
+    page.keyboard.type("a red balloon")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".found.images img")
+    assert page.input_value("#q") == "a red balloon"
+    assert page.evaluate("document.activeElement === document.body"), "keys scroll the results"
+    page.goto("/search?q=-fish")
+    assert page.evaluate("document.activeElement.id") == "q"
+
+
+def test_an_error_page_keeps_the_navigation(page):
+    for size in SIZES:
+        page.set_viewport_size(size)
+        for address in ("/nosuch", "/item?id=nosuch", "/search?k=many", "/search?s=nosuch"):
+            page.goto(address)
+            assert page.locator(".error").count() == 1 and page.locator("nav a").count() > 5, address
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        page.click("nav >> text=Failures")
+        page.wait_for_url("**/failures")

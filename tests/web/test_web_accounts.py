@@ -341,3 +341,21 @@ def test_what_cannot_be_is_said(tmp_path, arguments, message):
     done = told(where, *arguments)
     assert done.exit_code in (2, 3)
     assert message in done.stderr.replace("\n", " ")
+
+
+def test_an_error_page_has_the_pages_of_the_visitor_and_none_for_a_stranger(tmp_path, monkeypatch):
+    from limner.web.site import Site
+
+    asked = websites.client(tmp_path / "answers.db", team=True)
+    person = websites.enrolled(asked, "anna", "annotator")
+    for address, status in (("/nosuch", 404), ("/compare", 403)):
+        page = person.get(address)
+        assert page.status_code == status and 'href="/judge"' in page.text and 'href="/compare"' not in page.text
+    stranger = websites.browser(asked).get("/nosuch")
+    assert stranger.status_code == 404 and "<nav" not in stranger.text and "Back to the first page" in stranger.text
+
+    def lost(*_):
+        raise OSError("the store is gone")
+
+    monkeypatch.setattr(Site, "visitor", lost)
+    assert "<nav" not in person.get("/nosuch").text

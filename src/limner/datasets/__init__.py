@@ -130,11 +130,27 @@ def detect(path: str | Path) -> Dataset:
         )
     found = next((entry for entry in BUILT_IN if _fits(entry, path)), None)
     if found is None:
-        raise LimnerError(
-            f"{path}: not a format that limner recognises; give its format as NAME:{path}, where NAME is one of "
-            f"{', '.join(DATASETS)}"
-        )
+        raise LimnerError(_unrecognised(path))
     return found
+
+
+def _unrecognised(path: Path) -> str:
+    """Why a file or folder is no collection, and what to do with it."""
+    from limner.datasets.tables import has_images
+
+    if (path / "items.lance").is_dir():
+        return f"{path} is an index, not a collection: 'limner serve --index {path}' or 'limner search {path} TEXT'"
+    if has_images(path):
+        return (
+            f"{path} is a folder of images without captions: put captions.csv with the columns image and caption into "
+            f"it; or search the images alone with 'limner index {path.name}.index --items {path} --system ENCODER' and "
+            f"then 'limner serve --index {path.name}.index', where the encoder 'clip(model=DIR)' finds images by text, "
+            "and 'efficientnet-lite' images like an image (see 'limner encoders')"
+        )
+    return (
+        f"{path}: not a format that limner recognises; give its format as NAME:{path}, where NAME is one of "
+        f"{', '.join(DATASETS)}"
+    )
 
 
 def _fits(entry: Dataset, path: Path) -> bool:

@@ -81,11 +81,11 @@ class VectorStore:
         require_store()
         where = _address(path)
         if _is_local(where) and not Path(where.removeprefix("file://")).is_dir():
-            raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
+            raise LimnerError(_missing(where))
         with _explained(where):
             table = _opened(connect(where))
             if table is None:
-                raise LimnerError(f"no index at {where}: make one with 'limner index {where} ...'")
+                raise LimnerError(_missing(where))
             if version is not None:
                 _checked_out(table, version, where)
             return cls(where, table, about_of(table, where), version)
@@ -287,6 +287,17 @@ def _checked_out(table: Any, version: int, where: str) -> None:
     except ValueError:
         known = [str(v["version"]) for v in table.list_versions()]
         raise UnknownName("version", str(version), known, of=where) from None
+
+
+def _missing(where: str) -> str:
+    """That there is no index at an address, and how to make one."""
+    from limner.datasets.tables import has_images
+
+    folder = Path(where.removeprefix("file://"))
+    if _is_local(where) and has_images(folder):
+        made = f"limner index {folder.name}.index --items {folder} --system ENCODER"
+        return f"no index at {where}, but images: make an index of them with '{made}', and search that"
+    return f"no index at {where}: make one with 'limner index {where} ...'"
 
 
 def _address(path: str | Path) -> str:

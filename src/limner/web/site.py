@@ -265,7 +265,7 @@ async def _handled(handler: Handler, request: Request, site: Site, visitor: Visi
     except Exception as error:
         route = request.scope.get("route")  # the name of the handler, not the URL, which may contain an invitation
         _log.exception("%s %s", request.method, getattr(route, "path", "?"))
-        return failed(request, error)
+        return await run_in_threadpool(failed, request, error)
 
 
 class OtherAccount(LimnerError):
@@ -375,7 +375,12 @@ def failed(request: Request, error: Exception) -> Response:
     titles[503] = "Try again later"
     known = {"title": titles.get(status, "That did not work"), "message": message, "status": status, "job": None}
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else None
-    return HTMLResponse(_render(request.app.state.site, request, None, "message.html", known), status, headers)
+    site: Site = request.app.state.site
+    try:
+        text = _render(site, request, site.visitor(request), "message.html", known)
+    except Exception:  # the store that knows the visitor may be what failed
+        text = _render(site, request, None, "message.html", known)
+    return HTMLResponse(text, status, headers)
 
 
 def status_of(error: Exception) -> tuple[int, str]:
