@@ -164,7 +164,7 @@ def test_a_ranking_as_a_table(reports):
 def test_polars(reports):
     polars = pytest.importorskip("polars", reason="polars is not installed")
     assert reports[0].to_polars().to_dicts() == reports[0].rows()
-    assert polars.DataFrame(reports[0]).shape == (len(reports[0].rows()), 11)
+    assert polars.DataFrame(reports[0]).shape == (len(reports[0].rows()), 12)
 
 
 def test_notebooks_show_what_is_there_and_escape_it(reports, world):

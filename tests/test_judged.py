@@ -50,14 +50,18 @@ def all_right(judgements, judged, grades):
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize(
-    "measure", ["R@1", "R@5", "S@3", "P@3", "Recall@3", "MRR", "MRR@2", "MedR", "MeanR", "mAP@R", "RP", "nDCG@5", "MAP"]
+    "measure", ["R@1", "R@5", "S@3", "P@3", "MRR", "MRR@2", "MedR", "MeanR", "Recall@3", "mAP@R", "RP", "nDCG@5", "MAP"]
 )
-def test_if_all_unjudged_were_right_is_what_a_full_judgement_gives(measure, ties):
+def test_the_range_goes_from_all_unjudged_wrong_to_all_right(measure, ties):
+    """These are its ends, unless the measure divides by the number of relevant candidates; then they lie within."""
     scores, judgements, judged, grades = partial(ties=ties)
     found = evaluate(scores, judgements, measures=measure).find(measure)
     oracle = evaluate(scores, all_right(judgements, judged, grades), measures=measure).find(measure)
-    assert found.bound == pytest.approx(oracle.value) and found.if_right == pytest.approx(oracle.values)
-    assert found.bound != pytest.approx(found.value)
+    low, high = sorted((found.value, oracle.value))
+    if measure in ("Recall@3", "mAP@R", "RP", "nDCG@5", "MAP"):
+        assert found.possible[0] < low < high < found.possible[1]
+    else:
+        assert found.possible == pytest.approx((low, high)) and low < high
 
 
 def test_min_grade_counts_a_weak_match_as_judged_wrong():
@@ -65,7 +69,7 @@ def test_min_grade_counts_a_weak_match_as_judged_wrong():
     report = evaluate(scores, Judgements.from_pairs(
         [("q", "a", 1.0), ("q", "c", 2.0), ("q", "d", 0.0)], candidates="abcd"
     ), measures="R@1(min_grade=2) R@2(min_grade=2)")  # fmt: skip
-    assert report.find("R@1(min_grade=2)").bound == 0 and report.find("R@2(min_grade=2)").bound == 1
+    assert report.find("R@1(min_grade=2)").possible == (0, 0) and report.find("R@2(min_grade=2)").possible == (0, 1)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -98,17 +102,44 @@ def test_a_short_list_does_not_say_how_much_of_it_was_judged():
         evaluate(run, judgements, measures="Judged@2")
 
 
+def test_queries_judged_only_negative_may_have_a_match():
+    """One query has a match, nine have none among the judged: each of these may have its first match at any rank."""
+    queries, candidates = [f"q{q}" for q in range(10)], [f"c{c}" for c in range(50)]
+    scores = Scores.from_matrix(np.tile(np.arange(50.0, 0.0, -1.0), (10, 1)), queries, candidates)
+    pairs = [("q0", "c0", 1.0), *((query, "c0", 0.0) for query in queries[1:])]
+    report = evaluate(scores, Judgements.from_pairs(pairs, candidates=candidates), measures="R@1 R@2 MeanR MedR")
+    ends = {str(r.measure): r.possible for r in report.results if not r.measure.kind.judged}
+    assert ends == {"R@1": (0.1, 1.0), "R@2": (0.1, 1.0), "MeanR": (1.0, (1 + 9 * 50) / 10), "MedR": (1.0, 50.0)}
+    assert {str(r.measure): r.value for r in report.results}["R@1"] == 1, "the queries without a match are not counted"
+
+
+def test_the_range_of_folds_is_over_the_queries_of_each_fold():
+    """One fold has a query with a match; the other counts if the unjudged candidate of its query is right."""
+    images, texts = [f"i{k}" for k in range(2)], [f"t{k}" for k in range(4)]
+    folds = [{"fold": [k * 2 // n for k in range(n)]} for n in (2, 4)]
+    held = Collection(
+        "toy", Items(images, [None] * 2, folds[0]), Items(texts, texts, folds[1], kind="text"),
+        Judgements.from_pairs([("i0", "t0", 1.0), ("i0", "t1", 0.0), ("i1", "t2", 0.0)]),
+    )  # fmt: skip
+    scores = Scores.from_matrix(np.array([[4.0, 3, 2, 1], [1, 2, 4, 3]]), images, texts)
+    results = evaluate(scores, held, protocol="coco-1k", measures="R@1 MeanR").results
+    found = {str(r.measure): r for r in results if r.direction == "i2t"}
+    assert found["R@1"].value == 1 and found["R@1"].possible == (0.5, 1.0)
+    assert found["MeanR"].possible == (1.0, 1.5)
+
+
 def test_the_table_the_files_and_the_page_show_both_ends(tmp_path):
     scores, judgements, *_ = partial()
     report = evaluate(scores, judgements, measures="R@1 MRR")
     text = str(report)
-    assert "pairs: all unjudged wrong to all right" in text and "Judged@1" in text
+    assert "pairs: lowest to highest, whatever the unjudged pairs are" in text and "Judged@1" in text
     found = report.find("R@1")
-    assert f"{found.measure.show(found.value)} to {found.measure.show(found.bound)}" in text
+    assert " to ".join(map(found.measure.show, found.possible)) in text
     again = Report.load(report.save(tmp_path / "r.json"))
-    assert again.find("R@1").bound == found.bound and str(again) == text
-    assert "if all unjudged answers were right" in report.save(tmp_path / "r.html").read_text()
-    assert {row["measure"]: row["if_right"] for row in report.rows()}["R@1"] == found.bound
+    assert again.find("R@1").possible == found.possible and str(again) == text
+    assert "whatever the unjudged pairs are" in report.save(tmp_path / "r.html").read_text()
+    (row,) = [row for row in report.rows() if row["measure"] == "R@1"]
+    assert (row["lowest"], row["highest"]) == found.possible
 
 
 @pytest.mark.parametrize("measures", ["MRR", "MedR mAP@R"])
@@ -120,27 +151,29 @@ def test_the_judged_share_is_shown_where_no_measure_has_a_cut(measures):
 
 def test_every_form_says_the_share_and_both_ends(tmp_path):
     """Terminal, JSON, CSV, page, and the page of a server."""
-    from limner.web.side_by_side import with_bound
+    from limner.web.side_by_side import with_range
 
     scores, judgements, *_ = partial()
     report = evaluate(scores, judgements, measures="R@1")
     found, ends = report.find("R@1"), "{:.1f} to {:.1f}"
-    ends = ends.format(100 * found.value, 100 * found.bound)
-    assert ends in str(report) and ends == with_bound(found) and "Judged@1" in str(report)
+    ends = ends.format(*(100 * end for end in found.possible))
+    assert (
+        ends in str(report) and with_range(found) == f"{100 * found.value:.1f} ({ends})" and "Judged@1" in str(report)
+    )
     (saved,) = [r for r in json.loads(report.save(tmp_path / "r.json").read_text())["results"] if r["measure"] == "R@1"]
-    assert saved["value"] == found.value and saved["all_unjudged_right"] == found.bound
+    assert saved["value"] == found.value and tuple(saved["possible"]) == found.possible
     for ending in ("csv", "md", "tex", "html"):
         assert "Judged@1" in report.save(tmp_path / f"r.{ending}").read_text()
     page = (tmp_path / "r.html").read_text()
-    assert f"{100 * found.bound:.1f} if all unjudged answers were right" in page
+    assert f"{ends} whatever the unjudged pairs are" in page and f"possible: {ends}" in page
 
 
 def test_rsum_has_a_bound_of_its_parts():
     toy = toys.collection(n=8, per_image=1)
     judged = Judgements.from_pairs([("i0", "t1", 0.0), ("i3", "t4", 1.0)])
     report = evaluate(toys.scores(toy), toy, measures="rsum", judgements={"people": judged})
-    parts = [r.bound for r in report.results if r.view == "people" and r.direction != "both" and r.bound is not None]
-    assert report.find("rsum", view="people").bound == pytest.approx(100 * sum(parts))
+    parts = [r.possible for r in report.results if r.view == "people" and r.direction != "both" and r.possible]
+    assert report.find("rsum", view="people").possible == pytest.approx(100 * np.sum(parts, axis=0))
 
 
 # --- judgements beside a collection -----------------------------------------------------------------------------
@@ -314,7 +347,7 @@ def test_only_the_judged_caption_of_five_is_searched():
     for view, measure in itertools.product(("crowd", "expert"), ("R@1", "Judged@1", "mAP@R")):
         for direction in ("i2t", "t2i"):
             whole, part = (r.find(measure, view=view, direction=direction) for r in reports)
-            assert whole.value == pytest.approx(part.value) and whole.bound == part.bound
+            assert whole.value == pytest.approx(part.value) and whole.possible == part.possible
     assert any("expert (i2t): measured among the 977 of 5,000 candidates" in note for note in reports[0].notes)
 
 

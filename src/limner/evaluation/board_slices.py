@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from limner.core.arrays import BoolArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
@@ -85,6 +87,4 @@ def _groups(
 
 def _part(result: Result, members: BoolArray) -> Result:
     """The result of some queries."""
-    given = {"clusters": result.clusters, "folds": result.folds, "if_right": result.if_right}
-    cut = {name: None if values is None else values[members] for name, values in given.items()}
-    return replace(result, queries=result.queries[members], values=result.values[members], **cut)  # type: ignore[arg-type]
+    return result.restricted(np.flatnonzero(members))

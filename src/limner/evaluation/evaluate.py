@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from limner.evaluation.inputs import EXPECTED, understood
 from limner.evaluation.judging import (
     Given,
     depth_seen,
-    if_right,
     judged_for,
     judged_measures,
     judged_pool,
@@ -37,6 +37,7 @@ from limner.evaluation.protocols import View, fitting, undefined_notes, views
 from limner.evaluation.query_clusters import clusters_of, images_of
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result, without_interval
+from limner.evaluation.unjudged import possible
 from limner.scores import Progress, Scores
 from limner.scores.corrected import gather_first
 
@@ -355,13 +356,13 @@ def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
 
 def _results(view: View, direction: str, placements: Placements, collection: Collection) -> list[Result]:
     clusters = None if direction == "i2t" else images_of(placements.queries, collection)
-    folds = None
+    folding = None
     if view.folds is not None:
-        folds = fold_of(placements.queries, _sides(collection, direction)[0], view.folds, collection)
+        folding = partial(fold_of, items=_sides(collection, direction)[0], name=view.folds, collection=collection)
     wanted = [m for m in view.measures if not m.kind.composite]
     wanted += [part for m in view.measures for part in m.parts]
     wanted += judged_measures(placements, wanted)
-    return [_result(view.name, direction, m, placements, clusters, folds) for m in dict.fromkeys(wanted)]
+    return [_result(view.name, direction, m, placements, clusters, folding) for m in dict.fromkeys(wanted)]
 
 
 def _result(
@@ -370,16 +371,15 @@ def _result(
     measure: Measure,
     placements: Placements,
     clusters: IntArray | None = None,
-    folds: IntArray | None = None,
+    folding: Callable[[Ids], IntArray] | None = None,
 ) -> Result:
     counted = measure.counted(placements)
-    kept = placements.queries.find(counted.queries)
-    clusters, folds = (None if codes is None else codes[kept] for codes in (clusters, folds))
-    values, right = measure(placements), if_right(placements, measure)
-    pool = int(counted.pool.max(initial=0))
+    own = None if clusters is None else clusters[placements.queries.find(counted.queries)]
+    folds = folding(counted.queries) if folding else None
+    values, pool = measure(placements), int(counted.pool.max(initial=0))
     return Result(
-        view, direction, measure, counted.queries, values, clusters, folds, counted.left_out, if_right=right,
-        pool=pool if 0 < pool < NEVER else None,
+        view, direction, measure, counted.queries, values, own, folds, counted.left_out,
+        possible=possible(placements, measure, values, folding), pool=pool if 0 < pool < NEVER else None,
     )  # fmt: skip
 
 
@@ -419,7 +419,10 @@ def _composed(view: str, measure: Measure, parts: list[Result], collection: Coll
     shares = np.asarray(np.bincount(place[np.concatenate(images)], np.concatenate(added), len(units)), np.float64)
     by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
     names = _unit_names(units, parts, images, collection.images.ids)
-    return Result(view, "both", measure, names, len(units) * shares, parts=by_image)
+    ends = [part.possible for part in parts if part.possible]
+    low, high = (weight * sum(end[side] for end in ends) for side in (0, 1))
+    reach = (low, high) if len(ends) == len(parts) else None
+    return Result(view, "both", measure, names, len(units) * shares, parts=by_image, possible=reach)
 
 
 def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArray], images: Ids) -> Ids:

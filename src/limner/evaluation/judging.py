@@ -1,38 +1,32 @@
-"""Partial judgements: extra judgements for a collection, the pool they cover, and bounds for unjudged answers.
+"""Partial judgements: extra judgements for a collection, the pool they cover, and the ranks that matter.
 
 An unjudged answer is not a wrong answer. Judgements with grade 0 ("judged and not relevant") show which pairs were
-judged. If not all pairs were, measures can only be bounded: by the value if all unjudged answers were wrong, which is
-the usual number, and by the value if all of them were right.
+judged. If not all pairs were, measures can only be bounded; see `limner.evaluation.unjudged`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from limner.core.arrays import FloatArray, IntArray
+from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.datasets.trec import read_qrels
-from limner.evaluation.few_wrong import FewWrong
 from limner.evaluation.measures import Measure, bounds
-from limner.evaluation.measures.values import average_precision_at_r, first_rank, hit, r_precision
-from limner.evaluation.placements import NEVER, Placements
+from limner.evaluation.placements import Placements
 from limner.evaluation.protocols import View
+from limner.evaluation.unjudged import MOST_CELLS
 
 Given = Judgements | Mapping[str, Judgements] | str | Path
 
-MOST_CELLS = 50_000_000
-"""Maximum number of query-candidate pairs to check for a measure that depends on all relevant candidates."""
 USUAL_CUT = 10
 """The cut-off for the share of judged answers if no measure has one."""
-_CHUNK = 2_000_000
 
 
 # --- extra judgements for a collection -----------------------------------------------------------------------------
@@ -149,7 +143,7 @@ def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -
     """The rank of every query from which on no measure depends on a candidate, but for the best relevant one.
 
     None if some measure depends on all ranks. A measure sees the first k, the first R, or the rank of the best relevant
-    candidate; the others see all ranks. If unjudged candidates count as right, see `if_right`, a value is decided by
+    candidate; the others see all ranks. If unjudged candidates may be relevant, see `possible`, a value is decided by
     the first k, or by the first unjudged candidate, unless it depends on the number of relevant candidates; then it is
     not computed for large pools.
 
@@ -165,7 +159,7 @@ def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -
     """
     every = [part for measure in measures for part in (measure.parts or (measure,))]
     partly = bool((judgements.grades <= 0).any())
-    many = np.count_nonzero(judgements.counts) * pool > MOST_CELLS
+    many = np.count_nonzero(judgements.counts) * pool**2 > MOST_CELLS
     cut = USUAL_CUT
     for measure in every:
         kind = measure.kind
@@ -185,101 +179,3 @@ def _graded(measure: Measure) -> bool:
 def _is_known(placements: Placements, measure: Measure) -> bool:
     low, high = bounds(placements, measure)
     return low is high or bool(np.array_equal(low, high))
-
-
-# --- if all unjudged answers were right -------------------------------------------------------------------------
-
-
-def if_right(placements: Placements, measure: Measure) -> FloatArray | None:
-    """The value of each query if every unjudged candidate were relevant; None if it cannot be computed.
-
-    Args:
-        placements: Ranks of relevant and judged candidates.
-        measure: The measure.
-    """
-    if placements.judged is None or not placements.partly_judged or measure.kind.judged:
-        return None
-    counted = measure.counted(placements)
-    judged = placements.judged.of(placements.judged.queries.positions(counted.queries))
-    least = float(measure.option("min_grade")) if "min_grade" in measure.kind.options else 0.0
-    depth = _depth(judged, measure)
-    cells = len(counted.queries) * depth
-    if not cells or (measure.kind.needs_total and (depth >= NEVER or cells > MOST_CELLS)):
-        return None
-    short = None if dict(measure.options).get("graded") else _SHORT.get(measure.kind.compute)
-    if short is None:
-        return _written_out(judged, measure, least, depth)
-    few, easy = _few_wrong(judged, least, depth)
-    values = np.where(easy, short(few, measure), np.nan)
-    values[~easy] = _written_out(judged.of(np.flatnonzero(~easy)), measure, least, depth)
-    return values
-
-
-def _written_out(judged: Placements, measure: Measure, least: float, depth: int) -> FloatArray:
-    """The values from the ranks of all relevant candidates."""
-    parts = [measure.kind.compute(part, measure) for part in _all_right(judged, least, depth) if measure.kind.compute]
-    return np.concatenate(parts) if parts else np.empty(0)
-
-
-_SHORT: dict[object, Callable[[FewWrong, Measure], FloatArray]] = {
-    r_precision: lambda few, _: few.r_precision(),
-    average_precision_at_r: lambda few, _: few.average_precision_at_r(),
-    hit: lambda few, measure: (few.first() < (measure.k or 0)).astype(np.float64),
-    first_rank: lambda few, _: (few.first() + 1).astype(np.float64),
-}
-"""Measures that need not be computed from all relevant ranks, if these are nearly all."""
-
-
-def _few_wrong(judged: Placements, least: float, depth: int) -> tuple[FewWrong, npt.NDArray[np.bool_]]:
-    """The candidates judged irrelevant, and the queries they describe: those without ties and with a right answer."""
-    at, place = _places(judged, depth)
-    wrong = (judged.grades <= 0) | (judged.grades < least)
-    chosen = wrong[at] & (place < judged.pool[judged.query[at]])
-    few = FewWrong(judged.query[at][chosen], place[chosen], judged.pool)
-    tied = np.bincount(judged.query[(judged.tied > 1) & (judged.above < depth)], minlength=len(judged.queries))
-    return few, (tied == 0) & (few.relevant > 0)
-
-
-def _depth(judged: Placements, measure: Measure) -> int:
-    """The number of ranks that matter."""
-    pool = int(judged.pool.max(initial=0))
-    if measure.kind.needs_total:
-        return pool
-    wanted = max(measure.k or 0, int(judged.relevant.max(initial=0)) + 1)  # the first unjudged candidate comes by then
-    near = judged.above < wanted
-    return min(pool, max(wanted, int((judged.above + judged.tied)[near].max(initial=0))))
-
-
-def _all_right(judged: Placements, least: float, depth: int) -> Iterator[Placements]:
-    """Placements in which every candidate is relevant unless it was judged irrelevant."""
-    step = max(1, _CHUNK // depth)
-    best = float(judged.grades.max(initial=0)) or 1.0
-    for start in range(0, len(judged.queries), step):
-        yield _filled(judged.of(np.arange(start, min(start + step, len(judged.queries)))), least, depth, best)
-
-
-def _filled(judged: Placements, least: float, depth: int, best: float) -> Placements:
-    n = len(judged.queries)
-    above = np.tile(np.arange(depth), (n, 1))
-    tied = np.ones((n, depth), dtype=np.int64)
-    grades = np.full((n, depth), best)
-    grades[above >= judged.pool[:, None]] = 0.0
-    at, place = _places(judged, depth)
-    wrong = (judged.grades <= 0) | (judged.grades < least)
-    grades[judged.query[at], place] = np.where(wrong, 0.0, judged.grades)[at]
-    for entry in np.flatnonzero((judged.tied > 1) & (judged.above < depth)):
-        row, first = int(judged.query[entry]), int(judged.above[entry])
-        block = slice(first, min(first + int(judged.tied[entry]), depth))
-        above[row, block], tied[row, block] = first, judged.tied[entry]
-    right: npt.NDArray[np.bool_] = grades > 0
-    indptr = np.concatenate([[0], np.cumsum(right.sum(axis=1))])
-    whole = np.full(n, NEVER)
-    return Placements(judged.queries, indptr, above[right], tied[right], grades[right], judged.pool, whole)
-
-
-def _places(judged: Placements, depth: int) -> tuple[IntArray, IntArray]:
-    """The entries up to the depth, each with a distinct position in its block of ties."""
-    before, _ = judged.group
-    place = judged.above + (judged.order - before)
-    at = np.flatnonzero(place < depth)
-    return at, place[at]

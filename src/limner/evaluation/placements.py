@@ -46,8 +46,11 @@ class Placements:
         known: Length of each query's list; `NEVER` if it is not truncated.
         left_out: Number of queries without a relevant candidate in the pool.
         outside: Number of relevant candidates that are not in the pool.
-        judged: Placements of all judged candidates of the same queries, relevant or not (grade 0); None if only
-            relevant ones are known.
+        judged: Placements of all judged candidates, relevant or not (grade 0), of all queries of the judgements, also
+            of those without a relevant one; None if only relevant candidates are known.
+        length: Number of candidates in each query's list; None if the whole pool is ranked.
+        worst: Whether ties count in the worst order; those of `judged` are not resolved, since the order depends on
+            what counts as relevant.
     """
 
     queries: Ids
@@ -60,6 +63,8 @@ class Placements:
     left_out: int = 0
     outside: int = 0
     judged: Placements | None = None
+    length: IntArray | None = None
+    worst: bool = False
 
     def __post_init__(self) -> None:
         """Refuses a rank without candidates: the score was NaN."""
@@ -106,6 +111,14 @@ class Placements:
     def partly_judged(self) -> bool:
         """Whether the judged candidates are known, and do not include all candidates."""
         return self.judged is not None and bool((self.judged.relevant < self.judged.pool).any())
+
+    @cached_property
+    def judged_alone(self) -> Placements:
+        """The judged candidates of these queries, relevant or not; ties as for relevant candidates."""
+        if self.judged is None:
+            return self
+        judged = self.judged.of(self.judged.queries.positions(self.queries))
+        return replace(relevant_last(judged) if self.worst else judged, left_out=self.left_out)
 
     def continued(self, *, best: bool) -> Placements:
         """The best or worst continuation of truncated lists.
@@ -155,15 +168,14 @@ class Placements:
             pool=self.pool[kept],
             known=self.known[kept],
             left_out=self.left_out + len(self.queries) - len(kept),
-            judged=self.judged and self.judged.of(kept),
+            length=None if self.length is None else self.length[kept],
         )
 
-    def split(self) -> Placements:
-        """Splits placements into the relevant candidates and everything that was judged."""
+    def split(self, judged: IntArray) -> Placements:
+        """Splits placements into the relevant candidates and everything that was judged, of these queries."""
         if (self.grades > 0).all():
             return self
-        relevant = self.at_least(float(np.nextafter(0.0, 1.0)))
-        return replace(relevant, judged=self).with_positives()
+        return replace(self.at_least(float(np.nextafter(0.0, 1.0))), judged=self.of(judged))
 
 
 def place(
@@ -249,11 +261,11 @@ def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, t
     pool = _pool_sizes(asked, len(source.queries), source.shape[1])
     if ties == "order":
         above, equal = above + before, np.ones_like(equal)
-    placed = _placements(source, p, above, equal, pool, np.full(len(source.queries), NEVER))
-    return _relevant_last(placed) if ties == "pessimistic" else placed
+    placed = _placements(source, asked, p, above, equal, pool, np.full(len(source.queries), NEVER))
+    return replace(relevant_last(placed), worst=True) if ties == "pessimistic" else placed
 
 
-def _relevant_last(placed: Placements) -> Placements:
+def relevant_last(placed: Placements) -> Placements:
     """Resolves every tie in the worst order: irrelevant candidates first, then by ascending grade."""
     before, size = placed.group
     below_others = placed.tied - size + (placed.order - before)
@@ -278,7 +290,8 @@ def _from_lists(source: Ranking, asked: Asked, p: Positives, unretrieved: str, e
     whole = NEVER if source.n_candidates is None else source.n_candidates
     pool = _pool_sizes(asked, len(source.queries), whole)
     complete = (lengths >= pool) | (unretrieved == "never") | (empty & (source.lengths == 0))
-    return _placements(source, p, above, np.ones_like(above), pool, np.where(complete, NEVER, lengths))
+    ended = np.where(complete, NEVER, lengths)
+    return _placements(source, asked, p, above, np.ones_like(above), pool, ended, lengths)
 
 
 def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
@@ -291,14 +304,24 @@ def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
 
 
 def _placements(
-    source: Scores | Ranking, p: Positives, above: IntArray, tied: IntArray, pool: IntArray, known: IntArray
+    source: Scores | Ranking,
+    asked: Asked,
+    p: Positives,
+    above: IntArray,
+    tied: IntArray,
+    pool: IntArray,
+    known: IntArray,
+    length: IntArray | None = None,
 ) -> Placements:
     order: IntArray | slice = slice(None)  # nothing to sort if every query has one positive
     if (np.diff(p.rows) <= 0).any():
         order = _by_rank(p.rows, above, p.grades)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(p.rows, minlength=len(source.queries)))])
-    every = Placements(source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside)
-    return every.split().with_positives()
+    every = Placements(
+        source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside, length=length
+    )
+    judged = source.queries.find(asked.judgements.queries)
+    return every.split(np.sort(judged[judged >= 0])).with_positives()
 
 
 def _by_rank(rows: IntArray, above: IntArray, grades: FloatArray) -> IntArray:

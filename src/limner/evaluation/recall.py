@@ -45,4 +45,4 @@ def recall_curve(report: Report, ranks: Result, limit: int) -> dict[int, Result]
 
 def _recall_at(ranks: Result, k: int) -> Result:
     values = (ranks.values <= k).astype(np.float64)
-    return replace(ranks, measure=Measure("R", k), values=values, if_right=None)
+    return replace(ranks, measure=Measure("R", k), values=values, possible=None)

@@ -153,7 +153,8 @@ def _row(report: Report, r: Result) -> dict[str, object]:
         "value": r.value,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
-        "if_right": r.bound,
+        "lowest": r.possible[0] if r.possible else None,
+        "highest": r.possible[1] if r.possible else None,
         "queries": len(r.queries),
         "left_out": r.left_out,
     }

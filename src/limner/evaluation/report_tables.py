@@ -26,12 +26,12 @@ def report_grids(report: Report) -> list[Grid]:
 
 
 def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> list[Grid]:
-    """Bounds for unjudged answers: each value if all of them were wrong, and if all of them were right."""
-    bounded = [r for r in results if r.bound is not None]
+    """The lowest and the highest value over all ways to judge the unjudged pairs."""
+    bounded = [r for r in results if r.possible is not None]
     if not bounded:
         return []
     directions = [d for d in DIRECTIONS if any(r.direction == d for r in bounded) and d != "both"]
-    title = f"{names.get(view, view)}: all unjudged wrong to all right"
+    title = f"{names.get(view, view)}: lowest to highest, whatever the unjudged pairs are"
     rows = [(title, *(names.get(d, DIRECTIONS[d]) for d in directions))]
     for measure in dict.fromkeys(r.measure for r in bounded):
         found = {r.direction: _ends(r) for r in bounded if r.measure == measure}
@@ -41,8 +41,7 @@ def _bounds_grid(view: str, results: list[Result], names: Mapping[str, str]) -> 
 
 
 def _ends(result: Result) -> str:
-    show = result.measure.show
-    return f"{show(result.value)} to {show(result.bound or 0.0)}"
+    return " to ".join(map(result.measure.show, result.possible or ()))
 
 
 def _view_grid(view: str, results: list[Result], names: Mapping[str, str]) -> Grid:

@@ -52,8 +52,8 @@ class Result:
         left_out: Number of queries without a relevant candidate, which do not count.
         parts: The parts of a composite measure, each with its images as clusters; empty for other measures.
         kept: The number and its interval as stored in a file, if the summary is unknown in this process.
-        if_right: One value per query if all unjudged candidates were relevant; None if all were judged, or if this is
-            unknown.
+        possible: The lowest and the highest value over all ways to judge the unjudged pairs; None if all were judged,
+            or if it cannot be computed.
         pool: The largest number of candidates that a query was ranked against; None if unknown.
     """
 
@@ -67,17 +67,8 @@ class Result:
     left_out: int = 0
     parts: tuple[Result, ...] = ()
     kept: Kept | None = None
-    if_right: FloatArray | None = None
+    possible: tuple[float, float] | None = None
     pool: int | None = None
-
-    @cached_property
-    def bound(self) -> float | None:
-        """The value if all unjudged candidates were relevant; `value` is the one if none were."""
-        composite = self.measure.kind.composite
-        if composite is not None and self.parts:
-            found = [part.bound for part in self.parts]
-            return composite.value(b for b in found if b is not None) if None not in found else None
-        return None if self.if_right is None or self.kept is not None else self.summarise(self.if_right)
 
     def summarise(self, values: FloatArray) -> float:
         """Summarises one value per query: mean or median; with folds, the mean of this over folds."""
@@ -209,14 +200,18 @@ class Result:
         if self.queries == queries:
             return self
         rows = self.queries.positions(queries)
-        moved = {"clusters": self.clusters, "folds": self.folds, "if_right": self.if_right}
+        moved = {"clusters": self.clusters, "folds": self.folds}
         others: dict[str, Any] = {name: None if held is None else held[rows] for name, held in moved.items()}
         return replace(self, queries=queries, values=self.values[rows], **others)
 
     def restricted(self, rows: IntArray) -> Result:
-        """The result for some of its queries; the candidates stay the same."""
-        kept = {"clusters": self.clusters, "folds": self.folds, "if_right": self.if_right}
+        """The result for some of its queries; the candidates stay the same.
+
+        Unknown is what unjudged pairs could change: other queries of the part may have a match among them.
+        """
+        kept = {"clusters": self.clusters, "folds": self.folds}
         some: dict[str, Any] = {name: None if held is None else held[rows] for name, held in kept.items()}
+        some["possible"] = None
         return replace(self, queries=self.queries[rows], values=self.values[rows], **some)
 
     @property

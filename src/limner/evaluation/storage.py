@@ -85,10 +85,8 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, obje
     }
     if r.pool is not None:
         content["pool"] = r.pool
-    if r.if_right is not None:
-        content["if_right"] = plain(r.if_right.tolist())
-    if r.bound is not None:
-        content["all_unjudged_right"] = plain(r.bound)
+    if r.possible is not None:
+        content["possible"] = plain(list(r.possible))
     images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
     return content if images is None else {**content, "images": images.tolist()}
 
@@ -137,10 +135,18 @@ def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[st
         _codes(saved["clusters"]),
         _codes(saved["folds"]),
         saved["left_out"],
-        if_right=None if saved.get("if_right") is None else _numbers(saved["if_right"]),
+        possible=_pair(saved.get("possible")),
         pool=saved.get("pool", pool),
     )
     return replace(made, kept=_kept(saved)) if measure.statistic == UNKNOWN else made
+
+
+def _pair(saved: Any) -> tuple[float, float] | None:
+    """Two numbers, the lower one first."""
+    if saved is None:
+        return None
+    low, high = _numbers(saved).tolist()
+    return low, high
 
 
 def _kept(saved: Mapping[str, Any]) -> Kept:
@@ -185,7 +191,7 @@ def _sound(report: Report) -> Report:
     if not all(isinstance(word, str) for word in words) or not isinstance(report.settings, Mapping):
         raise TypeError("a name, a note or the settings have the wrong type")
     for r in report.results:
-        columns = [r.values, *(each for each in (r.clusters, r.folds, r.if_right) if each is not None)]
+        columns = [r.values, *(each for each in (r.clusters, r.folds) if each is not None)]
         if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
             raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
         if r.pool is not None and (not isinstance(r.pool, int) or r.pool < 1):

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from limner.core.errors import LimnerError, UnknownName
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection
-from limner.web.side_by_side import MEASURES, with_bound
+from limner.web.side_by_side import MEASURES, with_range
 from limner.web.site import Ask, page
 
 if TYPE_CHECKING:
@@ -123,5 +123,5 @@ def change(system: str, before: Result, after: Result) -> MeasureChange:
     """One measure before and after; the change is computed from unrounded numbers."""
     measure, apart = before.measure, after.value - before.value
     moved = measure.show_change(apart) if math.isfinite(apart) else "–"
-    was, now = (with_bound(result) for result in (before, after))
+    was, now = (with_range(result) for result in (before, after))
     return MeasureChange(system, DIRECTIONS[before.direction], str(measure), was, now, moved)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from limner.evaluation.page.intervals import intervals_drawn
-from limner.evaluation.page.words import direction_title, plain, slug, span
+from limner.evaluation.page.words import direction_title, plain, range_text, slug, span
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
 from limner.web.site import Ask, page, query
@@ -31,7 +31,7 @@ class MeasureCell:
     """One system on one measure.
 
     Args:
-        value: The number; if there are unjudged answers, with the value it would have if all of them were relevant.
+        value: The number; if there are unjudged pairs, with the lowest and the highest value that they allow.
         span: Its 95% interval, or "".
         best: Whether no other system has a better number.
         change: The difference to the first system with its p-value, or "".
@@ -101,10 +101,10 @@ def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, s
     return found
 
 
-def with_bound(result: Result) -> str:
-    """A number as text; with unjudged answers, also the value if all of them were relevant."""
-    shown = plain(result.measure, result.value)
-    return shown if result.bound is None else f"{shown} to {plain(result.measure, result.bound)}"
+def with_range(result: Result) -> str:
+    """A number as text; with unjudged pairs, also the lowest and the highest value that they allow."""
+    shown, ends = plain(result.measure, result.value), range_text(result)
+    return f"{shown} ({ends})" if ends else shown
 
 
 def compare(ask: Ask) -> Response:
@@ -169,7 +169,7 @@ def _cells(results: Sequence[Result], comparison: Comparison | None) -> list[Mea
         leads = len(results) > 1 and result.value * sign == best
         apart = next((d for d in line.differences if (d.a, d.b) == (0, number)), None) if line else None
         change, sure = ("", False) if apart is None else _change(apart, result.measure)
-        cells.append(MeasureCell(with_bound(result), span(result), leads, change, sure))
+        cells.append(MeasureCell(with_range(result), span(result), leads, change, sure))
     return cells
 
 

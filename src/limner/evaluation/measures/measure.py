@@ -117,7 +117,7 @@ class Measure:
     def counted(self, placements: Placements) -> Placements:
         """The placements it uses: positives of its `min_grade` and the queries that have one; or all judged ones."""
         if self.kind.judged:
-            return placements if placements.judged is None else placements.judged
+            return placements.judged_alone
         grade = self.option("min_grade") if "min_grade" in self.kind.options else 0
         return placements.at_least(grade).with_positives() if grade else placements
 
@@ -184,13 +184,13 @@ def bounds(placements: Placements, measure: Measure) -> tuple[FloatArray, FloatA
     """
     counted = measure.counted(placements)
     if not counted.unlocated.any():
-        values = _computed(measure, counted)
+        values = computed(measure, counted)
         return values, values
-    worst, best = (_computed(measure, counted.continued(best=best)) for best in (False, True))
+    worst, best = (computed(measure, counted.continued(best=best)) for best in (False, True))
     return np.minimum(worst, best), np.maximum(worst, best)
 
 
-def _computed(measure: Measure, placements: Placements) -> FloatArray:
+def computed(measure: Measure, placements: Placements) -> FloatArray:
     """Computes one value per query, and checks the output of user-defined functions."""
     if measure.kind.compute is None:
         raise LimnerError(f"{measure} sums measures of both directions: use it in evaluate(), which has both")

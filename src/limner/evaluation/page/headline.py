@@ -11,7 +11,7 @@ from limner.evaluation.estimated import VIEW, Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.page.truth import Truth
 from limner.evaluation.page.views import chance, constant
-from limner.evaluation.page.words import direction_title, nouns, number, plain, span, style_of, views_of
+from limner.evaluation.page.words import direction_title, nouns, number, plain, range_text, span, style_of, views_of
 from limner.evaluation.pairing import comparable, paired, paired_test
 from limner.evaluation.report import Report
 from limner.evaluation.results import Result, main_result
@@ -21,13 +21,13 @@ from limner.evaluation.results import Result, main_result
 class Cell:
     """One number with its interval as text and, for shares, the ends of its bar in percent.
 
-    `bound` is the number if all unjudged answers were right; empty if all were judged.
+    `open` says what the number may be, whatever the unjudged pairs are; empty if all were judged.
     """
 
     value: str
     span: str = ""
     bar: tuple[float, float, float] | None = None
-    bound: str = ""
+    open: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class HeadlineTable:
     rows: Sequence[tuple[str, Sequence[Cell | None]]]
 
     @property
-    def bounded(self) -> bool:
+    def opened(self) -> bool:
         """Whether unjudged answers leave a number open."""
-        return any(cell is not None and cell.bound for _, cells in self.rows for cell in cells)
+        return any(cell is not None and cell.open for _, cells in self.rows for cell in cells)
 
 
 @dataclass(frozen=True)
@@ -240,8 +240,4 @@ def _cell(result: Result) -> Cell:
     value, interval = result.value, result.interval
     shares = interval is not None and result.measure.kind.percent
     ends = (100 * interval.low, 100 * value, 100 * interval.high) if interval is not None and shares else None
-    return Cell(plain(result.measure, value), span(result), ends, _bound(result))
-
-
-def _bound(result: Result) -> str:
-    return "" if result.bound is None else plain(result.measure, result.bound)
+    return Cell(plain(result.measure, value), span(result), ends, range_text(result))

@@ -58,3 +58,8 @@ def views_of(report: Report) -> list[str]:
 def style_of(report: Report, view: str) -> str:
     """The style of a view, the same in every figure."""
     return f"s{views_of(report).index(view) % STYLES}"
+
+
+def range_text(result: Result) -> str:
+    """The lowest and the highest value, whatever the unjudged pairs are; empty if all were judged."""
+    return " to ".join(plain(result.measure, end) for end in result.possible or ())
