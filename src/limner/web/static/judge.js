@@ -268,6 +268,7 @@ at("guide-button").addEventListener("click", () => guide.showModal());
 guide.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.repeat || !event.isTrusted || event.target.closest("button, a")) return;
   event.preventDefault();
+  event.stopPropagation(); // the page behind it would take it for its own
   guide.close();
 });
 // The time spent reading the guideline does not count.
