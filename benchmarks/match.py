@@ -138,7 +138,7 @@ def low_product(n: int, m: int, d: int) -> Callable[[], Any]:
     from limner.scores.base import TILE_ROWS
     from limner.scores.lowprecision.int8_products import Int8
     from limner.scores.lowprecision.unit_checks import stored
-    from limner.scores.running import threads
+    from limner.scores.parallel_blocks import threads
 
     form = Int8()
     a, b, held = vectors(n, d, 0), stored(form, vectors(m, d, 1)), local()

@@ -132,7 +132,7 @@ def test_long_vectors_whose_products_fit_are_scored(device):
 def test_the_limit_of_threads_holds_for_the_blas_of_scipy_too():
     """It is a library of its own; the limit was that of the libraries loaded when it was first asked for."""
     code = (
-        "from limner.scores.running import one_thread_per_product\n"
+        "from limner.scores.parallel_blocks import one_thread_per_product\n"
         "with one_thread_per_product(): pass\n"
         "import scipy.linalg\n"
         "from threadpoolctl import threadpool_info\n"

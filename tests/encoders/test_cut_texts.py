@@ -110,7 +110,7 @@ def test_an_inner_block_keeps_its_counts():
 
 
 def test_threads_of_a_computation_count_too():
-    from limner.scores.running import threads
+    from limner.scores.parallel_blocks import threads
 
     seen = set()
 

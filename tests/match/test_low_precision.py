@@ -33,7 +33,7 @@ from limner import Embeddings, Judgements, LimnerError, Scores
 from limner.core.pair_kernels import scores_of
 from limner.evaluation.placements import NEVER, Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
-from limner.scores import VectorScores, exact_pairs, running, tiles
+from limner.scores import VectorScores, exact_pairs, parallel_blocks, tiles
 from limner.scores.base import Best
 from limner.scores.device import TorchScores
 from limner.scores.lowprecision import (
@@ -533,7 +533,7 @@ class TestChoice:
         ("seconds", "loaded", "used"), [(0.1, False, False), (3.0, False, True), (0.1, True, True)]
     )
     def test_a_short_pass_does_not_load_the_loops(self, scores, seconds, loaded, used, monkeypatch):
-        work = 300 * 2000 * 64 / running.usable_cores()
+        work = 300 * 2000 * 64 / parallel_blocks.usable_cores()
         monkeypatch.setattr(cpu_filter, "seconds_of_float32", lambda d: seconds / work)
         monkeypatch.setattr(cpu_filter, "sys", SimpleNamespace(modules={cpu_filter.LOOPS: None} if loaded else {}))
         assert (cpu_filter.filter_of(scores, lambda *given: 0.0) is not None) == used

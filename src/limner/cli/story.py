@@ -22,7 +22,7 @@ from limner.core.paths import folder_for
 from limner.evaluation.comparison import Comparison, Difference
 from limner.evaluation.report import Report
 from limner.scores import Progress
-from limner.scores.running import one_thread_per_product
+from limner.scores.parallel_blocks import one_thread_per_product
 
 Stage = Callable[[str], AbstractContextManager[Progress]]
 """Opens a named stage and returns a progress callback."""

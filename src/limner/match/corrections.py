@@ -21,7 +21,7 @@ from limner.core.progress import Progress, Stages
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
 from limner.scores.correction import Correction, Grid
-from limner.scores.statistics import some_places
+from limner.scores.correction_statistics import some_places
 
 _SHARP = (30.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 

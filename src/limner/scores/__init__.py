@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from limner.core.arrays import Float32
 from limner.core.progress import Progress
-from limner.scores import device, device_sets, pairs, parts, sets  # noqa: F401  # they register their scores
+from limner.scores import device, device_sets, pairs, partial_scores, sets  # noqa: F401  # they register their scores
 from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scores
 from limner.scores.corrected import CorrectedScores, correct
 from limner.scores.correction import CORRECTIONS, Correction, correction
+from limner.scores.correction_statistics import Statistics
 from limner.scores.inputs import Scorer
 from limner.scores.matrices import MatrixScores
-from limner.scores.running import (
+from limner.scores.parallel_blocks import (
     Block,
     Divisible,
     PairScores,
@@ -27,7 +28,6 @@ from limner.scores.running import (
     on_host,
     usable_cores,
 )
-from limner.scores.statistics import Statistics
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
 

@@ -24,7 +24,7 @@ from limner.core.progress import Progress
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
-from limner.scores.running import (
+from limner.scores.parallel_blocks import (
     Block,
     PairScores,
     Result,

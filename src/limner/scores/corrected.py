@@ -18,11 +18,11 @@ from limner.core.errors import LimnerError, shown
 from limner.core.progress import Progress, next_step
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
+from limner.scores.correction_statistics import Statistics
 from limner.scores.lowprecision import ListRequest, ShiftedListRequest
-from limner.scores.one_pass import RecordedScores
-from limner.scores.running import Block, Result
+from limner.scores.one_pass_corrections import RecordedScores
+from limner.scores.parallel_blocks import Block, Result
 from limner.scores.shifted_scores import Shifted
-from limner.scores.statistics import Statistics
 
 Bank = tuple[Embeddings, Embeddings] | tuple[Statistics, Statistics] | Embeddings | Scores | Statistics
 

@@ -21,7 +21,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry, checked
 from limner.scores.base import LARGEST, Scores
-from limner.scores.running import Block, kernels, number_type
+from limner.scores.parallel_blocks import Block, kernels, number_type
 
 Grid = Mapping[str, Sequence[object]]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.scores.base import TILE_ROWS, Best
-from limner.scores.running import Block, threads, usable_cores
+from limner.scores.parallel_blocks import Block, threads, usable_cores
 
 Int64 = npt.NDArray[np.int64]
 Pairs = tuple[Int64, Int64]

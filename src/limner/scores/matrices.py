@@ -11,8 +11,8 @@ from limner.core.arrays import Array, Float32, array, numbers, pieces, unmasked
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores.base import KINDS, Scores
-from limner.scores.checks import refuse_nan
-from limner.scores.running import Block
+from limner.scores.parallel_blocks import Block
+from limner.scores.score_checks import refuse_nan
 
 WHAT = "similarity matrix"
 

@@ -12,11 +12,11 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, SIMILARITIES, TILE_ROWS, Scores
-from limner.scores.running import Block, Result
+from limner.scores.parallel_blocks import Block, Result
+from limner.scores.row_pieces import in_pieces
 from limner.scores.set_pieces import CHUNK, FEW, FewRows, Pieces, Singles
 from limner.scores.vector_sets import VectorSets
 from limner.scores.vectors import VectorScores
-from limner.scores.wide import in_pieces
 
 POOLINGS = ("max", "smooth", "maxsim")
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, Float32, IntArray
-from limner.scores.running import Block
+from limner.scores.parallel_blocks import Block
 
 ROUNDED = 2.0**-18
 """How far rounding can move a shifted score, relative to its largest inputs.

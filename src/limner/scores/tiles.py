@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Float32
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
-from limner.scores.running import one_thread_per_product
+from limner.scores.parallel_blocks import one_thread_per_product
 
 Shape = tuple[int, int]
 WHOLE: Shape = (TILE_ROWS, TILE_COLUMNS)

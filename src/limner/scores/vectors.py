@@ -14,12 +14,12 @@ from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
-from limner.scores.checks import refuse_overflow
 from limner.scores.exact_pairs import Int64, pair_by_pair, rows_at_once
 from limner.scores.lowprecision import Filter, Selective, best_of_columns, filter_of, request_of
-from limner.scores.running import Block, Result, threads
+from limner.scores.parallel_blocks import Block, Result, threads
+from limner.scores.row_pieces import in_pieces
+from limner.scores.score_checks import refuse_overflow
 from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, sum_ends, tile_for
-from limner.scores.wide import in_pieces
 
 LOOPS = "limner.core.pair_kernels"
 """Single pairs are computed by compiled loops where these are loaded; else from tiles, since loading takes longer."""

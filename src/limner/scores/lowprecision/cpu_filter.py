@@ -29,7 +29,7 @@ from limner.scores.lowprecision.product_block import ProductBlock
 from limner.scores.lowprecision.rounding_bounds import Bounds, Rounded
 from limner.scores.lowprecision.selective_consumers import ListRequest
 from limner.scores.lowprecision.unit_checks import STEP, keeps_bound, product_share, seconds_of_float32
-from limner.scores.running import Block, Result, counted, threads, usable_cores
+from limner.scores.parallel_blocks import Block, Result, counted, threads, usable_cores
 
 Verified = Callable[[int, int | None], float]
 """See `Selective.verified`."""

@@ -26,7 +26,7 @@ from limner.scores.lowprecision.gpu_products import has_units, keeps_bound, low_
 from limner.scores.lowprecision.product_block import SHARE
 from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation, upward
 from limner.scores.lowprecision.selective_consumers import ListRequest, Selective, ShiftedListRequest
-from limner.scores.running import Result, counted
+from limner.scores.parallel_blocks import Result, counted
 from limner.scores.shifted_scores import Shifted
 
 LEAST = 1 << 38

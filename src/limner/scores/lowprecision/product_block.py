@@ -15,7 +15,7 @@ from limner.core.arrays import Float32
 from limner.scores.base import Best
 from limner.scores.exact_pairs import Int64, Pairs, Products, chosen, listed_scores
 from limner.scores.lowprecision.rounding_bounds import READ, Bits, Bounds, Keys, upward
-from limner.scores.running import Block
+from limner.scores.parallel_blocks import Block
 from limner.scores.shifted_scores import ROUNDED, Shifted
 
 Pools = tuple[Int64, Int64, Int64]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.scores.base import TILE_ROWS, Best
-from limner.scores.running import Block
+from limner.scores.parallel_blocks import Block
 from limner.scores.shifted_scores import Shifted
 
 VERIFIED = TILE_ROWS // 4

@@ -12,7 +12,7 @@ from limner.core.arrays import Float32
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS
 from limner.scores.lowprecision.int8_products import Columns, Int8
 from limner.scores.lowprecision.rounding_bounds import READ, accumulation
-from limner.scores.running import threads
+from limner.scores.parallel_blocks import threads
 
 STEP = 6144
 """Candidates are rounded this many at a time; a multiple of the layout's width."""

@@ -18,7 +18,7 @@ from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json
 from limner.core.progress import Progress
-from limner.scores.running import counted, threads
+from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.visualwords import VisualWords
 
 GRID = 4

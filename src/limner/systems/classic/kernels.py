@@ -23,7 +23,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.interrupts import interruptible
 from limner.core.progress import Progress
-from limner.scores.running import counted, threads
+from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
 

@@ -17,7 +17,7 @@ from limner.core.ids import Ids
 from limner.core.ranking import Ranking
 from limner.match.fusion import borda
 from limner.scores import Progress, Scores
-from limner.scores.running import Block
+from limner.scores.parallel_blocks import Block
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.classic.kernel_model import KernelModel
 from limner.systems.classic.kernels import raised

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
-from limner.scores.running import counted, threads
+from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.descriptors import DESCRIPTORS, Pixels, Points, lab, pixels
 
 Whole = npt.NDArray[np.uint8]

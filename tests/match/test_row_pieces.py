@@ -5,7 +5,7 @@ import pytest
 
 from limner import Judgements, Scores
 from limner.evaluation.placements import Asked, place
-from limner.scores import sets, vectors, wide
+from limner.scores import row_pieces, sets, vectors
 from limner.scores.base import Best
 
 
@@ -28,7 +28,7 @@ def drawn(rng, n, *, ties):
 def whole(monkeypatch, ask):
     """The answer from whole rows."""
     with monkeypatch.context() as patch:
-        patch.setattr(wide, "ENOUGH", 0)
+        patch.setattr(row_pieces, "ENOUGH", 0)
         return ask()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from limner.core.arrays import Float32, IntArray
 from limner.core.ids import Ids
 from limner.scores.base import KINDS, Scores
-from limner.scores.running import Block
+from limner.scores.parallel_blocks import Block
 
 
 @KINDS.register("part")

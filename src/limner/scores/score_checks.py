@@ -6,7 +6,7 @@ import numpy as np
 
 from limner.core.errors import LimnerError
 from limner.scores.base import Scores
-from limner.scores.running import Block, on_host
+from limner.scores.parallel_blocks import Block, on_host
 
 
 def refuse_nan(scores: Scores, block: Block, start: int, mend: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from limner.core.progress import Progress
 from limner.scores.base import Best, elsewhere
-from limner.scores.running import Block, Divisible, PairScores, counted, threads, usable_cores
+from limner.scores.parallel_blocks import Block, Divisible, PairScores, counted, threads, usable_cores
 
 ENOUGH = 4
 """Pieces of work per core: with fewer, some cores are idle at the end of a pass."""

@@ -18,7 +18,7 @@ from limner.core.paths import damage_told, parse_json, read_arrays
 from limner.core.progress import Progress, progress_for
 from limner.scores.base import Scores
 from limner.scores.correction import CORRECTIONS, Correction, correction
-from limner.scores.running import Block, on_host
+from limner.scores.parallel_blocks import Block, on_host
 
 RESERVED = ("head", "candidates", "bank")
 """Reserved names in a file of statistics."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from limner.core.arrays import Array, Float32, FloatArray, IntArray
 from limner.scores.base import TILE_COLUMNS, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.matrices import MatrixScores
-from limner.scores.running import Block, counted, kernels, threads, usable_cores
+from limner.scores.parallel_blocks import Block, counted, kernels, threads, usable_cores
 from limner.scores.shifted_scores import ROUNDED, Shifted
 from limner.scores.vectors import VectorScores
 

@@ -6,7 +6,7 @@ from forced_filter import never
 
 from limner import Scores
 from limner.match.corrections import Centred, Csls, InvertedSoftmax, Nnn
-from limner.scores import VectorScores, one_pass
+from limner.scores import VectorScores, one_pass_corrections
 from limner.scores.lowprecision import share_verified
 from limner.scores.shifted_scores import Shifted
 
@@ -35,7 +35,7 @@ def sides(kind, n=800, m=900, d=16):
 def small(monkeypatch):
     never(monkeypatch)
     for name in ("LEAST_DIMENSIONS", "LEAST_WIDTH", "LEAST_ROWS"):
-        monkeypatch.setattr(one_pass, name, 1)
+        monkeypatch.setattr(one_pass_corrections, name, 1)
 
 
 def two_passes(scores, how, k=5):
@@ -53,9 +53,9 @@ def two_passes(scores, how, k=5):
 )
 def test_lists_and_scores_are_those_of_two_passes(kind, similarity, share, how, monkeypatch):
     scores = Scores.from_embeddings(*sides(kind), similarity=similarity)
-    monkeypatch.setattr(one_pass, "SHARE", share)
-    monkeypatch.setattr(one_pass, "MOST", np.inf)
-    monkeypatch.setattr(one_pass, "MOST_OF_BLOCK", np.inf if share == 1 else 0.75)
+    monkeypatch.setattr(one_pass_corrections, "SHARE", share)
+    monkeypatch.setattr(one_pass_corrections, "MOST", np.inf)
+    monkeypatch.setattr(one_pass_corrections, "MOST_OF_BLOCK", np.inf if share == 1 else 0.75)
     used = recorded(monkeypatch)
     corrected = scores.correct(how)
     plain, found = two_passes(scores, how), corrected.top(5)
@@ -67,9 +67,11 @@ def test_lists_and_scores_are_those_of_two_passes(kind, similarity, share, how, 
 
 def recorded(monkeypatch):
     """Grows when lists are read from what was kept."""
-    used, lists = [], one_pass.RecordedScores.lists
+    used, lists = [], one_pass_corrections.RecordedScores.lists
     monkeypatch.setattr(
-        one_pass.RecordedScores, "lists", lambda self, *given, **named: used.append(1) or lists(self, *given, **named)
+        one_pass_corrections.RecordedScores,
+        "lists",
+        lambda self, *given, **named: used.append(1) or lists(self, *given, **named),
     )
     return used
 
@@ -78,11 +80,11 @@ def recorded(monkeypatch):
 @pytest.mark.parametrize("how", [Csls(k=5), InvertedSoftmax()])
 def test_short_lists_are_extended(kept, how, monkeypatch):
     scores = Scores.from_embeddings(*sides("random"))
-    monkeypatch.setattr(one_pass, "KEPT", kept)
-    monkeypatch.setattr(one_pass, "MOST", np.inf)
-    added, extended = [], one_pass.RecordedScores._extended
+    monkeypatch.setattr(one_pass_corrections, "KEPT", kept)
+    monkeypatch.setattr(one_pass_corrections, "MOST", np.inf)
+    added, extended = [], one_pass_corrections.RecordedScores._extended
     monkeypatch.setattr(
-        one_pass.RecordedScores, "_extended", lambda self, *given: added.append(1) or extended(self, *given)
+        one_pass_corrections.RecordedScores, "_extended", lambda self, *given: added.append(1) or extended(self, *given)
     )
     plain, found = two_passes(scores, how, 1), scores.correct(how).top(1)
     assert np.array_equal(plain.indices, found.indices)
@@ -111,13 +113,13 @@ def test_a_sample_and_every_block_are_read_once(monkeypatch):
 @pytest.mark.parametrize("cores", [1, 3, 64])
 @pytest.mark.parametrize("how", [Csls(), InvertedSoftmax(), Nnn(), Centred()])
 def test_a_sample_read_in_ranges_gives_the_scores_and_the_shifts_of_the_whole(how, cores, monkeypatch):
-    monkeypatch.setattr(one_pass, "usable_cores", lambda: cores)
+    monkeypatch.setattr(one_pass_corrections, "usable_cores", lambda: cores)
     scores = Scores.from_embeddings(*sides("random", n=200, m=5000))
 
     def shift(bank):
         return how.shift(how.gather(bank))
 
-    block, (scale, shifts, own) = one_pass._sampled(scores, shift, map)
+    block, (scale, shifts, own) = one_pass_corrections._sampled(scores, shift, map)
     assert np.array_equal(block, scores.matrix())
     expected = shift(scores)
     assert (scale, own) == (expected[0], expected[2])
@@ -126,7 +128,7 @@ def test_a_sample_read_in_ranges_gives_the_scores_and_the_shifts_of_the_whole(ho
 
 def test_where_the_trial_fails_the_lists_come_from_two_passes(monkeypatch):
     scores, used = Scores.from_embeddings(*sides("random")), recorded(monkeypatch)
-    monkeypatch.setattr(one_pass, "MOST", -1.0)
+    monkeypatch.setattr(one_pass_corrections, "MOST", -1.0)
     assert np.array_equal(two_passes(scores, Csls()).indices, scores.correct(Csls()).top(5).indices)
     assert not used
 
@@ -134,9 +136,9 @@ def test_where_the_trial_fails_the_lists_come_from_two_passes(monkeypatch):
 @pytest.mark.parametrize("how", [Csls(), InvertedSoftmax(), Nnn()])
 def test_no_candidate_that_was_not_kept_exceeds_the_bound(how):
     scores = Scores.from_embeddings(*sides("random"))
-    kept = one_pass.RecordedScores.of(scores, 5, lambda bank: how.shift(how.gather(bank)))
+    kept = one_pass_corrections.RecordedScores.of(scores, 5, lambda bank: how.shift(how.gather(bank)))
     shifted = Shifted(*how.shift(how.gather(kept)), lambda *given: given[0])
-    others, matrix = one_pass._Others.of(kept, shifted), scores.matrix().astype(np.float64)
+    others, matrix = one_pass_corrections._Others.of(kept, shifted), scores.matrix().astype(np.float64)
     keys = shifted.scale * matrix - shifted.shift
     for start, held in kept.kept.items():
         counts = others.counts(held, 5)
@@ -147,9 +149,9 @@ def test_no_candidate_that_was_not_kept_exceeds_the_bound(how):
 
 @pytest.mark.parametrize(("k", "bytes_", "used"), [(5, 1 << 28, True), (100, 1 << 28, False), (5, 1000, False)])
 def test_it_is_used_if_lists_are_short_and_memory_suffices(k, bytes_, used, monkeypatch):
-    monkeypatch.setattr(one_pass, "MOST_BYTES", bytes_)
+    monkeypatch.setattr(one_pass_corrections, "MOST_BYTES", bytes_)
     how = Csls()
-    found = one_pass.RecordedScores.of(
+    found = one_pass_corrections.RecordedScores.of(
         Scores.from_embeddings(*sides("random")), k, lambda bank: how.shift(how.gather(bank))
     )
     assert (found is not None) == used
