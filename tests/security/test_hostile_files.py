@@ -86,6 +86,82 @@ def test_good_json_passes():
     assert len(paths.parse_json(wide, where="x")) == 1000
 
 
+# --- TOML, options and indexes of nested values -----------------------------------------------------------------
+
+DOTTED = ".".join(["a"] * 2_000)
+TOML = {
+    "dotted": f"{DOTTED} = 1",
+    "dotted table": f"[{DOTTED}]",
+    "inline": "a = " + "{a = " * 300 + "1" + "}" * 300,
+    "list": "a = " + "[" * 100_000,
+    "huge": f"a = {HUGE}",
+    "infinite": "a = inf",
+    "large": "a = 1e300",
+}
+
+
+@pytest.mark.parametrize("text", TOML.values(), ids=TOML)
+@pytest.mark.parametrize("name", ["question", "guideline", "reasons", "grades", "a"])
+def test_toml_of_a_scale_that_does_harm(tmp_path, text, name):
+    pytest.importorskip("sqlalchemy")
+    from limner.annotate.own_scale import read_scale
+
+    (tmp_path / "scale.toml").write_text(text.replace("a", name, 1))
+    with pytest.raises(LimnerError, match=r"scale\.toml"):
+        read_scale(tmp_path / "scale.toml")
+
+
+@pytest.mark.parametrize("text", TOML.values(), ids=TOML)
+@pytest.mark.parametrize("name", ["dimensions", "ridge", "descriptions", "a"])
+def test_toml_of_options_that_does_harm(folder, text, name):
+    (folder / "options.toml").write_text(text.replace("a", name, 1))
+    refused(shell("train", "histograms", "scenes", "-O", "images=10", "-o", "m", "--config", "options.toml"))
+
+
+FEW = ("scenes", "-O", "images=10")
+NESTS = {"list": "[" * 900 + "]" * 900, "deep": DEEP, "object": NESTED, "huge": HUGE, "half": HALF}
+
+
+@pytest.mark.parametrize("text", NESTS.values(), ids=NESTS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("data", "describe", "scenes", "-O", "images=NEST"),
+        ("train", "histograms", *FEW, "-o", "m", "--set", "dimensions=NEST"),
+        ("evaluate", *FEW, "--system", "histograms(dimensions=NEST)"),
+        ("evaluate", *FEW, "--system", "histograms(descriptions=NEST)"),
+        ("evaluate", *FEW, "--system", "histograms", "--correct", "csls(k=NEST)"),
+        ("encode", "photos", "--encoder", "histograms(names=NEST)", "-o", "v.npy"),
+    ],
+)
+def test_options_that_do_harm(folder, text, words):
+    refused(shell(*(word.replace("NEST", text) for word in words)))
+
+
+@pytest.mark.parametrize("depth", [50, 2_000])
+def test_names_of_names_of_names(folder, depth):
+    nest = "aligned(images=" * depth + "histograms" + ", texts=minilm)" * depth
+    refused(shell("evaluate", "scenes", "-O", "images=10", "--system", nest))
+
+
+def test_a_folder_with_a_nested_description_is_no_model_whose_files_are_replaced(folder):
+    (folder / "m").mkdir()
+    (folder / "m" / "config.json").write_text(DEEP)
+    (folder / "m" / "weights.svg").write_text("mine")
+    assert shell("train", "histograms", "scenes", "-O", "images=10", "-o", "m").exit_code == 0
+    assert (folder / "m" / "weights.svg").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", [DEEP, NESTED], ids=["deep", "nested"])
+def test_notes_of_an_index_that_do_harm(folder, text):
+    pytest.importorskip("lancedb")
+    index = limner.search.index("i", embeddings=limner.Embeddings.load("T.npy"))
+    index.store.table.update_field_metadata({"path": "vector", "metadata": {"limner": text}})
+    vector = limner.Embeddings.load("T.npy").matrix[:1]
+    np.save("q.npy", vector)
+    refused(shell("search", "i", "--queries", "q.npy"), "i")
+
+
 # --- tables and arrays ------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from limner.annotate.scale import COUNTS_AS, QUESTION, SCALE, Grade, Reason, Sca
 from limner.annotate.store import Store
 from limner.annotate.store.scales import keep_scale
 from limner.core.errors import LimnerError
-from limner.core.paths import parse_json, read_text
+from limner.core.paths import parse_json, parse_toml, read_text
 from limner.explain.labels import ALTERNATIVE, CLASSES
 
 RESERVED = {
@@ -94,18 +94,11 @@ def parse_scale(text: str, *, where: str = "the scale", form: str = "toml") -> t
 
 
 def _parsed(text: str, where: str, form: str) -> object:
-    import tomllib
-
     if form not in ("toml", "json"):
         raise LimnerError(f"a file ending in .{form}: expected .toml or .json")
     if len(text) > MOST_FILE:
         raise LimnerError(f"{len(text):,} characters: expected at most {MOST_FILE:,}")
-    if form == "json":
-        return parse_json(text, where="it")
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LimnerError(f"not TOML ({error})") from None
+    return parse_json(text, where="it") if form == "json" else parse_toml(text, where="it")
 
 
 def _table(given: object, known: Sequence[str], what: str) -> Mapping[str, object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import json
 import os
 import platform
 import re
@@ -22,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from limner.core.errors import LimnerError, NotWritten
-from limner.core.paths import place_for
+from limner.core.paths import place_for, read_json
 
 MODEL = frozenset({"config.json", "model.safetensors", "README.md", "vocabulary.txt", "weights.svg", "backbone"})
 """Everything that saved models keep in their folders."""
@@ -298,6 +297,6 @@ def _remove(path: Path) -> None:
 
 def _is_model(folder: Path) -> bool:
     try:
-        return "limner" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
+        return "limner" in read_json(folder / "config.json", what="description of a model")
+    except (LimnerError, TypeError):
         return False

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import tomllib
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -131,6 +132,26 @@ def parse_json(text: str, *, where: str) -> Any:
     if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
         raise LimnerError(f"{where} is nested more than {DEEPEST} deep: expected plain JSON")
     return value
+
+
+def parse_toml(text: str, *, where: str) -> dict[str, Any]:
+    """Parses TOML; refuses deep nesting, which dotted keys build without a bracket.
+
+    >>> parse_toml("dimensions = 32", where="a file")
+    {'dimensions': 32}
+    >>> parse_toml(".".join("a" * 200) + " = 1", where="a file")
+    Traceback (most recent call last):
+    limner.core.errors.LimnerError: a file is nested more than 100 deep: expected plain TOML
+    """
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise LimnerError(f"{where} is nested too deeply to be read: expected plain TOML") from None
+    except ValueError as error:
+        raise LimnerError(f"{where} is not TOML ({error})") from None
+    if _is_deep(table):
+        raise LimnerError(f"{where} is nested more than {DEEPEST} deep: expected plain TOML")
+    return table
 
 
 def _is_deep(value: object) -> bool:

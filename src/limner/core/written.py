@@ -24,7 +24,7 @@ def value(text: str) -> Any:
         return _WORDS[text.lower()]
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # also a number of thousands of digits
         return text
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
+from limner.core.paths import parse_json
 from limner.scores import Progress
 from limner.search.cut_off import ABSENT, NEIGHBOURS, Calibration, CutOff, calibrate
 from limner.search.hits import Hits
@@ -108,7 +109,7 @@ def _evidence(held: Any, path: str) -> tuple[dict[str, Any], Answers]:
     from limner.stats.selective import Answers
 
     try:
-        about = dict(json.loads((held.schema.metadata or {})[b"limner"]))
+        about = dict(parse_json((held.schema.metadata or {})[b"limner"].decode(), where="it"))
         numbers = {name: about[name] for name in ("version", "rows", "absent")}
         columns = [np.array(held[name].to_pylist()) for name in COLUMNS]
         kinds = "fbfiu"

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from limner.core.errors import LimnerError
+from limner.core.paths import parse_json
 from limner.core.progress import Progress
 from limner.scores import Statistics
 from limner.scores.correction import Correction
@@ -62,7 +63,7 @@ def kept_correction(index: Index, *, trust: bool = False) -> Statistics:
     try:
         with index.store.explained():  # a damaged file may even be a panic of compiled code
             held = connect(path).open_table(TABLE).to_arrow()
-            about = dict(json.loads((held.schema.metadata or {}).get(b"limner", b"{}")))
+            about = dict(parse_json((held.schema.metadata or {}).get(b"limner", b"{}").decode(), where="it"))
             data = held["statistics"].to_pylist()[0]
     except (LimnerError, KeyError, IndexError, TypeError):
         raise LimnerError(

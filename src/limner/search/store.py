@@ -20,7 +20,7 @@ import numpy as np
 
 from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.paths import folder_for
+from limner.core.paths import folder_for, parse_json
 from limner.search.lance import lancedb, require_store
 from limner.search.table import COUNT, About, about_of, schema
 
@@ -242,7 +242,7 @@ class VectorStore:
     def notes(self) -> dict[str, Any]:
         """The measurements stored with the vectors."""
         held = self.table.schema.field("vector").metadata or {}
-        return dict(json.loads(held.get(b"limner", b"{}")))
+        return dict(parse_json(held.get(b"limner", b"{}").decode(), where=f"the notes of the index {self.path}"))
 
     def note(self, **notes: object) -> None:
         """Saves a measurement in the store."""

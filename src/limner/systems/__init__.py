@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from limner.core.cut_texts import warned_once
 from limner.core.errors import LimnerError
 from limner.core.model_store import kind_of
-from limner.core.paths import damage_told, read_text
+from limner.core.paths import damage_told, parse_toml, read_text
 from limner.core.registry import Registry, refuse_code
 
 if TYPE_CHECKING:
@@ -141,13 +141,7 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
 
 
 def _configured(path: str | Path, *, trust: bool) -> dict[str, object]:
-    import tomllib
-
-    text = read_text(path, what="file of options")
-    try:
-        options = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LimnerError(f"{path} is not TOML ({error}): expected lines such as dimensions = 32") from error
+    options = parse_toml(read_text(path, what="file of options"), where=f"file of options {path}")
     if not trust:
         refuse_code(options, where=path)
     return options

@@ -26,7 +26,7 @@ from limner.encoders.contract import digest, identity
 from limner.encoders.deferred import opened
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
-from limner.systems.canonical import Side, canonical_maps, pair_weights
+from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
 from limner.systems.sources import Encoded, Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -132,10 +132,7 @@ def train_aligned(
         name: Name of the system in reports.
         progress: Called with (images done, images in total).
     """
-    if not ridge > 0 or dimensions < 1:
-        raise LimnerError(
-            f"ridge={ridge} and dimensions={dimensions}: expected a ridge above 0 and at least 1 dimension"
-        )
+    refuse_settings(ridge, dimensions)
     if len(collection.images) < 2 or not len(collection.judgements):
         raise LimnerError(
             f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "

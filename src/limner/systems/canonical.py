@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
 
 Matrix = npt.NDArray[np.float64]
+MOST_RIDGE = 1e6
+"""Far beyond this, the smoothing leaves nothing of the covariance, and numbers overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +88,15 @@ def _squares(rows: csr_array | Array, weights: Matrix) -> Matrix:
 
 def _dense(rows: csr_array | Array) -> Matrix:
     return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), dtype=np.float64)
+
+
+def refuse_settings(ridge: float, dimensions: int) -> None:
+    """Refuses settings without a solution."""
+    if not 0 < ridge <= MOST_RIDGE or dimensions < 1:
+        raise LimnerError(
+            f"ridge={ridge} and dimensions={dimensions}: expected a ridge above 0, at most {MOST_RIDGE:g}, and at "
+            "least 1 dimension"
+        )
 
 
 def _smooth(covariance: Matrix, ridge: float, what: str) -> Matrix:

@@ -24,7 +24,7 @@ from limner.encoders.contract import digest
 from limner.encoders.image_descriptors import describe
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
-from limner.systems.canonical import Side, canonical_maps, pair_weights
+from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
 from limner.systems.trained_on import TrainedOn, kept
 
 KIND = "histograms"
@@ -176,10 +176,7 @@ def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
             f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "
             "on: expected at least 2 images with texts"
         )
-    if not ridge > 0 or dimensions < 1:
-        raise LimnerError(
-            f"ridge={ridge} and dimensions={dimensions}: expected a ridge above 0 and at least 1 dimension"
-        )
+    refuse_settings(ridge, dimensions)
 
 
 def _from(low: int, total: int, progress: Progress | None) -> Progress | None:

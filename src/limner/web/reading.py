@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email.message import Message
@@ -12,6 +11,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from limner.core.paths import parse_json
 from limner.web.uploads import BYTES
 
 SMALL = 65_536
@@ -87,9 +87,9 @@ async def _json(request: Request) -> object:
         if len(body) > SMALL:
             raise HTTPException(413, f"refused: more than {SMALL:,} bytes of JSON")
     try:
-        value = json.loads(bytes(body))
+        value = parse_json(body.decode(), where="the body")
         refuse_unstorable(("the body", text) for text in _texts(value))
-    except (ValueError, RecursionError):
+    except ValueError:
         raise HTTPException(400, "the body is not JSON") from None
     return value
 
