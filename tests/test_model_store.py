@@ -113,3 +113,60 @@ def test_an_image_is_known_again_by_its_id_and_a_caption(world):
         captions = set(other.restrict([key]).texts.values)
         assert saw[row] == (key in world.splits["train"] and bool(captions & shared))
     assert not saw.all()
+
+
+CHANGES = (
+    "delete",
+    None,
+    [],
+    {},
+    "x",
+    1e308,
+    10**30,
+    -1,
+    True,
+    "histograms",
+    "hashing",
+    {"tensor": "nope"},
+    [[1, [2]]],
+)
+"""What is put in the place of each value of a config.json."""
+
+
+def places(value, place=()):
+    """The path of every value in nested dicts and lists; of the first two entries of a list."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, held in entries:
+        yield (*place, key)
+        yield from places(held, (*place, key))
+
+
+def changed(config, place, change):
+    """A copy of a config in which one value is another, or is missing."""
+    copy = json.loads(json.dumps(config))
+    held = copy
+    for key in place[:-1]:
+        held = held[key]
+    if change == "delete":
+        del held[place[-1]]
+    else:
+        held[place[-1]] = change
+    return copy
+
+
+@pytest.mark.parametrize("kind", ["histograms", "aligned"])
+def test_a_config_with_any_other_value_is_refused_or_works(world, tmp_path, kind):
+    """A damaged file is told by its name when it is opened, or the model works; it never ends in a bug."""
+    folder = limner.train(world, kind, dimensions=4).save(tmp_path / "m")
+    config, few = json.loads((folder / "config.json").read_text()), world.test.restrict(world.test.images.ids[:2])
+    refused = []
+    for place in places(config):
+        for change in CHANGES:
+            (folder / "config.json").write_text(json.dumps(changed(config, place, change)))
+            try:
+                model = systems.load(folder)
+            except LimnerError as error:
+                refused.append(str(error))
+            else:
+                assert model.fingerprint and model.scores(few).matrix().shape == (2, len(few.texts)), (place, change)
+    assert len(refused) > 150 and all(str(folder) in error for error in refused)

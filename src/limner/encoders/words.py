@@ -42,6 +42,12 @@ class BagOfWords:
     vocabulary: tuple[str, ...]
     weights: npt.NDArray[np.float64]
 
+    def __post_init__(self) -> None:
+        """Refuses weights that do not fit the vocabulary, as a damaged file may hold."""
+        if np.shape(self.weights) != (len(self.vocabulary),) or np.asarray(self.weights).dtype.kind != "f":
+            shape = np.shape(self.weights)
+            raise LimnerError(f"weights of shape {shape} for {len(self.vocabulary)} words: expected a number for each")
+
     @classmethod
     def fit(cls, texts: Sequence[str], *, min_count: int = 2, max_words: int = 2000) -> BagOfWords:
         """Learns the words of these texts.

@@ -136,8 +136,13 @@ def load(path: str | Path, *, trust: bool = False) -> Model:
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
     reader = KINDS.find(kind)
-    with damage_told(place, what="saved model", mend="save it again"):
-        return cast("Model", reader.load(place, trust=trust))
+    try:
+        with damage_told(place, what="saved model", mend="save it again"):
+            return cast("Model", reader.load(place, trust=trust))
+    except LimnerError as error:
+        if str(place) in str(error):
+            raise
+        raise LimnerError(f"{place}: {error}") from error
 
 
 def _configured(path: str | Path, *, trust: bool) -> dict[str, object]:

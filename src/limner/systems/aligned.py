@@ -104,6 +104,8 @@ class AlignedModel:
             about, record = held["texts"], TrainedOn.from_content(held.get("trained_on"))
             bag = BagOfWords(tuple(map(str, about[WORDS])), held["idf"]) if WORDS in about else None
             name, options = str(held["name"]), held["options"]
+            if bag is not None and len(bag.vocabulary) != len(text_map.mean):
+                raise LimnerError(f"{len(bag.vocabulary)} words for a map of {len(text_map.mean)}: expected as many")
         images = _known(held["images"], "images", trust)
         texts = bag if bag is not None else _known(about, "texts", trust)
         return cls(name, images, texts, image_map, text_map, options, record)

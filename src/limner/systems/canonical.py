@@ -41,9 +41,24 @@ class Side:
     mean: Matrix
     weights: Matrix
 
+    def __post_init__(self) -> None:
+        """Refuses what is no affine map, as a damaged file may hold."""
+        if not (_is_numeric(self.mean, 1) and _is_numeric(self.weights, 2) and len(self.mean) == len(self.weights)):
+            got = (getattr(part, "shape", type(part).__name__) for part in (self.mean, self.weights))
+            raise LimnerError("a map with mean {} and weights {}: expected shapes (n,) and (n, m)".format(*got))
+
     def __call__(self, rows: Array | csr_array) -> Matrix:
         """Vectors in the joint space, from dense or sparse rows."""
+        if rows.shape[1] != len(self.mean):
+            raise LimnerError(
+                f"vectors of {rows.shape[1]} dimensions for a map that was trained on {len(self.mean)}: use the "
+                "encoder it was trained with, or train the model again"
+            )
         return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float64)
+
+
+def _is_numeric(array: object, ndim: int) -> bool:
+    return isinstance(array, np.ndarray) and array.ndim == ndim and np.issubdtype(array.dtype, np.floating)
 
 
 def pair_weights(collection: Collection) -> csr_array:

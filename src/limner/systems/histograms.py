@@ -17,11 +17,11 @@ import numpy as np
 from limner.core import model_store
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
 from limner.core.progress import next_step
 from limner.encoders.contract import digest
-from limner.encoders.image_descriptors import describe
+from limner.encoders.image_descriptors import DESCRIPTIONS, describe, describe_one
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
@@ -106,8 +106,22 @@ class HistogramModel:
         with damage_told(path, what="saved model", mend="save it again"):
             images, texts = (Side(**held[f"{side}_map"]) for side in ("picture", "text"))
             bag = BagOfWords(tuple(map(str, held["vocabulary"])), held["idf"])
-            record = TrainedOn.from_content(held.get("trained_on"))
-            return cls(str(held["name"]), tuple(held["descriptions"]), bag, images, texts, held["options"], record)
+            record, descriptions = TrainedOn.from_content(held.get("trained_on")), tuple(map(str, held["descriptions"]))
+            _refuse_misfit(descriptions, images, bag, texts)
+            return cls(str(held["name"]), descriptions, bag, images, texts, held["options"], record)
+
+
+def _refuse_misfit(descriptions: Sequence[str], images: Side, bag: BagOfWords, texts: Side) -> None:
+    """Refuses maps of other descriptions or of another vocabulary."""
+    from PIL import Image
+
+    for name in descriptions:
+        if name not in DESCRIPTIONS:
+            raise UnknownName("image descriptor", name, DESCRIPTIONS)
+    width = len(describe_one(Image.new("RGB", (8, 8)), descriptions)) if descriptions else 0
+    for what, got, side in (("descriptions of images", width, images), ("words", len(bag.vocabulary), texts)):
+        if got != len(side.mean):
+            raise LimnerError(f"{got} {what} for a map of {len(side.mean)}: expected as many")
 
 
 def train(
