@@ -66,7 +66,7 @@ def module(kind: object, path: str = "2_Part", *, first: bool = False) -> Change
         held = json.loads((folder / "modules.json").read_text())
         part = {"idx": 2, "name": "2", "path": path, "type": kind}
         (folder / "modules.json").write_text(json.dumps([part, *held] if first else [*held, part]))
-        if isinstance(path, str) and not os.path.isabs(path):
+        if isinstance(path, str) and not os.path.isabs(path) and "\0" not in path:
             (folder / path).mkdir(parents=True, exist_ok=True)
 
     return change
@@ -171,6 +171,45 @@ def torchscript(folder: Path) -> None:
         archive.writestr("archive/constants.pkl", b"\x80\x02cos\nsystem\n.")
         archive.writestr("archive/data.pkl", b"\x80\x02cos\nsystem\n.")
         archive.writestr("archive/version", b"3\n")
+
+
+def deflated(folder: Path) -> None:
+    """Weights of a few kB whose pickle takes 64 MB."""
+    import zipfile
+
+    weights(folder / "plain.bin", held={"a": 1})
+    with zipfile.ZipFile(folder / "plain.bin") as plain, zipfile.ZipFile(folder / "pytorch_model.bin", "w") as packed:
+        for name in plain.namelist():
+            content = plain.read(name) + (b"\0" * 64_000_000 if name.endswith("data.pkl") else b"")
+            packed.writestr(name, content, zipfile.ZIP_DEFLATED)
+    (folder / "plain.bin").unlink()
+    (folder / "model.safetensors").unlink()
+
+
+def looped(name: str) -> Change:
+    """Replaces a file by a link to itself."""
+
+    def change(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(name)
+
+    return change
+
+
+def linked_folder(folder: Path) -> None:
+    """Adds a folder that is elsewhere."""
+    (folder.parent / "outside").mkdir()
+    (folder / "1_Part").symlink_to("../outside")
+
+
+def cased(name: str, change: Change) -> Change:
+    """Makes a change, and writes the name in capitals, which some file systems read as the same."""
+
+    def changed(folder: Path) -> None:
+        change(folder)
+        (folder / name).rename(folder / name.upper())
+
+    return changed
 
 
 DENSE = {"activation_function": "canary.Encoder", "bias": True}
@@ -279,6 +318,9 @@ SENTENCES: dict[str, Change] = {
     "a method that is no reader": merged(
         "sentence_bert_config.json", modality_config={"text": {"method": "save_pretrained", "method_output_name": None}}
     ),
+    "a module in a folder with a null character": module("sentence_transformers.models.Pooling", "a\0b"),
+    "a module in a folder that is a number": module("sentence_transformers.models.Pooling", 7),
+    "a list of modules that is deep": written("modules.json", "[" * 90 + "]" * 90),
     "an adapter of a part": merged("0_Transformer/adapter_config.json", **ADAPTER),
 }
 """By name: changes to a folder of sentence-transformers."""
@@ -339,6 +381,24 @@ BACKBONE: dict[str, Change] = {
         pickle("pytorch_model.bin"), merged(SHARDS, metadata={}, weight_map={"a": "../outside/x.bin"})
     ),
     "safe weights in parts elsewhere": merged("model.safetensors.index.json", weight_map={"a": "/tmp/x.safetensors"}),
+    "weights that take a thousand times their size": deflated,
+    "weights that are code, beside weights of another name": several(
+        pickle("pytorch_model.bin"), written("other.safetensors", (2).to_bytes(8, "little") + b"{}")
+    ),
+    "safe weights with an endless header": written("model.safetensors", (1 << 60).to_bytes(8, "little") + b"{}"),
+    "safe weights with a header that is none": written("model.safetensors", (4).to_bytes(8, "little") + b"\xff{}["),
+    "safe weights outside of their file": written(
+        "model.safetensors",
+        (62).to_bytes(8, "little") + b'{"a":{"dtype":"F32","shape":[9999999],"data_offsets":[0,39999996]}}'[:62],
+    ),
+    "code of a generation": several(merged("generation_config.json", auto_map={"x": "own.M"}), CODE),
+    "code of a part, far down": merged("config.json", a={"b": [{"c": [{"auto_map": {"AutoModel": "own.M"}}]}]}),
+    "code of a part of the folder": merged("x/y/config.json", **OWN),
+    "code, in capitals": cased("config.json", merged("config.json", **OWN)),
+    "a kernel of a part, in a list": kernel(layers=[{"attn_implementation": KERNEL}]),
+    "a tokenizer that starts a program": merged("tokenizer_config.json", tokenizer_class="LayoutXLMTokenizer"),
+    "a link to itself": looped("config.json"),
+    "a link to a folder": linked_folder,
     "a pickle beside": written("x/y/z.pkl", b"cos\nsystem\n"),
     "a joblib beside": written("memory.joblib", b"cos\nsystem\n"),
     "a link to a configuration": linked("config.json"),
@@ -358,7 +418,50 @@ IMAGES: dict[str, Change] = {
     "a foreign processor": merged("preprocessor_config.json", image_processor_type="canary.Encoder"),
     "a foreign extractor": merged("preprocessor_config.json", feature_extractor_type="canary.Encoder"),
     "a processor that starts a program": merged("preprocessor_config.json", **OCR),
+    "a foreign processor inside of a pair": merged(
+        "processor_config.json", image_processor={"image_processor_type": "canary.Encoder"}
+    ),
+    "code of a processor of videos": several(
+        merged("video_preprocessor_config.json", auto_map={"AutoVideoProcessor": "own.M"}), CODE
+    ),
     "a foreign pair of processors": merged("processor_config.json", processor_class="canary.Encoder"),
     "a kernel of the image tower": kernel(vision_config={"image_size": 32, "attn_implementation": KERNEL}),
 }
 """By name: changes to a folder of CLIP."""
+
+JINJA = "{{ cycler.__init__.__globals__.os.system('touch mark') }}"
+
+UNREAD: dict[str, Change] = {
+    "a state of an optimiser": lambda folder: weights(folder / "optimizer.pt"),
+    "arguments of a training": lambda folder: weights(folder / "training_args.bin"),
+    "a random state": lambda folder: weights(folder / "rng_state.pth"),
+    "weights of torch beside safe ones": lambda folder: weights(folder / "pytorch_model.bin"),
+    "an array of objects": lambda folder: written("x.npy", _array())(folder),
+    "weights of another library": written("tf_model.h5", b"\x89HDF\r\n\x1a\n"),
+    "weights in one file": written("model.gguf", b"GGUF\x03\0\0\0" + b"\xff" * 16),
+    "a template of a chat": written("chat_template.jinja", JINJA),
+    "a template of a chat in a tokenizer": merged("tokenizer_config.json", chat_template=JINJA),
+    "templates of a chat": written("additional_chat_templates/x.jinja", JINJA),
+    "code of a generation in a folder": several(
+        written("custom_generate/generate.py", "import canary\n"),
+        written("custom_generate/requirements.txt", "canary\n"),
+    ),
+    "code that nothing names": several(CODE, written("modeling_own.py", "import canary\n")),
+    "a package": several(
+        written("transformers.py", "import canary\n"), written("torch/__init__.py", "import canary\n")
+    ),
+    "settings of Python": several(written("sitecustomize.py", "import canary\n"), written("x.pth", "import canary\n")),
+    "a model of open_clip": written("open_clip_config.json", json.dumps({"model_cfg": {"text_cfg": {"x": "canary"}}})),
+    "a name that is no text": lambda folder: Path(os.fsdecode(os.fsencode(folder) + b"/\xff.json")).write_text("{}"),
+}
+"""By name: what is added to a good folder of transformers, and no library reads; such a folder may be used."""
+
+
+def _array() -> bytes:
+    import io
+
+    import numpy as np
+
+    file = io.BytesIO()
+    np.save(file, np.array([Pickled()], dtype=object), allow_pickle=True)
+    return file.getvalue()

@@ -89,7 +89,7 @@ def spoiled(good: Path, kind: str, change: hostile.Change, tmp_path: Path) -> Pa
 
 
 def test_the_corpus_is_large_enough():
-    assert len(CASES) >= 60
+    assert len(CASES) >= 120
     assert len({(kind, name) for kind, name, _, _ in CASES}) == len(CASES)
 
 
@@ -168,6 +168,13 @@ def with_old_weights(folder: Path) -> None:
 
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize("name", hostile.UNREAD)
+def test_a_hostile_file_that_no_library_reads_runs_nothing(name, good, tmp_path, canary, monkeypatch):
+    folder = spoiled(good, "backbone", hostile.UNREAD[name], tmp_path)
+    assert encoder("transformers", model=folder, device="cpu").encode(["a dog"]).shape == (1, 32)
+    assert not canary()
 
 
 def test_weights_that_are_code_are_refused_in_words(good, tmp_path, canary):

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 from limner.core.arrays import Array, array
 from limner.core.errors import LimnerError, shown
@@ -26,10 +26,26 @@ def unpickled(file: str | Path, *, expected: str, mapped: bool = False) -> Any:
     require("torch", what=f"reading {file}", extra="gpu")
     import torch
 
+    is_archive = is_zipfile(file)
+    if is_archive:
+        _refuse_compressed(file)
     try:
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped and is_zipfile(file))
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped and is_archive)
     except pickle.UnpicklingError as error:  # torch's own message recommends lifting the restriction
         raise LimnerError(f"{file} holds more than tensors, or is damaged: expected {expected}") from error
+
+
+def _refuse_compressed(file: str | Path) -> None:
+    """Refuses what torch does not write: a compressed pickle may be far larger than its file."""
+    try:
+        with ZipFile(file) as archive:
+            packed = [each.filename for each in archive.infolist() if each.compress_type != ZIP_STORED]
+    except (BadZipFile, ValueError, NotImplementedError) as error:
+        raise LimnerError(f"{file} is a damaged file of torch ({error}): put back a good copy") from error
+    if packed:
+        raise LimnerError(
+            f"{file} is compressed ({shown(packed)}), as torch does not write it: save it with torch.save"
+        )
 
 
 def read_tensors(file: str | Path) -> tuple[Array, list[str] | None]:

@@ -97,10 +97,17 @@ def _files(folder: Path) -> Iterator[Path]:
     cached = blobs.resolve() if folder.parent.name == "snapshots" else None
     for place, folders, names in os.walk(folder):
         for each in (Path(place, name) for name in (*folders, *names)):
-            target = each.resolve()
+            target = _target(each)
             if each.is_symlink() and not target.is_relative_to(within) and target.parent != cached:
                 raise LimnerError(f"{each} is a link to {target}, outside of the model's folder: copy the file there")
         yield from (Path(place, name) for name in names)
+
+
+def _target(file: Path) -> Path:
+    try:
+        return file.resolve()
+    except (OSError, RuntimeError):  # by Python's version
+        raise LimnerError(f"{file} is a link to itself: copy the file there") from None
 
 
 # --- what the files name ----------------------------------------------------------------------------------------
@@ -131,7 +138,11 @@ def _refuse_modules(file: Path, content: object, folder: Path) -> None:
         if not isinstance(kind, str) or not _MODULE.fullmatch(kind):
             raise LimnerError(f"{file} asks for the class {kind!r}: {_NO_CODE}")
         place = module.get("path", "")
-        if not isinstance(place, str) or not (folder / place).resolve().is_relative_to(folder.resolve()):
+        if (
+            not isinstance(place, str)
+            or "\0" in place
+            or not (folder / place).resolve().is_relative_to(folder.resolve())
+        ):
             raise LimnerError(f"{file} has a module in {place!r}: expected a folder inside of {folder}")
 
 
