@@ -16,6 +16,7 @@ from limner.core.errors import LimnerError
 from limner.core.progress import Progress, counting, next_step
 from limner.core.ranking import Ranking
 from limner.evaluation.evaluate import direction_of
+from limner.evaluation.results import LEAST
 from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, ConceptAgreement, agreement, similarities
 from limner.explain.concepts import Concepts, Faults, of_images, own_words, with_caption_objects
 from limner.explain.reading import mentioned
@@ -134,7 +135,8 @@ class Explanations:
     def summary(self) -> dict[str, dict[str, float]]:
         """Mean of every score with its 95% interval, and how many are undefined.
 
-        Failures with the same relevant image form one cluster, as in all of limner's intervals.
+        Failures with the same relevant image form one cluster, as in all of limner's intervals. Scores that are no
+        shares have no interval over fewer than 20 images.
         """
         images = np.array([failure.truth for failure in self.failures], dtype=str)
         return {score: _summed(self.values(score), images, share=score in SHARES) for score in SCORES}
@@ -186,7 +188,7 @@ def _summed(values: FloatArray, images: np.ndarray[Any, Any], *, share: bool) ->
     known, by = values[there], images[there]
     mean = float(known.mean()) if len(known) else math.nan
     found = {"mean": mean, "low": math.nan, "high": math.nan, "undefined": float((~there).sum())}
-    if len(known) and (share or (np.ptp(known) > 0 and len(np.unique(by)) > 1)):
+    if len(known) and (share or (np.ptp(known) > 0 and len(np.unique(by)) >= LEAST)):
         interval = mean_interval(known, clusters=by) if share else bootstrap(known, clusters=by)
         found |= {"low": interval.low, "high": interval.high}
     return found
