@@ -170,3 +170,14 @@ def test_a_config_with_any_other_value_is_refused_or_works(world, tmp_path, kind
             else:
                 assert model.fingerprint and model.scores(few).matrix().shape == (2, len(few.texts)), (place, change)
     assert len(refused) > 150 and all(str(folder) in error for error in refused)
+
+
+def test_the_length_of_texts_in_a_config_is_a_number(world, tmp_path):
+    pytest.importorskip("torch")
+    folder = limner.train(world, "towers", **SMALL["towers"]).save(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    for change in ("delete", None, [], "x", 1.5, -1, 0, True):
+        copy = changed(config, ("settings", "inputs", "max_tokens"), change)
+        (folder / "config.json").write_text(json.dumps(copy))
+        with pytest.raises(LimnerError, match="max_tokens"):
+            systems.load(folder)

@@ -170,6 +170,9 @@ class TowersModel:
             _refuse_variant(saved)
             vocabulary = _read_words(folder) if config["texts"] == "gru" else None
             told = config["settings"]
+            most = told["inputs"]["max_tokens"]
+            if type(most) is not int or most < 1:
+                raise LimnerError(f"{folder}: max_tokens={most!r}, expected a whole number, 1 or above")
             saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
             features = load_source(config["features"], what="features", trust=trust)
             with randomness.seeded(0):
