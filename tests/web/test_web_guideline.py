@@ -93,6 +93,41 @@ def test_only_those_at_the_machine_are_told_that_nothing_leaves_it(tmp_path):
     assert "this machine" not in words(websites.enrolled(team, "far", "admin").get("/"))
 
 
+REFUSED = {
+    "/judge": {"item": "99999", "key": "k" * 10, "grade": "4"},
+    "/captions": {"assignment": "99999", "key": "k" * 10},
+    "/prefer": {"comparison": "99999", "key": "k" * 10, "choice": "left"},
+    "/classify": {"failure": "99999", "key": "k" * 10, "class": "size", "rating": "3"},
+    "/admin/tasks": {"pairs": "none"},
+    "/admin/study": {"kind": "none"},
+    "/admin/aside": {"annotator": "99999", "reason": "x"},
+    "/admin/review": {"assignment": "99999", "decision": "accept", "reason": "x"},
+    "/admin/assign": {"annotator": "99999"},
+    "/admin/guideline": {"text": ""},
+    "/admin/scale": {"scale": "["},
+}
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_a_refused_form_keeps_the_navigation(asked, address):
+    reply = asked.post(address, data=REFUSED[address])
+    assert 400 <= reply.status_code < 500
+    assert 'aria-label="Pages"' in reply.text and 'href="/admin"' in reply.text and 'href="/judge"' in reply.text
+    assert 'class="error"' in reply.text
+
+
+def test_a_refused_form_of_the_lead_keeps_what_was_sent(asked):
+    """Every form of the page; what a page shows is escaped."""
+    sent = "one rule<script>"
+    page = asked.post("/admin/guideline", data={"text": sent, "examples": "no such | example"}).text
+    assert "one rule&lt;script&gt;" in page and "no such | example" in page and "<script>one" not in page
+    assert 'id="text"' in page.split('id="guideline"><p class="error"')[1]
+    page = asked.post("/admin/tasks", data={"pairs": "x7", "depth": "4", "people": "3", "s": "colours"}).text
+    assert all(f'value="{value}"' in page for value in ("x7", "4", "3"))
+    page = asked.post("/admin/scale", data={"scale": "grades = []"}).text
+    assert ">grades = []</textarea>" in page
+
+
 OWN = """
 question = "Is this <i>the</i> product?"
 grades = [
