@@ -82,7 +82,7 @@ def take(browser: Any, where: str) -> None:
     page.select_option("#colour", label="failure")
     page.wait_for_timeout(1000)
     shot(page, "serve-map")
-    arrive(page, "/admin")
+    arrive(page, "/admin#make")
     page.fill("#pairs", "36")
     page.click("button:has-text('Make tasks')")
     page.wait_for_selector("text=tasks created", timeout=120_000)
@@ -108,22 +108,22 @@ reasons = [
 def forms(browser: Any, where: str) -> None:
     """The forms for the lead: own grades and reasons, and assigned tasks with a comment."""
     page = browser.new_context(base_url=where, viewport=DESK, reduced_motion="reduce").new_page()
-    arrive(page, "/admin")
-    page.click("#scale ~ details summary")
+    arrive(page, "/admin#scale")
     page.fill("#own-scale", OWN)
-    page.evaluate("document.activeElement.blur(); document.getElementById('scale').scrollIntoView()")
+    page.evaluate("document.activeElement.blur(); document.getElementById('scale').parentElement.scrollIntoView()")
     shot(page, "serve-scale")
     page.fill("#pairs", "36")
     page.click("button:has-text('Make tasks')")
     page.wait_for_selector("text=tasks created", timeout=120_000)
     for name in ("third", "fourth"):
         commented(browser, where, name)
-    arrive(page, "/admin")
+    arrive(page, "/")
+    arrive(page, "/admin#assigned")
     for name in ("third", "fourth"):
         page.select_option("#assign-to", label=name)
         page.click("button[value=assign]")
-        page.wait_for_selector(f"#assigned ~ .scroll th:text-is('{name}')")
-    page.evaluate("document.getElementById('assigned').scrollIntoView()")
+        page.wait_for_selector(f"#assigned .scroll th:text-is('{name}')")
+    page.evaluate("document.getElementById('comments').scrollIntoView()")
     shot(page, "serve-assign")
 
 
