@@ -133,3 +133,14 @@ def test_the_chart_says_its_numbers(asked):
     page = patient(asked, "/compare?s=good&s=bad").text
     assert page.count('class="chart"') >= 2 and page.count('class="dot s1"') >= 6
     assert re.search(r"<desc[^>]*>R@1: good [\d.]+% \([\d.]+ to [\d.]+\), bad", page)
+
+
+def test_items_are_called_held_out_only_if_there_are_others(tmp_path, asked):
+    whole, held = websites.world(100), websites.world(100).test
+    counted = f"{len(held.images)} images and {len(held.texts)} texts"
+    assert f"{counted}, held out of {len(whole.images)} images" in words(patient(asked, "/compare"))
+    alone = limner.Collection("alone", held.images, held.texts, held.judgements)
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=(len(held.images), len(held.texts))))
+    app = make_app([alone], systems={}, matrices={"mine": tmp_path / "mine.npy"}, store=tmp_path / "answers.db")
+    page = words(patient(TestClient(app, base_url="http://localhost"), "/compare"))
+    assert counted in page and "held out" not in page

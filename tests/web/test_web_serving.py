@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -157,3 +158,23 @@ def test_the_address_of_a_store_is_shown_without_its_password():
 
     assert without_password("postgresql://one:secret@host/name") == "postgresql://one:***@host/name"
     assert without_password("answers.db") == "answers.db"
+
+
+def test_progress_is_shown_until_the_server_has_started(monkeypatch):
+    """Reading a large collection takes seconds: until the address is printed, the terminal is not silent."""
+    from limner import web
+
+    def shown():
+        return any(thread.name == "limner progress" for thread in threading.enumerate())
+
+    during = []
+
+    def slow(*_, started, **__):
+        during.append(shown())
+        started(web.Address("http://localhost:1/", "answers.db"))
+        during.append(shown())
+
+    monkeypatch.setattr(web, "serve", slow)
+    done = CliRunner().invoke(app, ["serve", "scenes"])
+    assert done.exit_code == 0 and "serving at http://localhost:1/" in done.stderr
+    assert during == [True, False]

@@ -125,7 +125,8 @@ def _table(library: Library, collection: str, systems: Sequence[str], correction
     reports = [report_of(library, collection, name, way) for name, way in ways]
     comparison = comparison_of(library, collection, ways)
     held, whole = library.loaded(collection).held, library.loaded(collection).whole
-    counts = f"{len(held.images):,} images and {len(held.texts):,} texts, held out of {len(whole.images):,} images"
+    divided = f", held out of {len(whole.images):,} images" if len(held.images) < len(whole.images) else ""
+    counts = f"{len(held.images):,} images and {len(held.texts):,} texts{divided}"
     keyed = [{result.key: result for result in report.results} for report in reports]
     shared = [key for key in keyed[0] if all(key in other for other in keyed)]
     words = {"i2t": "image → text", "t2i": "text → image"}

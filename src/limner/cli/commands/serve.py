@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from limner.cli.console import answer, tell
+from limner.cli.console import answer, progress, tell
 from limner.cli.options import Json, Loading, Trust, flag, loading, word
 from limner.cli.training import Features, as_features
 from limner.core.errors import LimnerError
@@ -79,30 +81,39 @@ def serve(
     """
     from limner.web import serve as run
 
+    with ExitStack() as opening:
+        opening.enter_context(progress("opening collections and indexes"))
+        run(
+            collections or ([] if index else ["scenes"]),
+            systems=system or ("histograms", "colours"),
+            matrices=_files(scores),
+            features=None if features is None else as_features(features),
+            store=store,
+            host=host,
+            port=port,
+            team=team,
+            certificate=certificate,
+            key=key,
+            url=url,
+            proxies=proxy or (),
+            options=loading(option),
+            corrections=correct or (),
+            trust=trust,
+            indexes=_named(index),
+            started=_started(opening, show=show, as_json=as_json),
+        )
+
+
+def _started(opening: ExitStack, *, show: bool, as_json: bool) -> Callable[[Address], None]:
+    """What to do when the server runs: the progress of opening collections ends, and its address is printed."""
+
     def started(address: Address) -> None:
+        opening.close()
         _say(address, as_json=as_json)
         if show:
             typer.launch(address.url)
 
-    run(
-        collections or ([] if index else ["scenes"]),
-        systems=system or ("histograms", "colours"),
-        matrices=_files(scores),
-        features=None if features is None else as_features(features),
-        store=store,
-        host=host,
-        port=port,
-        team=team,
-        certificate=certificate,
-        key=key,
-        url=url,
-        proxies=proxy or (),
-        options=loading(option),
-        corrections=correct or (),
-        trust=trust,
-        indexes=_named(index),
-        started=started,
-    )
+    return started
 
 
 def _named(words: list[str] | None) -> dict[str, str]:
