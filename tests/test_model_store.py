@@ -181,3 +181,13 @@ def test_the_length_of_texts_in_a_config_is_a_number(world, tmp_path):
         (folder / "config.json").write_text(json.dumps(copy))
         with pytest.raises(LimnerError, match="max_tokens"):
             systems.load(folder)
+
+
+def test_documents_of_a_kernel_model_are_texts(world, tmp_path):
+    folder = limner.train(world, "nearest", **SMALL["nearest"]).save(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    for place in (("documents",), ("documents", 0), ("documents", 0, 0)):
+        for change in (None, 5, [[1, [2]]], {"a": 1}):
+            (folder / "config.json").write_text(json.dumps(changed(config, place, change)))
+            with pytest.raises(LimnerError, match=str(folder)):
+                systems.load(folder)

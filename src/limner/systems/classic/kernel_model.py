@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from limner.core import model_store
 from limner.core.collection import Items
+from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
 from limner.scores import Progress
 from limner.systems.classic import kernel_state
@@ -72,6 +73,10 @@ class KernelModel:
         """Reads a saved model; with `trust`, also one with custom kernels or taggers."""
         content = model_store.read(path, cls.KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
+            if not all(
+                type(each) is list and all(isinstance(one, str) for one in each) for each in content["documents"]
+            ):
+                raise LimnerError(f"{path}: documents are not lists of texts: save the model again")
             image, text = (kernel_state.kernel_from(content[f"{s}_kernel"], trust=trust) for s in ("image", "text"))
             given = {name: content[name] for name in ("name", "documents")} | {
                 "image_kernel": image,
