@@ -58,6 +58,8 @@ def test_a_word_that_the_system_does_not_know_is_named(site, model):
     assert "xyzzy : not in the vocabulary" in page
     assert f"{known} : not in" not in page
     assert "not in the vocabulary" not in words(patient(site, f"/search?q={known}"))
+    for by in ("words", "hybrid"):  # words are looked up in the captions, not in the vocabulary of the system
+        assert "not in the vocabulary" not in words(patient(site, f"/search?q=xyzzy {known}&by={by}"))
 
 
 @pytest.mark.parametrize("kind", ["images", "texts"])

@@ -114,7 +114,12 @@ def _columns(library: Library, asked: SearchRequest, name: str) -> list[Column]:
     row = row_of(library, ready, asked, known)
     notes = "; ".join([*filter(None, [worded.note if worded else ""]), *without_effect(asked)])
     plain = Column(
-        name, "", (), () if asked.by_image else tuple(ready.unknown_words(asked.words)), _how(ready, asked), note=notes
+        name,
+        "",
+        (),
+        () if asked.by_image or asked.by != "vectors" else tuple(ready.unknown_words(asked.words)),
+        _how(ready, asked),
+        note=notes,
     )
     if asked.is_sure:
         order, promise = sure_order(library, ready, asked, row, np.argsort(-row, kind="stable"))
@@ -197,7 +202,7 @@ def _in_index(library: Library, asked: SearchRequest) -> list[Column]:
         _explained(_hit(hit, found.kind), hit.match, found.words)
         for hit in (replace(each, rank=rank) for rank, each in enumerate(found.hits, start=1))
     ]
-    unknown = () if asked.by_image else tuple(served.unknown_words(found.words))
+    unknown = () if asked.by_image or asked.by != "vectors" else tuple(served.unknown_words(found.words))
     remarks = without_effect(asked)
     if asked.corrects and asked.has_terms:
         remarks.append(
