@@ -72,10 +72,10 @@ def saves_time(scores: Products, verified: Verified) -> bool:
         return False
     if LOOPS not in sys.modules and n * m * d * seconds_of_float32(d) / usable_cores() < LOADING:
         return False
-    beside = verified(m, scores.query_vectors.dim if len(scores.sum_ends) else None)
-    if beside > GAIN:  # nothing has to be measured
+    verification = verified(m, scores.query_vectors.dim if len(scores.sum_ends) else None)
+    if verification > GAIN:  # nothing has to be measured
         return False
-    return product_share(d) + beside <= GAIN and keeps_bound(scores.query_vectors.dim)
+    return product_share(d) + verification <= GAIN and keeps_bound(scores.query_vectors.dim)
 
 
 def _rounded_up(dimensions: int) -> int:

@@ -106,19 +106,19 @@ def same_bits(device: Any, rows: int, columns: int, dimensions: int) -> bool:
     generator = torch.Generator(device).manual_seed(0)
 
     def drawn(count: int) -> Tensor:
-        where: Any = {"generator": generator, "device": device}
-        size = torch.randint(-6, 7, (count, dimensions), **where)
-        return torch.randn(count, dimensions, **where) * torch.exp2(size.float())
+        placement: Any = {"generator": generator, "device": device}
+        size = torch.randint(-6, 7, (count, dimensions), **placement)
+        return torch.randn(count, dimensions, **placement) * torch.exp2(size.float())
 
     left, right = drawn(rows), drawn(columns)
     with _cuda.full_precision():
-        whole = left @ right.T
+        product = left @ right.T
     for low in {0, max(rows - ROWS, 0)}:
         part = _padded(left[low : low + ROWS], ROWS).expand(TILES, -1, -1).contiguous()
         for first in range(0, columns, TILES * COLUMNS):
             side = _padded(right[first : first + TILES * COLUMNS], TILES * COLUMNS).unflatten(0, (TILES, COLUMNS))
             tiled = tiles(part, side).transpose(0, 1).flatten(1)[: rows - low, : columns - first]
-            if not torch.equal(tiled, whole[low : low + ROWS, first : first + TILES * COLUMNS]):
+            if not torch.equal(tiled, product[low : low + ROWS, first : first + TILES * COLUMNS]):
                 return False
     return True
 
@@ -172,12 +172,12 @@ def _side_by_side(rows: Tensor, count: int, *given: tuple[Tensor, float]) -> lis
     torch = _cuda.torch_module()
     ends = torch.searchsorted(rows, torch.arange(count + 1, device=rows.device))
     place = torch.arange(len(rows), device=rows.device) - ends[rows]
-    shape, found = (count, max(int(ends.diff().max()), 1)), []
+    shape, filled = (count, max(int(ends.diff().max()), 1)), []
     for values, fill in given:
-        held = torch.full(shape, fill, dtype=values.dtype, device=values.device)
-        held[rows, place] = values
-        found.append(held)
-    return found
+        table = torch.full(shape, fill, dtype=values.dtype, device=values.device)
+        table[rows, place] = values
+        filled.append(table)
+    return filled
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,15 +192,15 @@ class RoundedTensor:
         """Rounds to nearest, ties to even; numbers below 2^-126 become 0."""
         torch, parts, lengths = _cuda.torch_module(), [], []
         for rows in vectors.split(8192):
-            near = rows.bfloat16()
-            near = torch.where(near.abs() < 2.0**-126, torch.zeros_like(near), near)
-            wide = rows.double(), near.double(), rows.double() - near.double()
+            rounded = rows.bfloat16()
+            rounded = torch.where(rounded.abs() < 2.0**-126, torch.zeros_like(rounded), rounded)
+            wide = rows.double(), rounded.double(), rows.double() - rounded.double()
             lengths.append(torch.stack([torch.linalg.vector_norm(each, dim=1) for each in wide]))
-            parts.append(near)
+            parts.append(rounded)
         exact = 1 + (vectors.shape[1] + 4) * 2.0**-52
-        found = (upward(each) for each in _cuda.on_host(torch.cat(lengths, dim=1)) * exact)
+        bounds = (upward(each) for each in _cuda.on_host(torch.cat(lengths, dim=1)) * exact)
         padded = _padded(torch.cat(parts), -(-len(vectors) // CHUNK) * CHUNK)
-        return cls(padded, Rounded(np.empty((0, vectors.shape[1]), np.int8), *found))
+        return cls(padded, Rounded(np.empty((0, vectors.shape[1]), np.int8), *bounds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,8 +227,8 @@ class GPUFilter:
     def starts(self) -> range:
         """The first row of every block; a block has as many rows as `AT_ONCE` allows, in whole tiles."""
         (n, width), device = self.scores.shape, self.scores.query_vectors.device
-        whole = AT_ONCE if device.type == "cpu" else _cuda.torch_module().cuda.mem_get_info(device)[1] // SMALL
-        return range(0, n, ROWS * max(1, min(min(AT_ONCE, whole) // max(width, 1) // ROWS, MOST)))
+        memory_limit = AT_ONCE if device.type == "cpu" else _cuda.torch_module().cuda.mem_get_info(device)[1] // SMALL
+        return range(0, n, ROWS * max(1, min(min(AT_ONCE, memory_limit) // max(width, 1) // ROWS, MOST)))
 
     def products(self, start: int) -> GPUProductBlock:
         """The low-precision products of a block of rows."""
@@ -261,19 +261,19 @@ class GPUFilter:
     def _shifted(self, shifted: Shifted) -> tuple[Tensor, Tensor, Tensor]:
         """A shift is subtracted by `SPLIT` extra columns, padded for tensor cores."""
         torch, (queries, candidates) = _cuda.torch_module(), self.rounded
-        rest, parts = self.sent(shifted.shift), []
+        remainder, parts = self.sent(shifted.shift), []
         for _ in range(SPLIT):
-            parts.append(rest.bfloat16())
-            rest = rest - parts[-1].double()
+            parts.append(remainder.bfloat16())
+            remainder = remainder - parts[-1].double()
         empty = _empty(candidates.near.shape[1])
         right = torch.nn.functional.pad(
             torch.stack(parts, dim=1), (0, empty, 0, len(candidates.near) - len(candidates.lengths.length))
         )
         left = torch.nn.functional.pad(queries.near.new_full((len(queries.near), SPLIT), -1), (0, empty))
         summed = accumulation(candidates.near.shape[1] + SPLIT)
-        more = (summed - accumulation(candidates.near.shape[1])) * self.scores.bound * 1.1
+        longer_sums = (summed - accumulation(candidates.near.shape[1])) * self.scores.bound * 1.1
         over = (summed * 1.02 + 2.0**-20) * float(np.abs(shifted.shift).max()) + self.rounding(shifted)
-        reach = self._reach(shifted.scale, shifted.scale * more + over)
+        reach = self._reach(shifted.scale, shifted.scale * longer_sums + over)
         return (
             torch.cat([queries.near * shifted.scale, left], dim=1),
             torch.cat([candidates.near, right], dim=1),
@@ -307,8 +307,8 @@ class GPUFilter:
         by_query = rows.sort(stable=True)
         values = torch.empty(len(rows), device=rows.device)
         values[by_query.indices] = exact_pairs(self.scores, by_query.values, columns[by_query.indices])
-        held = _side_by_side(columns, self.scores.shape[1], (values, -np.inf))[0]
-        return _cuda.on_host(held.topk(k, dim=1).values.T.contiguous())
+        scores_by_column = _side_by_side(columns, self.scores.shape[1], (values, -np.inf))[0]
+        return _cuda.on_host(scores_by_column.topk(k, dim=1).values.T.contiguous())
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
@@ -369,28 +369,28 @@ class GPUProductBlock:
 
     def best(self, choose: Best) -> tuple[Any, Any] | None:
         """Gives the same result as `choose` on the float32 block."""
-        found = self.candidates(choose.k)
-        return None if found is None else self._chosen(choose, *found)
+        pairs = self.candidates(choose.k)
+        return None if pairs is None else self._chosen(choose, *pairs)
 
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[object, object] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
-        found = [self.candidates(choose.k, shifted)]
-        if shifted.own and found[0] is not None:
-            found.append(self.candidates(shifted.own))
-        told = [pairs for pairs in found if pairs is not None]
-        if len(told) < len(found):
+        searches = [self.candidates(choose.k, shifted)]
+        if shifted.own and searches[0] is not None:
+            searches.append(self.candidates(shifted.own))
+        decided = [pairs for pairs in searches if pairs is not None]
+        if len(decided) < len(searches):
             return None
         width = self.scores.shape[1]
-        keys = _cuda.torch_module().cat([rows * width + columns for rows, columns in told]).unique()
+        keys = _cuda.torch_module().cat([rows * width + columns for rows, columns in decided]).unique()
         return self._chosen(choose, keys // width, keys % width, apply=shifted.apply)
 
     def _chosen(self, choose: Best, rows: Tensor, columns: Tensor, apply: Any = None) -> tuple[object, object]:
         """The choice among the pairs of every row; equal scores keep candidate order, because the pairs are sorted."""
         scores = exact_pairs(self.scores, rows + self.start, columns)
-        held, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
+        table, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
         host = _cuda.on_host(places)
-        indices, kept = choose(self.start, held if apply is None else apply(held, host, self.start))
-        return np.take_along_axis(host, indices, axis=1).astype(np.int32), kept
+        indices, best_scores = choose(self.start, table if apply is None else apply(table, host, self.start))
+        return np.take_along_axis(host, indices, axis=1).astype(np.int32), best_scores
 
     def candidates(self, k: int, shifted: Shifted | None = None) -> Pairs | None:
         """Pairs that may be among the k best of their row; None if there are too many."""
@@ -403,14 +403,14 @@ class GPUProductBlock:
         products[:, width:] = -np.inf
         body = products.unflatten(1, (CHUNK, chunks))
         tops = body.amax(dim=1).float()
-        least = tops.topk(k, dim=1, sorted=False).values.amin(dim=1, keepdim=True)
-        floor = least - READ * least.abs() - reach
-        rows, which = (tops + READ * tops.abs() + reach >= floor).nonzero(as_tuple=True)
-        inside = body[rows, :, which].float()
-        near, at = (inside + READ * inside.abs() + reach[rows] >= floor[rows]).nonzero(as_tuple=True)
-        if len(near) > len(tops) * max(width // SHARE, 256):
+        lowest_kept = tops.topk(k, dim=1, sorted=False).values.amin(dim=1, keepdim=True)
+        floor = lowest_kept - READ * lowest_kept.abs() - reach
+        rows, chunk = (tops + READ * tops.abs() + reach >= floor).nonzero(as_tuple=True)
+        inside = body[rows, :, chunk].float()
+        entry, at = (inside + READ * inside.abs() + reach[rows] >= floor[rows]).nonzero(as_tuple=True)
+        if len(entry) > len(tops) * max(width // SHARE, 256):
             return None
-        keys = (rows[near] * width + at * chunks + which[near]).sort().values
+        keys = (rows[entry] * width + at * chunks + chunk[entry]).sort().values
         return self._closer(keys // width, keys % width, k, shifted)
 
     def _closer(self, rows: Tensor, columns: Tensor, k: int, shifted: Shifted | None) -> Pairs:

@@ -79,8 +79,8 @@ class ProductBlock:
         if not plain:
             shift[:width] = keys.shift
         allowance = upward(keys.allowance) if keys.allowance.any() else np.zeros(rows, np.float32)
-        told = np.float32(keys.scale), shift, keys.shift, allowance
-        count = select(*self._factors, told, min(k, width), room, spare, columns, indptr)
+        key_factors = np.float32(keys.scale), shift, keys.shift, allowance
+        count = select(*self._factors, key_factors, min(k, width), room, spare, columns, indptr)
         return None if count < 0 else (indptr, columns[:count].copy())
 
     def keys(self, scale: float, shift: npt.NDArray[np.float64]) -> Keys:
@@ -97,8 +97,8 @@ class ProductBlock:
         """Gives the same result as `choose` on the float32 block; the bits may be lost."""
         if len(self.scores.sum_ends):
             return self._best_in_order(min(choose.k, self.bits.shape[1]))
-        found = self.candidates(choose.k)
-        return None if found is None else chosen(self.scores, self.start, self.rows, choose, [found])
+        pairs = self.candidates(choose.k)
+        return None if pairs is None else chosen(self.scores, self.start, self.rows, choose, [pairs])
 
     def _best_in_order(self, k: int) -> tuple[npt.NDArray[np.int32], Block] | None:
         from limner.scores.lowprecision.best_kernels import best_near
@@ -110,13 +110,13 @@ class ProductBlock:
     def best_shifted(self, choose: Best, shifted: Shifted) -> tuple[npt.NDArray[np.int32], Block] | None:
         """Gives the same result as `choose` on the shifted float32 block."""
         allowance = np.full(len(self.bits), shifted.rounding(self.scores.bound))
-        found = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
+        searches = [self.candidates(choose.k, Keys(shifted.scale, shifted.shift, allowance))]
         if shifted.own:
-            found.append(self.candidates(shifted.own))
-        told = [each for each in found if each is not None]
-        if len(told) < len(found):
+            searches.append(self.candidates(shifted.own))
+        decided = [each for each in searches if each is not None]
+        if len(decided) < len(searches):
             return None
-        return chosen(self.scores, self.start, self.rows, choose, told, shifted.apply)
+        return chosen(self.scores, self.start, self.rows, choose, decided, shifted.apply)
 
     @property
     def is_ordered(self) -> bool:
