@@ -138,12 +138,12 @@ class Filter:
             return ask(self.products(start, min(start + PROBED, n))) is not None
 
         def work(start: int) -> Result:
-            stop, found = min(start + TILE_ROWS, n), None
+            stop, result = min(start + TILE_ROWS, n), None
             if self._attempts.go_on:
-                near = self.products(start, stop)
-                found = ask(near)
-                self._attempts.took(found is not None)
-            return otherwise(start, stop) if found is None else found
+                block = self.products(start, stop)
+                result = ask(block)
+                self._attempts.took(result is not None)
+            return otherwise(start, stop) if result is None else result
 
         with threads(workers) as work_on:
             self.__dict__["_candidates"] = self._stored(work_on)
@@ -197,15 +197,15 @@ def best_of_columns(
         k: Number of scores per candidate; at most the number of queries.
         progress: Called with (candidates done, candidates in total).
     """
-    near = filter_of(transposed, ListRequest(Best(k)).verified)
-    if near is None:
+    by_filter = filter_of(transposed, ListRequest(Best(k)).verified)
+    if by_filter is None:
         return None
 
     def otherwise(start: int, stop: int) -> Pairs:
         raise TooOpen
 
     try:
-        parts = list(near.answers(lambda block: block.candidates(k), otherwise, progress=progress))
+        parts = list(by_filter.answers(lambda block: block.candidates(k), otherwise, progress=progress))
     except TooOpen:
         return None
     counts = np.concatenate([np.diff(indptr) for indptr, _ in parts])

@@ -24,7 +24,7 @@ is less, also since finding the best of float32 scores takes part of the time th
 class Selective(Protocol):
     """A consumer of blocks that can also answer from low-precision products."""
 
-    def from_products(self, near: Any) -> Any:
+    def from_products(self, block: Any) -> Any:
         """The result for the block of these rows; None if the bounds leave too many pairs undecided."""
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
@@ -67,9 +67,9 @@ class ListRequest:
     best: Best
     in_tiles: bool = False
 
-    def from_products(self, near: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+    def from_products(self, block: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
         """The k best of every row."""
-        return near.best(self.best)  # type: ignore[no-any-return]
+        return block.best(self.best)  # type: ignore[no-any-return]
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """A few candidates of every row."""
@@ -87,9 +87,9 @@ class ShiftedListRequest:
     best: Best
     shifted: Shifted
 
-    def from_products(self, near: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
+    def from_products(self, block: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
         """The k best of every row."""
-        return near.best_shifted(self.best, self.shifted)  # type: ignore[no-any-return]
+        return block.best_shifted(self.best, self.shifted)  # type: ignore[no-any-return]
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """A tile reads the best of all its rows, and those that determine the values of the rows."""

@@ -40,8 +40,8 @@ def _measured_share(dimensions: int) -> float:
     low, high = Int8().round(rows), stored(Int8(), columns)
     out = np.empty((TILE_ROWS, len(columns)), dtype=np.uint16)
     work = [(lambda: high.multiply(low, out)), (lambda: _float32_products(rows, columns))]
-    taken = [[_seconds(each) for each in work] for _ in range(3)]
-    fast, plain = np.min(taken, axis=0)
+    seconds = [[_seconds(each) for each in work] for _ in range(3)]
+    fast, plain = np.min(seconds, axis=0)
     return float(fast / plain)
 
 
@@ -58,8 +58,8 @@ def seconds_of_float32(dimensions: int) -> float:
     """Seconds per multiplication in float32, on one core."""
     rows, columns = np.ones((TILE_ROWS, dimensions), np.float32), np.ones((TILE_COLUMNS, dimensions), np.float32)
     with threads(1) as work_on:
-        taken = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
-    return float(min(taken)) / (TILE_ROWS * TILE_COLUMNS * dimensions)
+        seconds = list(work_on(lambda _: _seconds(lambda: _float32_products(rows, columns)), range(3)))
+    return float(min(seconds)) / (TILE_ROWS * TILE_COLUMNS * dimensions)
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -108,9 +108,9 @@ def trial(dimensions: int) -> tuple[Float32, Float32]:
 
 def within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
     """Whether products of rounded vectors, as read, are as near to the exact ones as the bound says."""
-    found, a, b = (each.astype(np.float64) for each in (read, rows, columns))
-    allowed = accumulation(a.shape[1]) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(found) + 2.0**-120
-    return bool((np.abs(found - a @ b.T) <= allowed).all())
+    products, a, b = (each.astype(np.float64) for each in (read, rows, columns))
+    allowed = accumulation(a.shape[1]) * (np.abs(a) @ np.abs(b).T) + READ * np.abs(products) + 2.0**-120
+    return bool((np.abs(products - a @ b.T) <= allowed).all())
 
 
 def all_within_bound(read: Float32, rows: Float32, columns: Float32) -> bool:
