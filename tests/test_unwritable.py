@@ -53,7 +53,7 @@ def test_every_store_that_a_command_makes_is_checked():
         source = inspect.getsource(inspect.unwrap(command.callback))
         if "create=True" in source:
             hints = typing.get_type_hints(inspect.unwrap(command.callback), include_extras=True)
-            assert hints["store"].__metadata__[0].callback is answers.writable_store, name
+            assert hints["store"].__metadata__[0].callback is answers.new_store, name
 
 
 @pytest.fixture
@@ -62,7 +62,11 @@ def locked(tmp_path, monkeypatch):
     folder = tmp_path / "locked"
     folder.mkdir()
     allowed = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode, **how: Path(path) != folder and allowed(path, mode, **how))
+
+    def access(path, mode, **how):
+        return not (Path(path) == folder and mode & os.W_OK) and allowed(path, mode, **how)
+
+    monkeypatch.setattr(os, "access", access)
     return folder
 
 
@@ -84,6 +88,13 @@ def locked(tmp_path, monkeypatch):
         ("data", "convert", "scenes", "LOCKED/world.csv"),
         ("report", "r.json", "-o", "LOCKED/r.html"),
         ("demo", "--out", "LOCKED/demo"),
+        ("encode", "photos", "--encoder", "histograms", "--cache", "LOCKED", "-o", "v.npy"),
+        ("encode", "photos", "--encoder", "histograms", "--cache", "LOCKED/new", "-o", "v.npy"),
+        ("evaluate", "scenes", "--encoder", "clip(model=m)", "--cache", "LOCKED"),
+        ("text-only", "scenes", "--encoder", "minilm", "--cache", "LOCKED"),
+        ("rerank", "a.run", "scenes", "--scorer", "levenshtein", "--cache", "LOCKED", "-o", "r.run"),
+        ("annotate", "export", "a.db", "LOCKED/a.csv"),
+        ("serve", "scenes", "--store", "LOCKED/answers.db"),
     ],
 )
 def test_nothing_is_loaded_for_an_output_that_cannot_be_written(locked, monkeypatch, words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,6 +34,22 @@ def writable(given: Any) -> Any:
 def writable_file(given: Any) -> Any:
     """Refuses an output file that cannot be written, when the command line is read: before anything is loaded."""
     return _writable(given, is_file=True)
+
+
+def writable_cache(folder: Path | None) -> Path | None:
+    """Refuses a cache folder in which nothing can be written, when the command line is read."""
+    if folder is not None:
+        refuse_unwritable(folder / "part" if folder.is_dir() else folder, is_file=False)
+    return folder
+
+
+def writable_store(where: str) -> str:
+    """Refuses a file of answers that cannot be written, when the command line is read: before systems are trained."""
+    if "://" not in where:
+        writable_file(where)
+        if os.path.exists(where) and not os.access(where, os.W_OK):
+            raise LimnerError(f"store {where}: no permission to write to this file")
+    return where
 
 
 def _writable(given: Any, *, is_file: bool) -> Any:

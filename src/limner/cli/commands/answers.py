@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.options import Json, flag, installed_store, out_word, saved, word, writable, writable_file
+from limner.cli.options import Json, flag, installed_store, out_word, saved, word, writable, writable_store
 from limner.core.errors import LimnerError, UnknownName, count
 
 if TYPE_CHECKING:
@@ -23,17 +22,13 @@ _STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://u
 Where = Annotated[str, typer.Argument(**_STORE, callback=installed_store)]
 
 
-def writable_store(where: str) -> str:
+def new_store(where: str) -> str:
     """Refuses a store that cannot be opened or written, when the command line is read: before systems are trained."""
     installed_store(where)
-    if "://" not in where:
-        writable_file(where)
-        if os.path.exists(where) and not os.access(where, os.W_OK):
-            raise LimnerError(f"store {where}: no permission to write to this file")
-    return where
+    return writable_store(where)
 
 
-NewStore = Annotated[str, typer.Argument(**_STORE, callback=writable_store)]
+NewStore = Annotated[str, typer.Argument(**_STORE, callback=new_store)]
 """A store that the command makes, if there is none, after it has trained and opened systems."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, progress, tell
-from limner.cli.options import Json, Loading, Trust, flag, loading, word
+from limner.cli.options import Json, Loading, Trust, flag, loading, word, writable_store
 from limner.cli.training import Features, as_features
 from limner.core.errors import LimnerError
 
@@ -52,7 +52,7 @@ def serve(
     features: Features = None,
     index: Indexes = None,
     correct: Corrections = None,
-    store: Annotated[str, word(STORE, metavar="WHERE")] = "limner-answers.db",
+    store: Annotated[str, word(STORE, metavar="WHERE", callback=writable_store)] = "limner-answers.db",
     host: Annotated[
         str, word("Address to listen on; other than localhost needs --team.", metavar="HOST")
     ] = "127.0.0.1",

@@ -23,6 +23,7 @@ from limner.cli.options import (
     refuse_report_ending,
     saved,
     word,
+    writable_cache,
 )
 from limner.cli.training import known_encoder
 
@@ -58,7 +59,10 @@ def text_only(
         Path | None, word("Visual Genome's image_data.json, to identify images by COCO id.", metavar="FILE")
     ] = None,
     measures: Annotated[str | None, word("Such as 'R@1 MRR@10 MedR'.", metavar="LIST")] = None,
-    cache: Annotated[Path | None, word("Cache folder for vectors.", metavar="DIR", show_default="none")] = None,
+    cache: Annotated[
+        Path | None,
+        word("Cache folder for vectors.", metavar="DIR", show_default="none", callback=writable_cache),
+    ] = None,
     split: Split = None,
     option: Loading = None,
     save: Annotated[list[Path] | None, out_word("Write the report: .json .csv .md .tex .html. Repeatable.")] = None,
