@@ -80,6 +80,11 @@ def out_word(about: str, *names: str, **more: Any) -> Any:
     return word(about, *names, **{"metavar": "FILE", "callback": writable_file, **more})
 
 
+def cache_word(about: str) -> Any:
+    """An option that names a cache folder."""
+    return word(about, metavar="DIR", show_default="none", callback=writable_cache)
+
+
 def flag(name: str, about: str) -> object:
     """A flag."""
     return typer.Option(name, metavar="", help=about)

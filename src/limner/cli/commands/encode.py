@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.encoding import tell_unopened
-from limner.cli.options import Json, Trust, loading, out_word, refuse_ending, saved, word, writable_cache
+from limner.cli.options import Json, Trust, cache_word, loading, out_word, refuse_ending, saved, word
 from limner.cli.training import Features, known_encoder, with_features
 from limner.core.errors import LimnerError
 
@@ -50,15 +50,7 @@ def encode(
         list[str] | None,
         word("Column name in a table: --column caption=alt. Repeatable.", "--column", metavar="ROLE=NAME"),
     ] = None,
-    cache: Annotated[
-        Path | None,
-        word(
-            "Cache folder for vectors; an interrupted run can resume.",
-            metavar="DIR",
-            show_default="none",
-            callback=writable_cache,
-        ),
-    ] = None,
+    cache: Annotated[Path | None, cache_word("Cache folder for vectors; an interrupted run can resume.")] = None,
     features: Features = None,
     trust: Trust = False,
     as_json: Json = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, saved, word, writable_cache
+from limner.cli.options import Json, Loading, Split, Trust, cache_word, load, out_word, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import read_json
 
@@ -39,15 +39,7 @@ def rerank(
     keep_rest: Annotated[
         bool, typer.Option("--keep-rest", metavar="", help="Append the other candidates of the first stage.")
     ] = False,
-    cache: Annotated[
-        Path | None,
-        word(
-            "Cache folder for scores; an interrupted run can resume.",
-            metavar="DIR",
-            show_default="none",
-            callback=writable_cache,
-        ),
-    ] = None,
+    cache: Annotated[Path | None, cache_word("Cache folder for scores; an interrupted run can resume.")] = None,
     submission: Annotated[
         Path | None, out_word("Also write Kaggle's submission: id and five captions.", show_default="none")
     ] = None,

@@ -16,6 +16,7 @@ from limner.cli.options import (
     Loading,
     Split,
     Trust,
+    cache_word,
     load,
     loading,
     out_word,
@@ -23,7 +24,6 @@ from limner.cli.options import (
     refuse_report_ending,
     saved,
     word,
-    writable_cache,
 )
 from limner.cli.training import known_encoder
 
@@ -59,10 +59,7 @@ def text_only(
         Path | None, word("Visual Genome's image_data.json, to identify images by COCO id.", metavar="FILE")
     ] = None,
     measures: Annotated[str | None, word("Such as 'R@1 MRR@10 MedR'.", metavar="LIST")] = None,
-    cache: Annotated[
-        Path | None,
-        word("Cache folder for vectors.", metavar="DIR", show_default="none", callback=writable_cache),
-    ] = None,
+    cache: Annotated[Path | None, cache_word("Cache folder for vectors.")] = None,
     split: Split = None,
     option: Loading = None,
     save: Annotated[list[Path] | None, out_word("Write the report: .json .csv .md .tex .html. Repeatable.")] = None,
