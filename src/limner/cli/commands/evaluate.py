@@ -21,6 +21,7 @@ from limner.cli.options import (
     Json,
     Split,
     Trust,
+    cache_word,
     installed_store,
     load,
     on_cluster,
@@ -29,7 +30,6 @@ from limner.cli.options import (
     refuse_report_ending,
     saved,
     word,
-    writable_cache,
 )
 from limner.cli.training import SYSTEM, Features, encoded_by, system_word, trained
 from limner.core.errors import LimnerError
@@ -111,9 +111,7 @@ def evaluate(
     run: Runs = None,
     system: Annotated[str | None, system_word(f"Or a system: {SYSTEM}")] = None,
     encoder: Encoders = None,
-    cache: Annotated[
-        Path | None, word("With --encoder: cache folder for vectors.", metavar="DIR", callback=writable_cache)
-    ] = None,
+    cache: Annotated[Path | None, cache_word("With --encoder: cache folder for vectors.")] = None,
     features: Features = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
