@@ -308,9 +308,9 @@ def test_evaluate_and_compare_say_it(clip, models, table, world, tmp_path, monke
     expected, how = of_world(world, models["clip"]), ("--encoder", clip, "--json", "--save", "a.json")
     for _ in range(2):  # the second time, the vectors come from a cache
         said, err = limner_says("evaluate", table / "captions.csv", *how, "--cache", "kept")
-        assert said["notes"] == [expected] and "longer than" not in err
+        assert said["notes"].count(expected) == 1 and "longer than" not in err
     said, _ = limner_says("compare", "a.json", "a.json", "--json")
-    assert said["notes"] == [f"{clip} ({n}): {expected}" for n in (1, 2)]
+    assert {f"{clip} ({n}): {expected}" for n in (1, 2)} <= {*said["notes"]}
 
 
 def test_encode_says_it(models, table, world, tmp_path):

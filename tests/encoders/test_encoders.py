@@ -218,6 +218,45 @@ def test_refusals(models, monkeypatch):
         encoder("open-clip", model="ViT-B-32", weights="x")
 
 
+def without(folder: Path, copy: Path, part: str) -> Path:
+    """A copy of a model without the weights whose names contain a part."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, copy)
+    weights = load_file(copy / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if part not in name}
+    assert 0 < len(kept) < len(weights)
+    save_file(kept, copy / "model.safetensors", metadata={"format": "pt"})
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "part"),
+    [
+        ("clip", "clip", "visual_projection"), ("siglip", "siglip", "text_model.head"),
+        ("transformers", "bert", "attention.self.query"), ("sentence-transformers", "roberta", "LayerNorm"),
+    ],
+)  # fmt: skip
+def test_weights_that_a_library_would_make_up_are_refused(models, tmp_path, name, kind, part):
+    folder = without(models[kind], tmp_path / "model", part)
+    with pytest.raises(LimnerError, match=rf"lacks \d+ of its model's weights \(.*{part}.*download the model again"):
+        encoder(name, model=folder)
+
+
+def test_a_scorer_that_was_not_trained_for_pairs_is_refused(models):
+    from limner.systems.towers.pairs import CrossEncoderScorer
+
+    with pytest.raises(LimnerError, match=r"lacks \d+ of .*classifier.*one that was trained for this"):
+        CrossEncoderScorer(models["roberta"])
+
+
+def test_a_pooler_that_is_not_used_may_be_missing(models, tmp_path):
+    folder = without(models["bert"], tmp_path / "model", "pooler")
+    texts = limner.Items.of(["a dog", "two cats"])
+    vectors = encoder("transformers", model=folder).encode(texts)
+    np.testing.assert_array_equal(vectors, encoder("transformers", model=models["bert"]).encode(texts))
+
+
 def test_a_probe_of_the_hub_is_short_and_knows_offline(monkeypatch):
     from huggingface_hub import constants
 

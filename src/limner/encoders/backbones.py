@@ -17,7 +17,7 @@ from torch import Tensor
 
 from limner.core.extras import needed
 from limner.encoders.lengths import cut_tokens
-from limner.encoders.offline import fingerprint_of, folder_of, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.running import Running, TorchEncoder, mean_pooled
 
 POOLINGS = ("first", "mean")
@@ -42,7 +42,8 @@ class TextBackbone(TorchEncoder):
         library = needed("transformers", what="a text backbone", extra="train")
         self.folder, self.pooling = folder_of(model, what="a text backbone"), pooling
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
-        self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
+        loaded = trained(library.AutoModel.from_pretrained, self.folder, unused="pooler")
+        self.model = loaded.to(self.device).eval()
         self.dim = int(self.model.config.hidden_size)
         self.max_tokens = max_tokens or max_tokens_of(self.tokenizer, self.model.config)
         self.fill = int(self.tokenizer.pad_token_id or 0)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from limner.core.extras import needed
 from limner.encoders.lengths import cut_tokens
-from limner.encoders.offline import fingerprint_of, folder_of, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.running import JointEncoder, Running
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class ClipEncoder(JointEncoder):
         super().__init__(**running)
         library = needed("transformers", what="the encoder 'clip'", extra="train")
         self.folder = folder_of(model, what="the encoder 'clip'")
-        self.model = pretrained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
+        self.model = trained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         if not hasattr(self.model, "get_image_features"):
             raise LimnerError(
                 f"{self.folder} is a {type(self.model).__name__}: expected CLIP, SigLIP or a similar model"

@@ -23,7 +23,7 @@ from limner.core.extras import needed
 from limner.core.torch_kernels import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.lengths import count_texts
-from limner.encoders.offline import fingerprint_of, folder_of, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, trained
 from limner.encoders.running import JointEncoder, Running, ahead, number_type
 from limner.scores import Progress, Scores, VectorSets
 
@@ -52,7 +52,7 @@ class MultimodalEncoder(JointEncoder):
         what = "the encoder 'sentence-transformers-multimodal'"
         library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
         self.folder, self.prompts = folder_of(model, what=what), {"image": image_prompt, "text": text_prompt}
-        self.model = pretrained(library.SentenceTransformer, self.folder, device=str(self.device)).eval()
+        self.model = trained(library.SentenceTransformer, self.folder, unused="pooler", device=str(self.device)).eval()
         refuse_blind(self.model, self.folder, instead="for texts alone use the encoder 'sentence-transformers'")
         self.dim = int(self.model.get_embedding_dimension())
         limit_length(self.model)
@@ -109,7 +109,7 @@ class LateInteraction:
         self.folder, self.device = folder_of(model, what=what), device_named(device)
         self.number_type = number_type(precision, self.device)
         self.batch_size = at_least_one(batch_size, "batch_size", default=16)
-        self.model = pretrained(library.MultiVectorEncoder, self.folder, device=str(self.device)).eval()
+        self.model = trained(library.MultiVectorEncoder, self.folder, unused="pooler", device=str(self.device)).eval()
         limit_length(self.model)
 
     @property

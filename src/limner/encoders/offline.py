@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Callable, Sequence
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told
 from limner.encoders.hub import WANTED, hub_switched, snapshot
 from limner.encoders.model_folders import refuse_code
@@ -42,6 +45,52 @@ def pretrained(make: Callable[..., object], folder: Path, **options: object) -> 
     with damage_told(folder, what="model that its library can load"), hub_switched(off=True):
         # An absolute path: the library takes a relative one for the name of a repository, and fetches what is missing.
         return make(str(folder.absolute()), trust_remote_code=False, local_files_only=True, **options)
+
+
+def trained(make: Callable[..., object], folder: Path, *, unused: str = "", **options: object) -> Any:
+    """Loads a model as `pretrained`; refuses one without all its weights, which its library would make up.
+
+    Args:
+        make: A `from_pretrained` of the library, or a class that takes the folder.
+        folder: The folder of the model, as returned by `folder_of`.
+        unused: A part of the model that limner does not use: "pooler".
+        options: Further arguments.
+    """
+    with _weights_made_up() as names:
+        model = pretrained(make, folder, **options)
+    missing = sorted(name for name in names if unused not in name.split("."))
+    if missing:
+        raise LimnerError(
+            f"{folder} lacks {len(missing):,} of its model's weights ({shown(missing)}), and random numbers would take "
+            "their place: download the model again, or use one that was trained for this"
+        )
+    return model
+
+
+@contextmanager
+def _weights_made_up() -> Iterator[list[str]]:
+    """Collects the names of weights that transformers initialises because a folder does not have them."""
+    names: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            message = record.getMessage()
+            if "newly initialized" in message:
+                names.extend(first or second for first, second in _NAMES.findall(message))
+
+    logger, listener = logging.getLogger("transformers.modeling_utils"), Listener()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    logger.addHandler(listener)
+    try:
+        yield names
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
+
+
+# Versions before 5 list the names in quotes, later ones in a table.
+_NAMES = re.compile(r"'([\w.]+)'|^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.MULTILINE)
 
 
 def package_file(package: str, *parts: str, what: str) -> Path:

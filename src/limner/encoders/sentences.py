@@ -16,7 +16,7 @@ from torch import Tensor
 
 from limner.core.extras import needed
 from limner.encoders.lengths import cut_tokens
-from limner.encoders.offline import fingerprint_of, folder_of, package_file, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, package_file, trained
 from limner.encoders.running import Running, TorchEncoder
 
 
@@ -37,7 +37,7 @@ class SentenceEncoder(TorchEncoder):
         what = "the sentence encoder"
         library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
         self.folder, self.prompt = folder_of(model, what=what), prompt
-        self.model = pretrained(library.SentenceTransformer, self.folder, device=str(self.device)).eval()
+        self.model = trained(library.SentenceTransformer, self.folder, unused="pooler", device=str(self.device)).eval()
         if getattr(self.model, "tokenizer", None) is None or not hasattr(self.model[0], "auto_model"):
             raise LimnerError(
                 f"{self.folder} begins with {type(self.model[0]).__name__}: expected a transformer with a tokenizer"

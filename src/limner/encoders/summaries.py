@@ -15,7 +15,7 @@ import torch
 
 from limner.core.extras import needed
 from limner.encoders.lengths import count_texts
-from limner.encoders.offline import folder_of, pretrained
+from limner.encoders.offline import folder_of, pretrained, trained
 
 _LONGEST = 512  # tokens of a corpus that are read
 PREFIX = {"t5": "summarize: ", "mt5": "summarize: "}
@@ -41,7 +41,7 @@ class Summariser:
         library = needed("transformers", what="a summariser", extra="train")
         folder = folder_of(model, what="a summariser")
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
-        self.model = pretrained(library.AutoModelForSeq2SeqLM.from_pretrained, folder).to(device).eval()
+        self.model = trained(library.AutoModelForSeq2SeqLM.from_pretrained, folder).to(device).eval()
         self.longest, self.beams, self.batch, self.device = longest, beams, batch, device
         self.prefix = PREFIX.get(str(self.model.config.model_type), "")
 

@@ -25,7 +25,7 @@ from limner.encoders.batching import at_least_one
 from limner.encoders.cache import content_key
 from limner.encoders.lengths import count_texts
 from limner.encoders.multimodal import refuse_blind
-from limner.encoders.offline import fingerprint_of, folder_of, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.running import number_type
 from limner.scores import Progress, Scores
 
@@ -135,7 +135,7 @@ class ItmScorer(ImagePairScorer):
         classes = {"blip": "BlipForImageTextRetrieval", "blip-2": "Blip2ForImageTextRetrieval"}
         if kind not in classes:
             raise LimnerError(f"{self.folder} is a model of kind {kind!r}: expected {' or '.join(classes)}")
-        loaded = pretrained(getattr(library, classes[kind]).from_pretrained, self.folder)
+        loaded = trained(getattr(library, classes[kind]).from_pretrained, self.folder)
         self.model, self.two = loaded.to(self.device).eval(), kind == "blip-2"
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.processor = pretrained(library.AutoImageProcessor.from_pretrained, self.folder)
@@ -198,7 +198,7 @@ class ImageCrossEncoder(ImagePairScorer):
     ) -> None:
         super().__init__(model, device=device, precision=precision, batch_size=batch_size)
         library = needed("sentence_transformers", what=self.what, package="sentence-transformers", extra="train")
-        self.model = pretrained(library.CrossEncoder, self.folder, device=str(self.device)).eval()
+        self.model = trained(library.CrossEncoder, self.folder, device=str(self.device)).eval()
         refuse_blind(self.model, self.folder, instead="for pairs of texts use the scorer 'cross-encoder'")
         self.prompt = prompt
         if self.model.num_labels not in (1, 2):

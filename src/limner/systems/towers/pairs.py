@@ -24,7 +24,7 @@ from limner.core.extras import needed
 from limner.core.torch_kernels import device_named
 from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import by_length, padded
-from limner.encoders.offline import fingerprint_of, folder_of, pretrained
+from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.running import number_type
 from limner.scores import Progress
 from limner.systems.towers.unpadded import UnpaddedEncoder, fits, lengths_in_batches
@@ -180,10 +180,8 @@ class CrossEncoderScorer:
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.device = device_named(device)
         self.number_type = number_type(precision, self.device) or torch.float32
-        loaded = pretrained(
-            library.AutoModelForSequenceClassification.from_pretrained, self.folder, dtype=self.number_type
-        )
-        self.model = loaded.to(self.device).eval()
+        loaded = trained(library.AutoModelForSequenceClassification.from_pretrained, self.folder)
+        self.model = loaded.to(self.device, self.number_type).eval()
         if self.model.config.num_labels not in (1, 2):
             raise LimnerError(f"{self.folder} has {self.model.config.num_labels} labels: expected 1 or 2")
         self.reader = PairReader(tokenizer, max_tokens=max_tokens or max_tokens_of(tokenizer, self.model.config))
