@@ -80,9 +80,9 @@ def out_word(about: str, *names: str, **more: Any) -> Any:
     return word(about, *names, **{"metavar": "FILE", "callback": writable_file, **more})
 
 
-def cache_word(about: str) -> Any:
+def cache_word(about: str, show_default: str | bool = "none") -> Any:
     """An option that names a cache folder."""
-    return word(about, metavar="DIR", show_default="none", callback=writable_cache)
+    return word(about, metavar="DIR", show_default=show_default, callback=writable_cache)
 
 
 def flag(name: str, about: str) -> object:

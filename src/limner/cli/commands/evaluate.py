@@ -111,7 +111,7 @@ def evaluate(
     run: Runs = None,
     system: Annotated[str | None, system_word(f"Or a system: {SYSTEM}")] = None,
     encoder: Encoders = None,
-    cache: Annotated[Path | None, cache_word("With --encoder: cache folder for vectors.")] = None,
+    cache: Annotated[Path | None, cache_word("With --encoder: cache folder for vectors.", False)] = None,
     features: Features = None,
     image_ids: Annotated[Path | None, word("Ids of the image rows, one per line.", metavar="FILE")] = None,
     text_ids: Annotated[Path | None, word("Ids of the text rows, one per line.", metavar="FILE")] = None,
