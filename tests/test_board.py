@@ -19,10 +19,11 @@ from typer.testing import CliRunner
 
 import limner
 import toys
-from limner import LimnerError, stats
+from limner import LimnerError, Measure, stats
 from limner.cli import app
 from limner.evaluation import leaderboard
-from limner.evaluation.board import MEANS, NO_CLUSTERS, NO_QUERIES, PAIRED, UNPAIRED
+from limner.evaluation.board import MEANS, NO_CLUSTERS, NO_QUERIES, PAIRED, UNPAIRED, BoardEntry, ranked
+from limner.evaluation.board_tables import foot
 from limner.evaluation.mteb import read_mteb, task_results, write_mteb
 
 EVIL = "<script>window.hacked = 1</script> \" ' & {{ 7 * 7 }}"
@@ -311,7 +312,7 @@ class TestSlices:
         made = leaderboard(reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5)
         many = len(made.tables) - 1
         assert many > 1
-        assert f"{many} slices: each has rank sets of {1 - 0.05 / many:.2%} confidence" in made.notes[-1]
+        assert f"{many} slices: each has rank sets of {100 * (1 - 0.05 / many):.6g}% confidence" in made.notes[-1]
         alone = leaderboard(
             reports, measures="R@1", direction="t2i", collection=toy, by="fold", min_size=5, level=1 - 0.05 / many
         )
@@ -358,3 +359,11 @@ def groups_of(collection, report, table):
 
     queries = result_of(report, table).queries
     return query_groups(collection, table.direction, queries, ["fold"], min_size=5)
+
+
+def test_what_stands_under_a_board_is_not_rounded_to_certainty():
+    made = [BoardEntry(n, "toy", "", "", Measure("R", 1), v, 400) for n, v in (("a", 0.9), ("b", 0.5))]
+    told = foot(ranked(made, level=0.999)).splitlines()
+    assert "with 99.9% confidence" in told[0]
+    assert told[1] == "interval: of the value alone, 95%"
+    assert "with 80% probability" in told[-1]

@@ -9,6 +9,7 @@ import limner
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.search import calibrate, calibrate_index, calibration_of, index, search_sure
+from limner.search.cut_off import Calibration
 from limner.stats import Answers, precision_threshold, precision_within_reach
 
 
@@ -223,6 +224,14 @@ def test_a_changed_or_uncalibrated_index_says_so(tmp_path):
         search_sure(made, vectors[:1], precision=0.5)
 
 
+def test_a_promise_is_not_rounded_up():
+    answers = Answers(np.ones((8000, 1)), np.ones((8000, 1), bool), np.zeros((8000, 1)), np.arange(8000))
+    known = Calibration(answers, near=lambda ids: np.zeros(len(ids)), absent=0.001)
+    told = str(known.cut_off(0.996, k=1, level=0.999))
+    assert told.startswith("at least 99.6% of what is shown is right") and "confidence 99.9%" in told
+    assert "at most 0.1% have no match" in told
+
+
 def test_a_promise_out_of_reach_is_refused_with_what_is_within(searched):
     made, asked, pairs = searched
     wrong = Judgements.from_pairs((f"q{n}", f"i{(n + 7) % 600}") for n in range(600))
@@ -233,6 +242,7 @@ def test_a_promise_out_of_reach_is_refused_with_what_is_within(searched):
     with pytest.raises(LimnerError, match="within reach; judge more queries, or") as low:
         calibrate(made.scores(asked), pairs).cut_off(0.999, lowest=0.999)
     assert "ask for less" not in str(low.value), "nothing lower can be asked for"
+    assert "judged queries to test it" in str(low.value), "each query is alone, whatever its image"
     with pytest.raises(LimnerError, match="labels of 600 queries"):
         calibrate(made.scores(asked), pairs, images=["a"])
 

@@ -59,7 +59,7 @@ def left_out_note(
         place = "as the first result" if k == 1 else f"in the first {k} results"
         words = (
             f"at least {with_match:,} of them have a match {place}, so at most {number - with_match:,} have no match "
-            f"at all; over all queries that have one, {', '.join(ranges)} ({level:.0%} confidence)"
+            f"at all; over all queries that have one, {', '.join(ranges)} ({100 * level:g}% confidence)"
         )
     return [
         f"estimated ({direction}): {number:,} of {sum(sizes):,} queries have no given match and are left out, as in "

@@ -57,7 +57,8 @@ def with_slices(
     level = 1 - (1 - board.level) / many
     found = ranked([part for _, part in parts], level=level, samples=samples, seed=seed, progress=progress)
     said = (
-        f"{many} slices: each has rank sets of {level:.2%} confidence, so that all hold together with {board.level:.0%}"
+        f"{many} slices: each has rank sets of {100 * level:.6g}% confidence, so that all hold together with "
+        f"{100 * board.level:g}%"
     )
     return replace(board, tables=(*board.tables, *found.tables), notes=(*board.notes, said, *found.notes))
 

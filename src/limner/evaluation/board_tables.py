@@ -54,9 +54,10 @@ def foot(board: Board) -> str:
     """Explanations of the columns."""
     return "\n".join(
         [
-            f"ranks: all sets of a table hold the true ranks with {board.level:.0%} confidence",
+            f"ranks: all sets of a table hold the true ranks with {100 * board.level:g}% confidence",
+            "interval: of the value alone, 95%",
             "detectable: the smallest difference to the next system that is told apart with 80% probability",
-            "queries needed: to tell the difference to the next system, if it is true",
+            "queries needed: to tell the difference to the next system with 80% probability, if it is true",
         ]
     )
 

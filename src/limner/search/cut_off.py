@@ -61,9 +61,10 @@ class CutOff:
         """The guarantee as a sentence."""
         cut = self.threshold
         each = f", at most {cut.largest:,} of one image" if cut.largest > 1 else ""
+        right, level, absent = (f"{100 * share:g}%" for share in (cut.precision, cut.level, cut.absent))
         return (
-            f"at least {cut.precision:.0%} of what is shown is right, on average over the queries that get an answer "
-            f"(confidence {cut.level:.0%}, for queries drawn like the judged ones{each}, if at most {cut.absent:.0%} "
+            f"at least {right} of what is shown is right, on average over the queries that get an answer "
+            f"(confidence {level}, for queries drawn like the judged ones{each}, if at most {absent} "
             f"have no match here; {cut.answered:.0%} of the judged ones that test it are answered)"
         )
 
@@ -104,10 +105,11 @@ class Calibration:
         if found.value is None:
             reach = precision_within_reach(answers, absent=self.absent, level=level)
             best = f"about {reach:.0%} is" if reach else "no precision is"
+            unit = "images" if answers.sizes.max() > 1 else "queries"
             less = "ask for less, " if reach and reach >= lowest else ""
             raise LimnerError(
-                f"no cut-off guarantees a precision of {precision:.0%} with this system and {found.clusters:,} judged "
-                f"images to test it{_uneven(answers)}: {best} within reach; {less}judge more queries, or use a "
+                f"no cut-off guarantees a precision of {100 * precision:g}% with this system and {found.clusters:,} "
+                f"judged {unit} to test it{_uneven(answers)}: {best} within reach; {less}judge more queries, or use a "
                 "better system"
             )
         return CutOff(found, k)
