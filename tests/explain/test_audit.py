@@ -317,6 +317,11 @@ def test_captions_of_no_image_are_found_with_good_scores():
     scores[some, some] -= 8
     called = {f.items[0] for f in audit(pairs, look=False, scores=scores).of("wrong-labels")}
     assert called == {f"i{row}" for row in some}
+    doubled = audit(pairs, look=False, scores=2 * scores + 1).of("wrong-labels")
+    assert all("standard deviations above the mean of all pairs" in each.detail for each in doubled)
+    assert {each.detail for each in doubled} == {
+        f.detail for f in audit(pairs, look=False, scores=scores).of("wrong-labels")
+    }
 
 
 def weakly_scored(noise, seed):
@@ -558,6 +563,36 @@ def test_only_the_images_without_judgements_are_uncertain(judged):
         widths.append(interval.high - interval.low)
     spread = 300 * every.std(ddof=1) / np.sqrt(judged) * np.sqrt(1 - judged / 300)
     assert np.mean(hits) >= 0.85 and 0.8 < np.mean(widths) / (2 * 1.96 * spread) < 1.2
+
+
+def test_an_estimate_from_some_images_is_called_rough_and_none_missing_is_said():
+    world = limner.load("scenes", images=300)
+    some = list(world.images.ids[:60])
+    parts = {"part": world.extra["complete"].restrict(queries=some), "labels": world.judgements.restrict(queries=some)}
+    made = audit(limner.Collection("toy", world.images, world.texts, world.judgements, extra=parts), look=False)
+    (told,) = made.of("false-negatives")
+    assert (
+        told.items == ("part",) and "(rough 95% interval " in told.detail and "60 of 300 images judged" in told.detail
+    )
+    assert "labels: no match is missing among the captions of 60 judged images" in made.notes
+
+
+def test_a_lower_bound_asks_for_further_judgements_only_where_there_are_none():
+    texts = [f"a thing number {n}" for n in range(2 * N)]
+    texts[9] = texts[0]
+    made = collection(texts=texts)
+    extra = {"people": made.judgements}
+    (told,) = audit(limner.Collection("toy", made.images, made.texts, made.judgements, extra=extra), look=False).of(
+        "missing-matches"
+    )
+    assert told.detail == "2 pairs of copies and repeats: a lower bound"
+
+
+@pytest.mark.parametrize("share", [0.8996, 0.89999])
+def test_a_share_below_what_is_needed_is_not_rounded_up_to_it(share, monkeypatch):
+    monkeypatch.setattr("limner.explain.audit.labels.telling", lambda *_: share)
+    notes = audit(collection(), look=False, scores=own_scores(0.1, np.arange(N))).notes
+    assert any("in 89.9% of comparisons, at least 90% are needed" in note for note in notes)
 
 
 def test_without_further_judgements_missing_matches_are_a_lower_bound(tmp_path, monkeypatch):

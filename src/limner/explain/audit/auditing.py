@@ -236,7 +236,7 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], 
     lone, said = labels.wrong(collection, found, taken | moved, doubtful)
     reported = {collection.images.ids.index(item) for finding in lone for item in finding.items}
     if (share := labels.telling(found, taken | moved | reported)) < labels.TELLING:
-        weak = f"in {100 * share:.0f}% of comparisons, at least {100 * labels.TELLING:.0f}% are needed"
+        weak = f"in {np.floor(1000 * share) / 10:g}% of comparisons, at least {100 * labels.TELLING:.0f}% are needed"
         return [], [f"labels were not judged: these scores tell own captions from those of another image {weak}"]
     return [*runs, *swapped, *lone], [said] if said else []
 

@@ -45,7 +45,11 @@ KINDS: dict[str, FindingKind] = {
             "look at them; they may show the same scene",
         ),
         FindingKind(
-            "leakage", ERROR, "the same image in two splits", "remove it from the training split", leave_out=True
+            "leakage",
+            ERROR,
+            "an image, or a copy of it, in two splits",
+            "remove it from the training split",
+            leave_out=True,
         ),
         FindingKind(
             "repeated-caption", WARNING, "the same caption for different images", "use the repaired judgements"
@@ -86,7 +90,9 @@ KINDS: dict[str, FindingKind] = {
             "matches that further judgements have and the collection lacks, estimated for all images",
             "evaluate with the further judgements",
         ),
-        FindingKind("missing-matches", INFO, "pairs that must match but are not judged", "use the repaired judgements"),
+        FindingKind(
+            "missing-matches", INFO, "pairs that must match but are not judged right", "use the repaired judgements"
+        ),
     )
 }
 """All kinds of findings by name."""

@@ -40,6 +40,8 @@ TO_INSPECT = (
     "wrong-labels is a list to inspect: where captions were planted in three data sets, about one in eight of the "
     "images listed had the right captions, and one in five of those with wrong captions was not listed"
 )
+UNIT = "standard deviations above the mean of all pairs"
+"""What scores are measured in, after the means of their image and of their caption are taken off."""
 ROUNDS = 60
 CHANGE = 1e-3
 """Rounds end when no probability changes by more."""
@@ -184,7 +186,7 @@ def wrong(
     suspects = rows[doubts(found, rows) > WRONG]
     ids = collection.images.ids
     findings = [
-        Finding("wrong-labels", (ids[row],), f"mean score of its own captions {found.own[row]:.2f}")
+        Finding("wrong-labels", (ids[row],), f"its own captions score {found.own[row]:.2f} {UNIT}")
         for row in np.union1d(suspects, np.array(sorted(known), dtype=rows.dtype))
     ]
     return findings, TO_INSPECT if findings else ""

@@ -43,8 +43,11 @@ def missing(collection: Collection, further: Mapping[str, Judgements], copied: i
         elif values.any():
             told = _told(expected(collection, values), values, collection)
             findings.append(Finding("false-negatives", (name,), told))
+        else:
+            notes.append(f"{name}: no match is missing among the captions of {len(values):,} judged images")
     if copied:
-        bound = "" if findings else ": a lower bound, since an estimate needs further judgements"
+        why = "" if further else ", since an estimate needs further judgements"
+        bound = "" if findings else f": a lower bound{why}"
         told = f"{copied:,} pairs of copies and repeats{bound}"
         findings.append(Finding("missing-matches", (collection.name,), told))
     return findings, notes
@@ -70,7 +73,8 @@ def expected(collection: Collection, values: FloatArray) -> Interval:
     """The expected number of missing matches of all images, with a 95% bootstrap interval over images.
 
     Only the images that are not judged are uncertain: the interval is narrowed by the root of their share, the finite
-    population correction (Cochran 1977), and never goes below what was counted.
+    population correction (Cochran 1977), and never goes below what was counted. It is rough, since the numbers of
+    missing matches are skewed: it covers 80 to 92% with 20 images, 90 to 94% with 100 or 200.
 
     Args:
         collection: The collection.
@@ -87,7 +91,7 @@ def _told(estimate: Interval, values: FloatArray, collection: Collection) -> str
     """The number of missing matches in words; it is exact if all images are judged."""
     if len(values) == len(collection.images):
         return f"{values.sum():,.0f} matches are missing (all images are judged), if these judgements have all matches"
-    where = f"95% interval {estimate.low:,.0f} to {estimate.high:,.0f}"
+    where = f"rough 95% interval {estimate.low:,.0f} to {estimate.high:,.0f}"
     share = f"{len(values):,} of {len(collection.images):,} images judged"
     return (
         f"about {estimate.estimate:,.0f} matches are missing ({where}; {share}), if these judgements have all matches "
