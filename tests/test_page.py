@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,7 +33,10 @@ from limner.evaluation.page import (
     views,
     words,
 )
+from limner.evaluation.page.estimates import _agreement
+from limner.evaluation.page.slices import slices_finding
 from limner.evaluation.page.truth import Truth, missing, relevant_in, spread
+from limner.evaluation.slices import Slice, Slices
 
 N = 24
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \" ' & </title> {{ 7 * 7 }}"
@@ -286,6 +290,48 @@ def test_comparison_says_who_wins(world):
     of = f"{verdicts['worse']} of {len(good.results)} numbers"
     assert rivals.findings(bad, comparison) == [f"Significantly worse than “0” on {of}, better on none."]
     assert rivals.findings(good, comparison) == [f"Significantly better than “2” on {of}, worse on none."]
+
+
+def test_numbers_that_were_not_tested_do_not_count_as_equal(world):
+    ranking = limner.Scores.from_matrix(np.eye(N, 2 * N), world.images.ids, world.texts.ids).top(3)
+    cut = limner.evaluate(ranking, world, measures="R@1 MedR", unretrieved="never", ties="order", name="a")
+    comparison = limner.compare([cut, replace(cut, system="b")], samples=100)
+    tested = sum(bool(line.differences) for line in comparison.lines)
+    assert 0 < tested < len(comparison.lines)
+    assert rivals.findings(cut, comparison) == [f"No significant difference to “b” on any of {tested} numbers."]
+
+
+def test_half_of_the_queries_are_not_said_to_find_what_most_never_find():
+    truth = limner.Judgements.from_pairs([("q1", "a"), ("q2", "b"), ("q3", "c")])
+    run = limner.Ranking.from_lists({"q1": ["a"], "q2": ["c"], "q3": ["a"]}, candidates="abc")
+    html = render(limner.evaluate(run, truth, measures="R@1 MedR", unretrieved="never", name="a run"))
+    assert "33.3% of the queries find a right answer." in html and "half of the queries" not in html
+
+
+@pytest.mark.parametrize(
+    ("measure", "against", "expected"),
+    [
+        (
+            "R@1",
+            "",
+            "1 of 1 slices of the queries are weaker than the rest, most of all “by: dogs” (R@1 -20.0 points, ",
+        ),
+        ("MeanR", "", "(MeanR -0.2, "),
+        ("R@1", "old", "are weaker for new beside old than the rest"),
+    ],
+)
+def test_the_unit_and_the_systems_of_a_weak_slice_are_named(measure, against, expected):
+    test = SimpleNamespace(p_value=0.001)
+    chosen = limner.Measure.parse(measure)
+    sign = -0.2 * chosen.kind.better
+    one = Slice("by", "dogs", "pairs", "t2i", chosen, 50, 0.2 + sign, None, 0.2, None, test, 0.001, 0.05)
+    told = slices_finding(Slices("new", against, "toy", (one,)))
+    assert expected.replace("-0.2", chosen.show_change(sign)) in told
+
+
+def test_undefined_agreement_is_said_in_words():
+    nothing = {"alpha": "nan", "low": "nan", "high": "nan", "pairs": 5}
+    assert _agreement(nothing) == ["people's agreement is undefined on 5 pairs: all grades are the same"]
 
 
 def test_signs_are_written_out():

@@ -29,6 +29,7 @@ from limner.annotate.bias import (
 from limner.annotate.pool import proposed
 from limner.annotate.preference import counted, study
 from limner.annotate.quality import agreement, annotator_table, ratings, right
+from limner.annotate.reliability import agreement_words
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.votes import Vote
 from limner.core.errors import LimnerError, TooShort
@@ -99,6 +100,7 @@ def test_undefined_agreement_is_said():
     found = agreement(same)
     assert math.isnan(found.alpha) and "every rating is 4" in found.note
     assert "kappa of a and b is undefined" in found.note
+    assert agreement_words(found) == "people's agreement is undefined on 3 pairs: all grades are the same"
     assert math.isnan(agreement([*same[:-1], answer("c", 0, 4), answer("c", 9, 1)]).alpha)  # 9 is one person's alone
     alone = agreement([answer("a", pair, 1 + pair) for pair in range(3)])
     assert math.isnan(alone.alpha) and "no pair was judged by two" in alone.note

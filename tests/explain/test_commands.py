@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
+from limner.cli.commands.attack import _ignored
 from limner.explain.adversarial import FURTHER, KINDS
+from limner.explain.blindness import Attack
+from limner.explain.edits import Edit
 from limner.explain.failures import explain, failures
 from limner.explain.labels import CLASSES
 from limner.explain.showing import shown_failures
@@ -146,6 +149,21 @@ def test_attack_asks_again():
     assert found["kind"] == "colour-in" and found["changed"] > 0
     assert found["lower"] + found["higher"] + found["same"] == pytest.approx(1)
     assert set(found["R@1"]) == {"before", "after"}
+
+
+def test_attack_leaves_out_texts_without_an_image_and_ignored_words_that_keep_the_meaning(tmp_path, monkeypatch):
+    whole = limner.load("scenes", images=60)
+    texts = limner.Items([*whole.texts.ids, "lone"], [*whole.texts.values, "two red circles"], kind="text")
+    pairs = limner.Judgements.from_pairs(whole.judgements.relevant, queries=whole.images.ids, candidates=texts.ids)
+    more = limner.Collection("scenes", whole.images, texts, pairs)
+    monkeypatch.setattr("limner.cli.commands.attack.load", lambda *_: more)
+    text = call("attack", "scenes", "--kind", "colour-in", "--save", tmp_path / "edits.csv")
+    assert f"of {len(whole.texts):,} queries changed" in text
+
+    edits = tuple(Edit(kind, "a", "b", 0, "a", "b", "red") for kind in ("synonym", "colour-in") for _ in range(5))
+    ones = np.ones(5)
+    kept = [Attack(own[0].kind, own, 5, ones, ones, ones, ones[:0]) for own in (edits[:5], edits[5:])]
+    assert _ignored(kept) == ["colour-in, most ignored: red 100% of 5"]
 
 
 def test_attack_changes_clauses():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,5 +96,7 @@ def agreement_words(found: Agreement) -> str:
     """The agreement as one line for a report."""
     if found.pairs == 0:
         return "people's agreement is unknown: no pair was judged by two people"
+    if math.isnan(found.alpha):
+        return f"people's agreement is undefined on {count(found.pairs, 'pair')}: all grades are the same"
     interval = f"[{found.low:.2f}, {found.high:.2f}]"
     return f"people's agreement: alpha {found.alpha:.2f} {interval} on {count(found.pairs, 'pair')}"

@@ -1,7 +1,7 @@
 """Does the system read the query? Re-rank with adversarial queries and compare.
 
 A query is changed to contradict the original. The relevant image should drop in rank, since it no longer matches.
-*Blindness* is the share of queries with the relevant image in first place before and after the change.
+*Blindness*: of the queries with the relevant image in first place, the share that still have it there after the change.
 """
 
 from __future__ import annotations

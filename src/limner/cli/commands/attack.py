@@ -65,6 +65,7 @@ def attack(
     refuse_ending([save] if save else [], (".csv",), "list of edits")
     whole = load(collection, option)
     held, ask, others = _asking(system, whole, split, trust=trust) if system else (part(whole, split), None, ())
+    held = held.restrict(held.images.ids)  # a text without an image has no rank
     edits = _edits(held, kind or list(KINDS), seed)
     if save is not None:
         _write(save, held, edits)
@@ -134,9 +135,11 @@ def _truth(collection: Collection) -> Any:
 
 
 def _ignored(attacks: Sequence[Attack]) -> list[str]:
-    """The words of each kind that the system ignores most."""
+    """The words that the system ignores most, of each kind that contradicts the query."""
+    from limner.explain.adversarial import DENIES
+
     said = []
-    for each in attacks:
+    for each in (attack for attack in attacks if attack.kind in DENIES):
         words = [f"{word} {share:.0%} of {count}" for word, (count, share) in list(each.words().items())[:5]]
         if words:
             said.append(f"{each.kind}, most ignored: {', '.join(words)}")

@@ -49,12 +49,12 @@ def _row(found: Estimated) -> tuple[str, str, str, str, str]:
 
 def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
     """Facts about the labels behind the numbers."""
-    first, often = found[0].estimate, "at least " if found[0].estimate.mode == "anytime" else ""
+    first, often = found[0].estimate, "at least " if found[0].estimate.mode == "anytime" else "about "
     looked = "to be looked at once" if first.mode == "fixed" else "may be looked at after every answer"
     effects = [e.estimate.effect for e in found if math.isfinite(e.estimate.effect)]
     facts = [
         f"{count(max(e.labels for e in found), 'label', 'labels')} by people; {first.mode} intervals ({looked}) that "
-        f"hold the truth of this collection {often}{first.level:.0%} of the time"
+        f"hold the truth of this collection {often}{100 * first.level:g}% of the time"
     ]
     if found[0].left_out:
         facts.append(f"{count(found[0].left_out, 'query', 'queries')} without a given match are left out, as above")
@@ -71,6 +71,8 @@ def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
 def _agreement(found: dict[str, Any]) -> list[str]:
     if not found.get("pairs"):
         return ["how far people agree is unknown: no pair was judged by two people"]
+    if math.isnan(float(found["alpha"])):
+        return [f"people's agreement is undefined on {count(found['pairs'], 'pair', 'pairs')}: all grades are the same"]
     ends = f"{float(found['low']):.2f} to {float(found['high']):.2f}"
     return [
         f"people's agreement: alpha {float(found['alpha']):.2f} ({ends}) on {count(found['pairs'], 'pair', 'pairs')}"

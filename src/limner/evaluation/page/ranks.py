@@ -149,10 +149,13 @@ def _brief(edge: int) -> str:
 
 
 def _sentence(ranks: Result) -> str:
-    middle = ranks.measure.show(float(np.median(ranks.values)))
+    middle = float(np.median(ranks.values))
+    if np.isinf(middle):
+        share = percent(float(np.isfinite(ranks.values).mean()))
+        return f"Under {ranks.view}, {share} of the queries find a right answer."
     far = int((ranks.values > DEPTH).sum())
     beyond = f"; {count(far, 'query', 'queries')} beyond rank {DEPTH}" if far else ""
-    return f"Under {ranks.view}, half of the queries find a right answer by rank {middle}{beyond}."
+    return f"Under {ranks.view}, half of the queries find a right answer by rank {ranks.measure.show(middle)}{beyond}."
 
 
 def legend(report: Report, others: Sequence[Report], *, kind: str) -> list[dict[str, Any]]:

@@ -173,7 +173,11 @@ def findings(report: Report, comparison: Comparison) -> list[str]:
 def _standing(comparison: Comparison, me: int, other: int) -> str:
     won = sum(other in n.beaten(me, comparison.level) for n in comparison.lines)
     lost = sum(me in n.beaten(other, comparison.level) for n in comparison.lines)
-    name, all_of = f"“{comparison.systems[other]}”", len(comparison.lines)
+    pair = {me, other}
+    all_of = sum(any({d.a, d.b} == pair for d in line.differences) for line in comparison.lines)
+    name = f"“{comparison.systems[other]}”"
+    if not all_of:
+        return f"No number can be compared with {name} query by query."
     if not won and not lost:
         return f"No significant difference to {name} on any of {all_of} numbers."
     first, most, second, fewer = ("better", won, "worse", lost) if won >= lost else ("worse", lost, "better", won)

@@ -90,8 +90,9 @@ def slices_finding(found: Slices | None) -> str:
     if found is None or not weak:
         return ""
     first = weak[0]
-    change = first.measure.show_change(first.difference)
+    change = first.measure.show_change(first.difference) + (" points" if first.measure.kind.percent else "")
+    weaker = f"are weaker for {found.system} beside {found.against}" if found.against else "are weaker"
     return (
-        f"{len(weak)} of {len(found.slices)} slices of the queries are weaker than the rest, most of all “{first.by}: "
-        f"{first.name}” ({first.measure} {change} points, {direction_title(first.direction).lower()})."
+        f"{len(weak)} of {len(found.slices)} slices of the queries {weaker} than the rest, most of all “{first.by}: "
+        f"{first.name}” ({first.measure} {change}, {direction_title(first.direction).lower()})."
     )
