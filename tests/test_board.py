@@ -367,3 +367,9 @@ def test_what_stands_under_a_board_is_not_rounded_to_certainty():
     assert "with 99.9% confidence" in told[0]
     assert told[1] == "interval: of the value alone, 95%"
     assert "with 80% probability" in told[-1]
+
+
+def test_the_queries_needed_are_for_the_confidence_of_the_board():
+    made = [BoardEntry(n, "toy", "", "", Measure("R", 1), v, None) for n, v in (("a", 0.9), ("b", 0.5))]
+    bold, usual, careful = (ranked(made, level=level).tables[0].rows[0].needed for level in (0.8, 0.95, 0.999))
+    assert bold < usual < careful

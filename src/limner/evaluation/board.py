@@ -253,7 +253,7 @@ def _table(group: Sequence[BoardEntry], level: float, samples: int, seed: int) -
     entries = sorted(finite, key=lambda entry: (-entry.value * entry.measure.kind.better, entry.system))
     sets, known, said = _rank_sets(entries, level, samples, seed)
     first = entries[0]
-    rows = tuple(_row(entries, at, sets) for at in range(len(entries)))
+    rows = tuple(_row(entries, at, sets, level) for at in range(len(entries)))
     method = sets.method if sets is not None else "none: the number of queries is not known"
     named = first.collection, first.view, first.direction, first.measure
     return BoardTable(*named, known, method, rows, (*notes, *said))
@@ -330,7 +330,7 @@ def _part(results: Sequence[Result], weight: float = 1.0) -> stats.Part:
     return stats.Part(values, np.arange(len(values)) if clusters is None else clusters, weight)
 
 
-def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None) -> BoardRow:
+def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None, level: float) -> BoardRow:
     entry = entries[at]
     better = entry.measure.kind.better
     rank = 1 + sum(better * other.value > better * entry.value for other in entries)
@@ -339,11 +339,13 @@ def _row(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None) ->
     row = BoardRow(entry.system, entry.value, low, high, entry.queries, rank, lowest, highest)
     if at + 1 == len(entries):
         return row
-    detectable, needed = _against(entries, at, sets)
+    detectable, needed = _against(entries, at, sets, level)
     return replace(row, detectable=detectable, needed=needed)
 
 
-def _against(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None) -> tuple[float | None, float | None]:
+def _against(
+    entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None, level: float
+) -> tuple[float | None, float | None]:
     """The detectable difference between a system and the next one, and the queries needed to detect the actual one."""
     one, next_ = entries[at], entries[at + 1]
     difference, bounds = abs(one.value - next_.value), one.measure.kind.bounds
@@ -356,10 +358,10 @@ def _against(entries: Sequence[BoardEntry], at: int, sets: stats.RankSets | None
     width = bounds[1] - bounds[0]
     shares = [(entry.value - bounds[0]) / width for entry in (one, next_)]
     error = math.sqrt(sum(max(p * (1 - p), 0.0) for p in shares)) * width
-    return None, stats.queries_needed(difference, error, 1, _bonferroni(len(entries)), power=POWER)
+    return None, stats.queries_needed(difference, error, 1, _bonferroni(len(entries), level), power=POWER)
 
 
-def _bonferroni(systems: int, level: float = 0.95) -> float:
+def _bonferroni(systems: int, level: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(1 - (1 - level) / (systems * (systems - 1))))
