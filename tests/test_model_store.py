@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from limner.systems.trained_on import TrainedOn
 CONTENT = {"name": "m", "deep": {"list": [1, np.arange(3)], "flag": True}, "nothing": None}
 SMALL = {
     "histograms": {"dimensions": 4},
+    "aligned": {"dimensions": 4},
     "nearest": {"side": 48, "points": 20},
     "kcca": {"side": 48, "points": 20, "fuse": False, "kappas": (0.1,), "powers": (1.0,), "diagonals": (1.0,)},
     "towers": {"word_dim": 4, "hidden_dim": 4, "embedding_dim": 4, "epochs": 1},
@@ -154,21 +156,24 @@ def changed(config, place, change):
     return copy
 
 
-@pytest.mark.parametrize("kind", ["histograms", "aligned"])
+@pytest.mark.parametrize("kind", ["histograms", "aligned", "nearest", "kcca"])
 def test_a_config_with_any_other_value_is_refused_or_works(world, tmp_path, kind):
     """A damaged file is told by its name when it is opened, or the model works; it never ends in a bug."""
-    folder = limner.train(world, kind, dimensions=4).save(tmp_path / "m")
+    folder = limner.train(world, kind, **SMALL[kind]).save(tmp_path / "m")
     config, few = json.loads((folder / "config.json").read_text()), world.test.restrict(world.test.images.ids[:2])
     refused = []
-    for place in places(config):
-        for change in CHANGES:
-            (folder / "config.json").write_text(json.dumps(changed(config, place, change)))
-            try:
-                model = systems.load(folder)
-            except LimnerError as error:
-                refused.append(str(error))
-            else:
-                assert model.fingerprint and model.scores(few).matrix().shape == (2, len(few.texts)), (place, change)
+    every = [(place, change) for place in places(config) for change in CHANGES]
+    for place, change in random.Random(0).sample(every, min(len(every), 400)):
+        (folder / "config.json").write_text(json.dumps(changed(config, place, change)))
+        try:
+            model = systems.load(folder)
+        except LimnerError as error:
+            refused.append(str(error))
+        else:
+            if place[-1] == "spelling":
+                continue  # needs a spelling checker on the machine
+            assert model.trained_on is None or model.trained_on.saw(few).shape == (2,), (place, change)
+            assert model.fingerprint and model.scores(few).matrix().shape == (2, len(few.texts)), (place, change)
     assert len(refused) > 150 and all(str(folder) in error for error in refused)
 
 

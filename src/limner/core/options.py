@@ -191,7 +191,7 @@ def _hint(name: str, hint: object, owner: object) -> object:
 
 
 def typed(name: str, value: object, hint: object) -> object:
-    """Converts a value to an annotated type; an int is accepted for a float, a list for a tuple.
+    """Converts a value to an annotated type; an int is accepted for a float, a list for a tuple or a frozenset.
 
     >>> typed("rate", 1, float), typed("heads", [2, 3], tuple[int, ...])
     (1.0, (2, 3))
@@ -226,7 +226,7 @@ def _fits(value: object, kind: object) -> bool:
     plain = typing.get_origin(kind) or kind
     if not isinstance(plain, type):
         return True  # a type variable, or a form that only type checkers understand
-    if plain in (tuple, Sequence) and isinstance(value, (list, tuple)):
+    if plain in (tuple, frozenset, Sequence) and isinstance(value, (list, tuple)):
         return True
     if isinstance(value, bool) or plain is bool:
         return isinstance(value, bool) and plain in (bool, object)
@@ -241,6 +241,8 @@ def _inside(name: str, value: Any, kind: object) -> object:
         if len(each) != len(value):
             raise LimnerError(f"{name} has {len(value)} values: expected {len(each)}")
         held = [typed(f"{name}[{n}]", v, h) for n, (v, h) in enumerate(zip(value, each, strict=True))]
+        if typing.get_origin(kind) is frozenset:
+            return frozenset(held)
         return tuple(held) if typing.get_origin(kind) is tuple or isinstance(value, tuple) else held
     if isinstance(value, dict) and len(within) == 2:
         return {key: typed(f"{name}.{key}", held, within[1]) for key, held in value.items()}

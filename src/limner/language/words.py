@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from limner.core.errors import LimnerError
+from limner.core.options import checked
 from limner.language.overlap import STOP_WORDS
 from limner.language.tagging import TAGGERS, Tagger
 from limner.language.wordnet import WordNet
@@ -143,8 +144,10 @@ class Reader:
             state: The output of `state`, usually from a file.
             trust: Whether it may name a custom tagger, as "module:function".
         """
-        TAGGERS.find(state["tagger"], trusted=trust)
-        return cls(frozenset(state["stop"]), dict(state["lexicon"]), state["tagger"], state["spelling"])
+        options = {name: state[name] for name in ("stop", "lexicon", "tagger", "spelling")}
+        reader = cls(**checked(cls, options, what="reader of captions"))
+        TAGGERS.find(reader.tagger, trusted=trust)
+        return reader
 
 
 def tokens(caption: str) -> list[str]:

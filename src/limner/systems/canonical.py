@@ -43,7 +43,7 @@ class Side:
 
     def __post_init__(self) -> None:
         """Refuses what is no affine map, as a damaged file may hold."""
-        if not (_is_numeric(self.mean, 1) and _is_numeric(self.weights, 2) and len(self.mean) == len(self.weights)):
+        if not (is_numeric(self.mean, 1) and is_numeric(self.weights, 2) and len(self.mean) == len(self.weights)):
             got = (getattr(part, "shape", type(part).__name__) for part in (self.mean, self.weights))
             raise LimnerError("a map with mean {} and weights {}: expected shapes (n,) and (n, m)".format(*got))
 
@@ -57,7 +57,8 @@ class Side:
         return np.asarray(rows @ self.weights - self.mean @ self.weights, dtype=np.float64)
 
 
-def _is_numeric(array: object, ndim: int) -> bool:
+def is_numeric(array: object, ndim: int) -> bool:
+    """Whether this is an array of real numbers with so many dimensions."""
     return isinstance(array, np.ndarray) and array.ndim == ndim and np.issubdtype(array.dtype, np.floating)
 
 

@@ -14,9 +14,11 @@ import numpy.typing as npt
 from limner.core import model_store
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
+from limner.core.options import checked
 from limner.core.paths import damage_told
 from limner.scores import Progress
 from limner.systems.classic import kernel_state
+from limner.systems.classic.kernels import FittedFeatures, FittedPyramid
 from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -73,18 +75,21 @@ class KernelModel:
         """Reads a saved model; with `trust`, also one with custom kernels or taggers."""
         content = model_store.read(path, cls.KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            if not all(
-                type(each) is list and all(isinstance(one, str) for one in each) for each in content["documents"]
-            ):
-                raise LimnerError(f"{path}: documents are not lists of texts: save the model again")
             image, text = (kernel_state.kernel_from(content[f"{s}_kernel"], trust=trust) for s in ("image", "text"))
-            given = {name: content[name] for name in ("name", "documents")} | {
-                "image_kernel": image,
-                "text_kernel": text,
-            }
-            given |= {"images": kernel_state.features_from(content["images"]), **cls._learned_from(content)}
-            trained_on, file = TrainedOn.from_content(content.get("trained_on")), content.get("features_file")
-            return cls(**given, trained_on=trained_on, features_file=file)
+            images = kernel_state.features_from(content["images"])
+            values = {name: content.get(name) for name in ("name", "documents", "features_file")}
+            values |= {"image_kernel": image, "text_kernel": text, "images": images, **cls._learned_from(content)}
+            record = TrainedOn.from_content(content.get("trained_on"))
+            model = cls(**checked(cls, {**values, "trained_on": record}, what=str(path)))
+            model._refuse_misfit()
+            return model
+
+    def _refuse_misfit(self) -> None:
+        """Refuses training images that the kernel cannot compare, or that are not those of the documents."""
+        if isinstance(self.image_kernel, (FittedPyramid, FittedFeatures)):
+            self.image_kernel.features(self.images)
+        if len(self.images) != len(self.documents):
+            raise LimnerError(f"{len(self.images)} images with {len(self.documents)} documents: expected as many")
 
     def _content(self) -> dict[str, object]:
         """The content of the model as plain values and arrays; a subclass adds its learned parameters."""

@@ -22,6 +22,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.interrupts import interruptible
+from limner.core.options import checked
 from limner.core.progress import Progress
 from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.histograms import WordHistograms
@@ -237,6 +238,7 @@ class FittedPyramid:
     def features(self, items: Items | WordHistograms, /, *, progress: Progress | None = None) -> WordHistograms:
         """Computes the histograms of images; given histograms are returned unchanged."""
         if isinstance(items, WordHistograms):
+            self._names(items)
             return items
         if not self.vocabulary.words:
             raise LimnerError(
@@ -257,14 +259,28 @@ class FittedPyramid:
     def vectors(self, histograms: WordHistograms) -> Float32:
         """The concatenated histograms of all features and levels, scaled so that their intersection is the kernel."""
         weights = pyramid_weights(self.levels)
-        parts, names = [], self.vocabulary.words or histograms.counts
+        parts, names = [], self._names(histograms)
         for name in names:
-            if name not in histograms.counts:
-                raise UnknownName("feature", name, histograms.counts, of="these histograms")
             for level, weight in enumerate(weights):
                 shares = histograms.level(name, level) * np.float32(weight / len(names))
                 parts.append(shares.reshape(len(histograms), math.prod(shares.shape[1:])))
         return np.concatenate(parts, axis=1)
+
+    def _names(self, histograms: WordHistograms) -> list[str]:
+        """The features to compare; refuses histograms of other words."""
+        names = list(self.vocabulary.words or histograms.counts)
+        if not names:
+            raise LimnerError(f"histograms of {len(histograms)} images without a feature: expected at least one")
+        for name in names:
+            if name not in histograms.counts:
+                raise UnknownName("feature", name, histograms.counts, of="these histograms")
+            got = histograms.counts[name].shape[2]
+            if self.vocabulary.words and got != len(self.vocabulary.words[name]):
+                raise LimnerError(
+                    f"histograms of {got} {name} words for a kernel of {len(self.vocabulary.words[name])}: expected "
+                    "histograms of the words that the kernel was fitted with"
+                )
+        return names
 
     def state(self) -> dict[str, object]:
         """The words and the options."""
@@ -275,8 +291,12 @@ class FittedPyramid:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FittedPyramid:
         """Restores a kernel from its state."""
-        words = {name: np.asarray(state[f"words.{name}"], dtype=np.uint8) for name in state["features"]}
-        return cls(VisualWords(words, int(state["side"])), int(state["levels"]), float(state["power"]))
+        words = {name: np.asarray(state[f"words.{name}"]) for name in state["features"]}
+        if len(words) != sum(name.startswith("words.") for name in state):
+            raise LimnerError(f"a pyramid kernel with the features {list(words)}: expected those of its words")
+        options = checked(Pyramid, {name: state[name] for name in ("levels", "power", "side")}, what="pyramid kernel")
+        made = Pyramid(**options)
+        return cls(VisualWords(words, made.side), made.levels, made.power)
 
 
 KINDS = ("linear", "rbf", "chi2")
@@ -378,7 +398,11 @@ class FittedFeatures:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FittedFeatures:
         """Restores a kernel from its state."""
-        return cls(str(state["kind"]), float(state["gamma"]), float(state["power"]))
+        options = {name: state[name] for name in ("kind", "gamma", "power")}
+        made = Features(**checked(Features, options, what="kernel of features"))
+        if made.gamma is None:
+            raise LimnerError("a fitted kernel of features without gamma: expected a number above 0")
+        return cls(made.kind, made.gamma, made.power)
 
 
 def _unit(rows: Float32) -> Matrix:

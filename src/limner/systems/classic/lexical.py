@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from limner.core.arrays import FloatArray
+from limner.core.errors import LimnerError
+from limner.core.options import checked
 from limner.core.progress import Progress
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import Documents, DocumentVocabulary, Sentences, mirrored, normalised
@@ -115,5 +117,12 @@ class FittedLexicalKernel:
         """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
         values = np.ascontiguousarray(state["table"]["values"], dtype=np.float32)
-        table = WordTable(tuple(state["table"]["words"]), values)
-        return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary, table)
+        words = {"words": state["table"]["words"], "values": values}
+        table = WordTable(**checked(WordTable, words, what="similarity of words"))
+        if values.shape != (len(table.words),) * 2 or not set(table.words) <= set(vocabulary.words):
+            raise LimnerError(
+                f"similarities of shape {values.shape} for {len(table.words)} words: expected a row and a column for "
+                "each, and words of the vocabulary"
+            )
+        options = checked(StringKernel, state["options"], what="lexical kernel")
+        return cls(StringKernel(**options, reader=vocabulary.reader), vocabulary, table)

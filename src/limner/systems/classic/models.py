@@ -14,10 +14,12 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.core.options import checked
 from limner.core.ranking import Ranking
 from limner.match.fusion import borda
 from limner.scores import Progress, Scores
 from limner.scores.parallel_blocks import Block
+from limner.systems.canonical import is_numeric
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.classic.kernel_model import KernelModel
 from limner.systems.classic.kernels import raised
@@ -36,6 +38,12 @@ class Projection:
 
     means: Matrix
     weights: Matrix
+
+    def __post_init__(self) -> None:
+        """Refuses what is no affine map, as a damaged file may contain."""
+        if not (is_numeric(self.means, 1) and is_numeric(self.weights, 2) and len(self.means) == len(self.weights)):
+            got = (getattr(part, "shape", type(part).__name__) for part in (self.means, self.weights))
+            raise LimnerError("a projection with means {} and weights {}: expected shapes (n,) and (n, m)".format(*got))
 
     def __call__(self, rows: Matrix, n: int) -> Matrix:
         """The first n projections of items, from their similarities with every training item."""
@@ -58,6 +66,12 @@ class Space:
     correlations: Float32
     images: Projection
     texts: Projection
+
+    def __post_init__(self) -> None:
+        """Refuses correlations and projections of different numbers, as a damaged file may contain."""
+        widths = {side.weights.shape[1] for side in (self.images, self.texts)}
+        if not is_numeric(self.correlations, 1) or widths != {len(self.correlations)}:
+            raise LimnerError(f"projections {sorted(widths)} with other correlations: expected as many of each")
 
     @classmethod
     def of(cls, pair: KernelPair, found: Directions, setting: Setting) -> Space:
@@ -171,13 +185,29 @@ class KccaModel(KernelModel):
     @classmethod
     def _learned_from(cls, content: Mapping[str, Any]) -> dict[str, object]:
         spaces = tuple(
-            Space(Setting(**s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
+            Space(_setting(s["setting"]), s["correlations"], Projection(**s["images"]), Projection(**s["texts"]))
             for s in content["spaces"]
         )
-        return {
-            "spaces": spaces,
-            "settings": {task: tuple(Setting(**s) for s in content["settings"][task]) for task in TASKS},
-        }
+        settings = {task: tuple(map(_setting, content["settings"][task])) for task in TASKS}
+        return {"spaces": spaces, "settings": settings}
+
+    def _refuse_misfit(self) -> None:
+        """Also refuses a task without a setting, a setting without a space, and spaces of other training items."""
+        super()._refuse_misfit()
+        for task, settings in self.settings.items():
+            if not settings or not all(any(space.has(setting) for space in self.spaces) for setting in settings):
+                raise LimnerError(f"{len(settings)} settings for the task {task}: expected some, each with its space")
+        sizes = {len(side.means) for space in self.spaces for side in (space.images, space.texts)}
+        if sizes != {len(self.documents)}:
+            raise LimnerError(f"projections from {sorted(sizes)} training items: expected {len(self.documents)}")
+
+
+def _setting(values: Mapping[str, Any]) -> Setting:
+    """A setting as a file contains it; refuses numbers with which no model is trained."""
+    setting = Setting(**checked(Setting, values, what="setting"))
+    if setting.n < 1 or min(setting.kappa, setting.text_kappa, setting.diagonal, setting.power) <= 0:
+        raise LimnerError(f"{setting}: expected numbers above 0")
+    return setting
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.options import checked
 from limner.core.progress import Progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
@@ -88,6 +89,17 @@ class DocumentVocabulary:
     size: int
     reader: Reader
 
+    def __post_init__(self) -> None:
+        """Refuses counts that do not fit the words, as a damaged file may contain."""
+        shape = (len(set(self.words)),)
+        if self.counts.shape != shape or len(self.words) != len(self.counts) or self.counts.dtype.kind != "i":
+            raise LimnerError(
+                f"{len(self.words)} words with counts of shape {self.counts.shape}: expected a whole number for each, "
+                "and no word twice"
+            )
+        if not self.counts.max(initial=1) <= self.size < 2**53:
+            raise LimnerError(f"a vocabulary of {self.size} documents: expected at least the count of every word")
+
     @classmethod
     def fit(cls, documents: Documents, reader: Reader, *, progress: Progress | None = None) -> DocumentVocabulary:
         """Counts the words of training documents; `progress` is called with (documents read, documents in total)."""
@@ -156,9 +168,9 @@ class DocumentVocabulary:
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> DocumentVocabulary:
         """Restores a vocabulary from its state."""
-        counts = np.asarray(state["counts"], dtype=np.int64)
         reader = Reader.from_state(state["reader"], trust=trust)
-        return cls(tuple(state["words"]), counts, int(state["size"]), reader)
+        values = {"words": state["words"], "counts": np.asarray(state["counts"]), "size": state["size"]}
+        return cls(**checked(cls, {**values, "reader": reader}, what="vocabulary"))
 
 
 def _numbered(documents: Documents, known: dict[str, int], reader: Reader, captions: int | None) -> Sentences:

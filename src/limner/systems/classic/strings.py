@@ -14,6 +14,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.options import checked
 from limner.core.progress import Progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
@@ -68,8 +69,8 @@ class StringKernel:
             raise LimnerError(f"length={self.length}: expected 1 (bag of words), 2 or 3 (trigrams)")
         if self.weights not in WEIGHTS:
             raise UnknownName("kind of weights", self.weights, WEIGHTS)
-        if not self.match > 0:
-            raise LimnerError(f"match={self.match}: expected a number above 0; the ranking paper uses 0.5")
+        if not 0 < self.match <= 1e6:
+            raise LimnerError(f"match={self.match}: expected a number above 0, up to 1e6; the ranking paper uses 0.5")
 
     def fit(self, documents: Documents, *, progress: Progress | None = None) -> FittedStringKernel:
         """Learns the vocabulary and its weights from training images' captions."""
@@ -107,7 +108,8 @@ class FittedStringKernel:
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedStringKernel:
         """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
-        return cls(StringKernel(**state["options"], reader=vocabulary.reader), vocabulary)
+        options = checked(StringKernel, state["options"], what="string kernel")
+        return cls(StringKernel(**options, reader=vocabulary.reader), vocabulary)
 
 
 def feature_maps(sides: list[Sentences], weights: FloatArray, length: int) -> list[csr_array]:
@@ -176,6 +178,11 @@ class OverlapF1:
     captions: int | None = None
     reader: Reader = field(default_factory=Reader)
 
+    def __post_init__(self) -> None:
+        """Checks the weights."""
+        if self.weights not in WEIGHTS:
+            raise UnknownName("kind of weights", self.weights, WEIGHTS)
+
     def fit(self, documents: Documents) -> FittedOverlapF1:
         """Learns the vocabulary and its weights from training images' captions."""
         return FittedOverlapF1(self, DocumentVocabulary.fit(documents, self.reader))
@@ -208,7 +215,8 @@ class FittedOverlapF1:
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedOverlapF1:
         """Restores a similarity from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
-        return cls(OverlapF1(**state["options"], reader=vocabulary.reader), vocabulary)
+        options = checked(OverlapF1, state["options"], what="overlap of words")
+        return cls(OverlapF1(**options, reader=vocabulary.reader), vocabulary)
 
 
 def _occurrences(sides: list[Sentences], weights: FloatArray) -> list[csr_array]:

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray
+from limner.core.errors import LimnerError
+from limner.core.options import checked
 from limner.core.progress import Progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
@@ -122,8 +124,14 @@ class FittedTagRank:
     def from_state(cls, state: Mapping[str, Any], *, trust: bool = False) -> FittedTagRank:
         """Restores a kernel from its state."""
         vocabulary = DocumentVocabulary.from_state(state["vocabulary"], trust=trust)
-        kernel = TagRank(**state["options"], reader=vocabulary.reader)
-        return cls(kernel, vocabulary, np.asarray(state["counts"]), np.asarray(state["scales"], dtype=np.float64))
+        kernel = TagRank(**checked(TagRank, state["options"], what="tag rank kernel"), reader=vocabulary.reader)
+        counts, scales = np.asarray(state["counts"]), np.asarray(state["scales"], dtype=np.float64)
+        if counts.ndim != 2 or not counts.size or counts.dtype.kind not in "iu" or scales.shape != (2,):
+            raise LimnerError(
+                f"positions of shape {counts.shape} and scales of shape {scales.shape}: expected words by positions "
+                "and two scales"
+            )
+        return cls(kernel, vocabulary, counts, scales)
 
 
 def _places(side: Sentences) -> tuple[npt.NDArray[np.int64], FloatArray]:

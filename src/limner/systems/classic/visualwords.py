@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.collection import Items
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress
 from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.descriptors import DESCRIPTORS, Pixels, Points, lab, pixels
@@ -117,6 +117,19 @@ class VisualWords:
     words: dict[str, Whole]
     side: int
 
+    def __post_init__(self) -> None:
+        """Refuses words and sides that a damaged file may contain."""
+        if not self.side >= 1:
+            raise LimnerError(f"visual words of images with a side of {self.side} pixels: expected at least 1")
+        for name, words in self.words.items():
+            if name not in DESCRIPTORS:
+                raise UnknownName("image feature", name, DESCRIPTORS)
+            if words.ndim != 2 or not len(words) or words.dtype != np.uint8:
+                raise LimnerError(
+                    f"visual words of {name!r} have shape {words.shape} and type {words.dtype}: expected one row of "
+                    "uint8 per word"
+                )
+
     @classmethod
     def fit(
         cls,
@@ -200,8 +213,6 @@ def _every_pixel(height: int, width: int) -> tuple[npt.NDArray[np.int64], npt.ND
 
 
 def _refuse_unknown(sizes: dict[str, int]) -> None:
-    from limner.core.errors import UnknownName
-
     for name, size in sizes.items():
         if name not in DESCRIPTORS:
             raise UnknownName("image feature", name, DESCRIPTORS)
