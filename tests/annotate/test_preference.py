@@ -127,6 +127,10 @@ def test_scores_are_found_again_and_mapr_agrees_best(tmp_path):
         at = found.names.index(name)
         width = found.scores.high[at] - found.scores.low[at]
         assert abs(found.scores.scores[at] - score) < width
+    given = _votes_of(tmp_path)
+    apart = [counted([v for v in given if v.query == q], found.names)[1] for q in dict.fromkeys(v.query for v in given)]
+    whole = bradley_terry(found.counts, found.names, clusters=apart, samples=200)
+    assert np.array_equal([found.scores.low, found.scores.high], [whole.low, whole.high]), "queries are drawn"
     by_measure = {m.measure: m for m in found.measures}
     assert by_measure["mAP@R"].tau == pytest.approx(1)
     assert by_measure["mAP@R"].tau > by_measure["R@5"].tau > by_measure["R@1"].tau
@@ -373,3 +377,32 @@ def test_bradley_terry_scores_are_those_of_highest_likelihood(seed):
     how = {"weights": wins[rows, columns].astype(float).tolist(), "tolerance": 1e-10, "limit": 10**5}
     theirs = evalica.bradley_terry(rows.tolist(), columns.tolist(), [evalica.Winner.X] * len(rows), **how).scores
     assert scores / 100 == pytest.approx([theirs[k] / sum(theirs) for k in range(n)], abs=1e-7)
+
+
+def test_intervals_of_scores_cover_if_people_agree_about_a_query():
+    """40 queries with five votes each; with independent votes, the intervals cover about 79%."""
+    rng = np.random.default_rng(0)
+    share = (1 / (1 + np.exp(-0.6 - rng.normal(0, 2, 400_000)))).mean()
+    hits = []
+    for _ in range(100):
+        wins = rng.binomial(5, 1 / (1 + np.exp(-0.6 - rng.normal(0, 2, 40))))
+        clusters = np.array([[[0, won], [5 - won, 0]] for won in wins])
+        made = bradley_terry(clusters.sum(axis=0), "ab", clusters=clusters, samples=200)
+        hits.append(made.low[0] <= 100 * share <= made.high[0])
+    assert np.mean(hits) >= 0.9
+
+
+def test_whole_queries_are_drawn():
+    widths = []
+    for people in (1, 8):
+        votes = [(f"q{n}", "a", "b", "left" if n % 3 else "right") for n in range(30) for _ in range(people)]
+        names, counts = counted([Vote("s", *vote, "someone", 0) for vote in votes], "ab")
+        of_each = [counted([Vote("s", *v, "someone", 0) for v in votes if v[0] == f"q{n}"], "ab")[1] for n in range(30)]
+        made = bradley_terry(counts, names, clusters=of_each)
+        widths.append(made.high[0] - made.low[0])
+    assert widths[0] == pytest.approx(widths[1]), "more people who agree say nothing of further queries"
+    assert np.isnan(bradley_terry(of_each[0] + of_each[1], names, clusters=[of_each[0] + of_each[1]]).low).all()
+    with pytest.raises(LimnerError, match="add up"):
+        bradley_terry(counts, names, clusters=of_each[1:])
+    with pytest.raises(LimnerError, match="one table of"):
+        bradley_terry(counts, names, clusters=counts)

@@ -106,7 +106,11 @@ def preferences(
     same = same_lists(shown)
     known = sorted({name for name, _ in shown})
     names, counts = counted(given, known, same=same)
-    scores, notes = _scores(counts, names, samples, given)
+    by_query: dict[str, list[Vote]] = {}
+    for vote in given:
+        by_query.setdefault(vote.query, []).append(vote)
+    clusters = [counted(some, known, same=same)[1] for some in by_query.values()]
+    scores, notes = _scores(counts, names, samples, clusters)
     if same:
         notes.append(f"{len(same)} lists are identical to another ranking of the same query, and count as that one")
     found, more = _agreements(shown, given, scores, study_setting(store, study).get("positives") or {}, measures)
@@ -135,12 +139,13 @@ def same_lists(shown: Mapping[tuple[str, str], tuple[str, ...]]) -> dict[tuple[s
 
 
 def _scores(
-    counts: Vector, names: Sequence[str], samples: int, given: Sequence[Vote]
+    counts: Vector, names: Sequence[str], samples: int, clusters: Sequence[Vector]
 ) -> tuple[Preference | None, list[str]]:
-    if not given:
+    """The scores, and a note if there are none; the votes on one query are not independent."""
+    if not clusters:
         return None, ["there are no votes yet"]
     try:
-        return bradley_terry(counts, names, samples=samples), []
+        return bradley_terry(counts, names, clusters=np.array(clusters), samples=samples), []
     except LimnerError as error:
         return None, [str(error)]
 

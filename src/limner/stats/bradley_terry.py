@@ -35,17 +35,25 @@ class Preference:
 
 
 def bradley_terry(
-    counts: npt.ArrayLike, names: Sequence[str], *, samples: int = 1000, confidence: float = 0.95, seed: int = 0
+    counts: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    clusters: npt.ArrayLike | None = None,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> Preference:
     """Bradley-Terry scores: `P(i preferred to j) = p_i / (p_i + p_j)`, scaled to sum to 100.
 
     Bradley & Terry 1952; fitted by the algorithm of Hunter 2004. The scores exist only if every option beat every other
     one, directly or through a chain of others; otherwise the fit would diverge, so an error is raised. Intervals are
-    percentiles of a bootstrap over votes.
+    percentiles of a bootstrap over votes, or over clusters of votes that are not independent, such as those on a query.
 
     Args:
         counts: (options, options) how often the row was preferred to the column; the diagonal is ignored.
         names: The options.
+        clusters: (clusters, options, options) the counts of each cluster, which add up to `counts`; there are no
+            intervals (NaN) with fewer than two. By default all votes are independent.
         samples: Bootstrap samples; 0 for no intervals (NaN).
         confidence: Confidence of the intervals.
         seed: Seed of the bootstrap.
@@ -61,7 +69,7 @@ def bradley_terry(
             "rest, even indirectly; collect more votes, or leave them out"
         )
     scores = _fitted(table[None])[0]
-    drawn = _bootstrap(table, samples, seed)
+    drawn = _bootstrap(table, _parted(clusters, table), samples, seed)
     tail = 50 * (1 - confidence)
     empty = np.full(len(names), np.nan)
     low, high = np.percentile(drawn, [tail, 100 - tail], axis=0) if len(drawn) else (empty, empty)
@@ -76,6 +84,19 @@ def _checked(counts: npt.ArrayLike, names: Sequence[str]) -> Vector:
         raise LimnerError("counts of votes: expected finite numbers of 0 or above")
     np.fill_diagonal(table, 0)
     return table
+
+
+def _parted(clusters: npt.ArrayLike | None, table: Vector) -> Vector | None:
+    """The counts of each cluster, without the diagonals; None for independent votes."""
+    if clusters is None:
+        return None
+    parts = np.array(clusters, dtype=np.float64)
+    if parts.shape[1:] != table.shape:
+        raise LimnerError(f"counts of clusters of shape {parts.shape}: expected one table of {table.shape} for each")
+    parts *= 1 - np.eye(len(table))
+    if not np.allclose(parts.sum(axis=0), table):
+        raise LimnerError("counts of clusters: expected them to add up to the counts of all votes")
+    return parts
 
 
 def apart(counts: Vector) -> list[int]:
@@ -103,11 +124,17 @@ def _fitted(tables: Vector) -> Vector:
     raise LimnerError(f"Bradley-Terry scores did not converge in {_LIMIT:,} iterations: collect more votes")
 
 
-def _bootstrap(table: Vector, samples: int, seed: int) -> Vector:
-    """Scores of resampled votes; samples without scores are left out."""
+def _bootstrap(table: Vector, clusters: Vector | None, samples: int, seed: int) -> Vector:
+    """Scores of resampled votes or clusters; samples without scores are left out."""
     draw = np.random.default_rng(seed)
-    total = np.rint(table.sum()).astype(int)
-    share = (table / table.sum()).ravel()
-    drawn = (draw.multinomial(total, share).reshape(table.shape).astype(np.float64) for _ in range(samples))
+    if clusters is None:
+        total = np.rint(table.sum()).astype(int)
+        share = (table / table.sum()).ravel()
+        drawn = (draw.multinomial(total, share).reshape(table.shape).astype(np.float64) for _ in range(samples))
+    else:
+        many = len(clusters)
+        alike = np.full(many, 1 / many)
+        times = (draw.multinomial(many, alike) for _ in range(samples if many > 1 else 0))
+        drawn = (np.tensordot(each, clusters, axes=1) for each in times)
     kept = [each for each in drawn if not apart(each)]
     return _fitted(np.array(kept)) if kept else np.empty((0, len(table)))

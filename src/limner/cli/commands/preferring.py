@@ -168,7 +168,7 @@ def _shown(found: Preferred) -> str:
     if found.scores is not None:
         s = found.scores
         rows = [
-            (n, f"{s.scores[i]:.2f}", f"{s.low[i]:.2f} to {s.high[i]:.2f}", *(f"{c:g}" for c in found.counts[i]))
+            (n, f"{s.scores[i]:.2f}", _ends(s.low[i], s.high[i]), *(f"{c:g}" for c in found.counts[i]))
             for i, n in enumerate(found.names)
         ]
         parts.append(table([("ranking", "score", "95% interval", *(f"over {n}" for n in found.names)), *rows]))
@@ -179,6 +179,10 @@ def _shown(found: Preferred) -> str:
         ]
         parts.append(table([head, *rows_]))
     return "\n\n".join([*parts, *found.notes])
+
+
+def _ends(low: float, high: float) -> str:
+    return "-" if low != low else f"{low:.2f} to {high:.2f}"
 
 
 def _num(value: float) -> str:
