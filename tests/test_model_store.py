@@ -196,3 +196,13 @@ def test_documents_of_a_kernel_model_are_texts(world, tmp_path):
             (folder / "config.json").write_text(json.dumps(changed(config, place, change)))
             with pytest.raises(LimnerError, match=str(folder)):
                 systems.load(folder)
+
+
+def test_the_encoder_of_a_saved_model_is_named_by_a_text(world, tmp_path):
+    pytest.importorskip("torch")
+    folder = limner.train(world, "towers", **SMALL["towers"]).save(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    for change in ("delete", [], {}, "", "x", -1, True, [[1, [2]]]):
+        (folder / "config.json").write_text(json.dumps(changed(config, ("features", "encoder"), change)))
+        with pytest.raises(LimnerError, match=str(folder)):
+            systems.load(folder)

@@ -150,6 +150,9 @@ def load_source(about: object, *, what: str, trust: bool) -> Source | None:
     """
     if not isinstance(about, Mapping):
         raise LimnerError(f"{what} of a saved model are {about!r}: expected an encoder or a file of vectors by name")
+    names = [about[name] for name in ("encoder", "embeddings") if name in about]
+    if not names or not all(name is None or (isinstance(name, str) and name) for name in names):
+        raise LimnerError(f"{what} of a saved model are {dict(about)!r}: expected the name of an encoder or of a file")
     path = about.get("embeddings")
     if about.get("encoder"):
         there = bool(path) and os.path.isfile(str(path))
