@@ -202,10 +202,10 @@ def test_a_saved_model_scores_the_same(world, model, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a model"])
-def test_a_damaged_model_is_told(tmp_path, content):
-    path = tmp_path / "model.npz"
+def test_a_file_is_no_model(tmp_path, content):
+    path = tmp_path / "model"
     path.write_bytes(content)
-    with pytest.raises(limner.LimnerError, match=r"model\.npz is not a valid npz file of a saved model"):
+    with pytest.raises(limner.LimnerError, match=r"no model .*model: expected a folder with config\.json"):
         systems.load(path)
 
 
