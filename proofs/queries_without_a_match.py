@@ -13,6 +13,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,9 +78,10 @@ class World:
                 submit(store, annotator, item.id, key=uuid.uuid4().hex, grade=grade, milliseconds=900)
 
 
-def holds(world: World, measure: str, folder: Path, seed: int) -> tuple[bool, bool, bool]:
+def holds(measure: str, matched: float, seed: int) -> tuple[bool, bool, bool]:
     """Whether the estimate, the range over all queries with a match, and the number without one hold the truth."""
-    with open_store(folder / f"{uuid.uuid4().hex}.db") as store:
+    world = World.drawn(matched, seed)
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "answers.db") as store:
         add_collection(store, world.collection)
         plan(
             store,
@@ -104,12 +106,12 @@ def holds(world: World, measure: str, folder: Path, seed: int) -> tuple[bool, bo
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     simulations = 5 if options.quick else 200
-    with tempfile.TemporaryDirectory() as folder:
+    with ProcessPoolExecutor() as workers:
         for measure in MEASURES:
             rates = {}
             for matched in MATCHED:
-                seen = [holds(World.drawn(matched, n), measure, Path(folder), n) for n in range(simulations)]
-                rates[matched] = 100 * np.mean(seen, axis=0)
+                cell = ([measure] * simulations, [matched] * simulations, range(simulations))
+                rates[matched] = 100 * np.mean(list(workers.map(holds, *cell, chunksize=5)), axis=0)
                 log(f"{measure}, {matched:.0%} of the other texts match: {rates[matched]}")
             said = ("the estimate over queries with a given match", "the range over all queries with a match")
             for at, what in enumerate((*said, "the most queries without a match")):
