@@ -174,7 +174,7 @@ def by_ending() -> Iterator[tuple[str, ...]]:
         yield "compare", "a.json", "b.json", "--save", out
         yield "ranks", "a.json", "b.json", "--save", out
         yield "board", "a.json", "b.json", "--save", out
-        yield "slices", "a.json", *SCENES, "--by", "words", "--save", out
+        yield "slices", "a.json", *SCENES, "--by", "words", "--min-size", "5", "--save", out
         yield "languages", *SCENES, "--scores", "S.npy", "--save", out
         yield "explain", *SCENES, "--scores", "S.npy", "--save", out
         yield "attack", *SCENES, "--system", "histograms", "--save", out

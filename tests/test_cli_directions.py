@@ -127,10 +127,11 @@ def test_queries_of_a_run_go_by_group(grouped, file):
     assert "by cluster" in run("compare", "a.json", "b.json", "--test", "mcnemar").stdout
 
 
-def test_without_groups_the_report_says_so(grouped):
+def test_without_groups_ids_say_what_belongs_together(grouped):
     done = run("evaluate", "pairs.qrels", "--run", "a.run", "--measures", "R@2", "--save", "a.json")
-    assert "queries count as independent" in done.stdout
-    assert "queries count as independent" in run("compare", "a.json", "a.json").stdout
+    assert "count as one cluster: 60 queries, 12 clusters" in done.stdout
+    assert limner.Report.load("a.json").results[0].interval.unit == "clusters"
+    assert "by cluster" in run("compare", "a.json", "a.json").stdout
 
 
 @pytest.mark.parametrize(

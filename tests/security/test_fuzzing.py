@@ -27,7 +27,7 @@ from readers import READERS
 
 FEW = 40
 LEARNED = [
-    "histograms model", "histograms model of 0.1", "kcca model", "nearest model", "towers model", "pvse model",
+    "histograms model", "kcca model", "nearest model", "towers model", "pvse model",
     "pcme model", "mcprop model",
     "crank model", "finetuned model", "gru", "cache", "visual words", "index", "set index",
     "calibrated index", "store",

@@ -283,7 +283,10 @@ def test_an_encoding_that_is_none(folder, encoding):
             "dimensions='abc' is str: expected int",
         ),
         (("train", "kcca", "captions.csv", "-s", 'kappas=["a"]', "-o", "m"), "expected float"),
-        (("encode", "captions.csv", "--encoder", "minilm", "-O", "budget=many", "-o", "o.npy"), "expected int"),
+        (
+            ("encode", "captions.csv", "--encoder", "minilm", "-O", "tokens_per_batch=many", "-o", "o.npy"),
+            "expected int",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[:60],
 )

@@ -45,7 +45,9 @@ def writable_cache(folder: Path | None) -> Path | None:
 
 def writable_store(where: str) -> str:
     """Refuses a file of answers that cannot be written, when the command line is read: before systems are trained."""
-    if "://" not in where:
+    if not any(
+        sign in where for sign in ("://", "@", "=")
+    ):  # an address: opening it says what is wrong, without the password
         writable_file(where)
         if os.path.exists(where) and not os.access(where, os.W_OK):
             raise LimnerError(f"store {where}: no permission to write to this file")

@@ -63,7 +63,7 @@ def mean_interval(
     >>> print(mean_interval([1] * 100))
     1 [0.963, 1]
     >>> print(mean_interval([1, 1, 1, 0, 0, 0, 1, 1], clusters=["a", "a", "a", "b", "b", "b", "c", "c"]))
-    0.625 [0.05414, 0.9798]
+    0.625 [0.0499, 0.9814]
     """
     n = len(vector(values))
     labels = np.arange(n) if clusters is None else codes(clusters, n, "clusters")
@@ -89,7 +89,7 @@ def sum_interval(
     >>> images = Part([1, 0, 1, 1], ["a", "b", "c", "d"], scale=100)
     >>> texts = Part([1, 1, 0, 1, 0, 0], ["a", "a", "b", "c", "d", "d"], scale=100)
     >>> print(sum_interval([images, texts]))
-    125 [24.22, 190.5]
+    125 [23.61, 190.8]
     """
     every = [part if isinstance(part, Part) else Part(*part) for part in parts]
     if not every:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from limner.core.cut_texts import warned_once
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, Untrusted
 from limner.core.model_store import kind_of
 from limner.core.paths import damage_told, parse_toml, read_text
 from limner.core.registry import Registry, refuse_code
@@ -123,22 +123,26 @@ def train(
 
 
 def load(path: str | Path, *, trust: bool = False) -> Model:
-    """Reads a model that was saved with `model.save`: a file, or a folder whose config.json contains its kind.
+    """Reads a model that was saved with `model.save`: a folder whose config.json contains its kind.
 
     Args:
-        path: The file or folder. It is data and is never executed.
+        path: The folder. It is data and is never executed.
         trust: Whether the model may name a custom encoder or kernel as "module:thing", which is then imported.
     """
     place = Path(path)
     if not place.exists():
         raise LimnerError(f"no model {place}: train one and save it with model.save({str(place)!r})")
-    kind = kind_of(place) if place.is_dir() else "histograms"  # a single file, as in limner 0.1
+    if not place.is_dir():
+        raise LimnerError(f"no model {place}: expected a folder with config.json, as model.save(...) writes it")
+    kind = kind_of(place)
     if kind not in KINDS:
         raise LimnerError(f"{place} is a model of kind {kind!r}: expected one of {', '.join(sorted(KINDS))}")
     reader = KINDS.find(kind)
     try:
         with damage_told(place, what="saved model", mend="save it again"):
             return cast("Model", reader.load(place, trust=trust))
+    except Untrusted:
+        raise
     except LimnerError as error:
         if str(place) in str(error):
             raise
