@@ -228,6 +228,26 @@ def test_the_approximate_index_is_used_where_it_is_faster(large, seconds, exact_
     assert opened.search(asked, exact=False).exact is False
 
 
+NOTE = {"kind": "ivf_sq", "probes": 4, "recall": None, "wanted": 0.9, "seconds": 1.0, "exact_seconds": [1.0, 1.0]}
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        [1], "ivf_sq", {"kind": "ivf_sq"}, {**NOTE, "kind": 3}, {**NOTE, "kind": "none"}, {**NOTE, "probes": "x"},
+        {**NOTE, "probes": -1}, {**NOTE, "recall": {"value": 1}}, {**NOTE, "recall": {"a": 1}}, {**NOTE, "wanted": "x"},
+        {**NOTE, "seconds": None}, {**NOTE, "exact_seconds": 3}, {**NOTE, "exact_seconds": [1.0]}, {**NOTE, "more": 1},
+    ],
+)  # fmt: skip
+def test_damaged_notes_of_an_approximate_index_are_refused(tmp_path, note):
+    made = index(tmp_path / "i", some(300))
+    made.store.note(ann=NOTE)
+    assert Ann.noted(open_index(tmp_path / "i").store) is not None
+    made.store.note(ann=note)
+    with pytest.raises(LimnerError):
+        open_index(tmp_path / "i").search(some(1, seed=5))
+
+
 def test_an_approximate_index_that_probes_everything_is_not_chosen_by_itself(tmp_path):
     made = index(tmp_path / "i", some(3000, 64))
     ann = made.approximate("ivf_sq", recall=1.0)

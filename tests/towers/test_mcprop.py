@@ -162,7 +162,7 @@ def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
         mcprop.train(world.train, first="owm", **SMALL)
 
 
-def test_a_model_saved_before_the_backbones_first_token_was_used_is_read_as_it_was(world, tmp_path):
+def test_a_model_with_a_backbone_is_read_as_it_was_saved(world, tmp_path):
     pytest.importorskip("transformers")
     import json
     import sys
@@ -174,11 +174,13 @@ def test_a_model_saved_before_the_backbones_first_token_was_used_is_read_as_it_w
     folder = tiny.backbone(tmp_path / "xlm", kind="roberta")
     made = mcprop.train(world.train, backbone=str(folder), epochs=1, first="learned", **SMALL)
     saved = made.save(tmp_path / "m")
+    loaded = mcprop.McpropModel.load(saved, device=DEVICE)
+    np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
     config = json.loads((saved / "config.json").read_text())
     del config["settings"]["heads"]["first"]
     (saved / "config.json").write_text(json.dumps(config))
-    loaded = mcprop.McpropModel.load(saved, device=DEVICE)
-    np.testing.assert_allclose(loaded.scores(world.test).matrix(), made.scores(world.test).matrix(), atol=1e-6)
+    with pytest.raises(limner.LimnerError, match="is not a valid saved model .*'first'"):
+        mcprop.McpropModel.load(saved, device=DEVICE)
 
 
 def test_the_packaged_backbone_reads_pieces_and_whole_texts():

@@ -69,23 +69,24 @@ def trained(make: Callable[..., object], folder: Path, *, unused: str = "", **op
 
 @contextmanager
 def _weights_made_up() -> Iterator[list[str]]:
-    """Collects the names of weights that transformers initialises because a folder does not have them."""
+    """Collects the names of weights that transformers initialises because a folder lacks them, in place of its log."""
     names: list[str] = []
 
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            message = record.getMessage()
-            if "newly initialized" in message:
-                names.extend(first or second for first, second in _NAMES.findall(message))
+    def collect(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if "newly initialized" not in message:
+            return True
+        names.extend(first or second for first, second in _NAMES.findall(message))
+        return False
 
-    logger, listener = logging.getLogger("transformers.modeling_utils"), Listener()
+    logger = logging.getLogger("transformers.modeling_utils")
     level = logger.level
     logger.setLevel(logging.WARNING)
-    logger.addHandler(listener)
+    logger.addFilter(collect)
     try:
         yield names
     finally:
-        logger.removeHandler(listener)
+        logger.removeFilter(collect)
         logger.setLevel(level)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,8 @@ from limner.core.arrays import Array
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.core.options import checked
+from limner.core.paths import damage_told
 from limner.core.progress import Progress, counting, next_step
 from limner.scores import TILE_ROWS, VectorScores
 from limner.search.store import VectorStore
@@ -90,6 +92,13 @@ class Ann:
     seconds: float
     exact_seconds: tuple[float, float]
 
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        if self.kind not in KINDS:
+            raise UnknownName("approximate index", self.kind, KINDS)
+        if self.probes not in PROBES:
+            raise LimnerError(f"an approximate index of {self.probes} probed clusters: expected one of {PROBES}")
+
     def is_faster(self, queries: int) -> bool:
         """Whether so many queries take less time than in an exact search, by what was measured when it was built."""
         first, further = self.exact_seconds
@@ -98,12 +107,14 @@ class Ann:
     @classmethod
     def noted(cls, store: VectorStore) -> Ann | None:
         """The approximate index of a store; None if it has none."""
-        held = store.notes.get("ann")
-        if held is None:
+        note = store.notes.get("ann")
+        if note is None:
             return None
-        recall = held.get("recall") and Recall(**held["recall"])
-        fresh = recall and recall.version + 1 == store.version
-        return cls(**{**held, "recall": recall if fresh else None, "exact_seconds": tuple(held["exact_seconds"])})
+        with damage_told(store.path, what="index: notes of its approximate index", mend="build that again with --ann"):
+            recall = Recall(**checked(Recall, note["recall"], what="recall", objects=False)) if note["recall"] else None
+            fresh = recall if recall and recall.version + 1 == store.version else None
+            settings = checked(cls, {**note, "recall": None}, what="the approximate index", objects=False)
+            return replace(cls(**settings), recall=fresh)
 
     def keep(self, store: VectorStore) -> None:
         """Saves the settings in the store."""

@@ -80,10 +80,7 @@ def hold_out(whole: Collection, systems: Iterable[Holds], split: str | None = No
         if system.trained_on is not None:
             parts = _without(parts, system.name, system.trained_on)
         elif system.is_unsure and (split == "all" or not whole.splits):
-            note = (
-                f"{system.name} has no record of its training items (saved by limner 0.1): it may have been trained "
-                f"on these images"
-            )
+            note = f"{system.name} has no record of its training items: it may have been trained on these images"
             parts = replace(parts, notes=(*parts.notes, note))
     return parts
 

@@ -39,7 +39,7 @@ from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
 from limner.systems.towers.mcprop_data import Data
-from limner.systems.towers.mcprop_network import LEARNED, Heads, MCProp
+from limner.systems.towers.mcprop_network import Heads, MCProp
 from limner.systems.towers.readers import Read, TextReader, load_reader, reader_of
 from limner.systems.towers.settings import (
     Training,
@@ -346,7 +346,7 @@ class McpropModel:
             saved.refuse_larger(groups["heads"], config["sizes"], config["reader"])
             place, dim = device_named(device), int(config["sizes"]["dim"])
             reader = load_reader(config["reader"], Path(path), dim=dim, device=place)
-            shape = settings(Heads, {"first": LEARNED, **groups["heads"]}, what=KIND)  # the only kind in limner 0.1
+            shape = settings(Heads, {**groups["heads"], "first": groups["heads"]["first"]}, what=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
             features = load_source(config["features"], what="features", trust=trust)
         checkpoints.fill(module, saved)
