@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from limner.core import kernels
+from limner.scores import block_kernels as kernels
 
 WIDTH = 700
 

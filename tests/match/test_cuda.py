@@ -9,10 +9,10 @@ from hypothesis.extra import numpy as arrays
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from limner import Embeddings, Judgements, LimnerError, Scores  # noqa: E402
-from limner.core import kernels as _kernels  # noqa: E402
-from limner.core import torch_kernels as _cuda  # noqa: E402
 from limner.evaluation.placements import Asked, place  # noqa: E402
 from limner.match import CORRECTIONS, _loops  # noqa: E402
+from limner.scores import block_kernels as _kernels  # noqa: E402
+from limner.scores import torch_kernels as _cuda  # noqa: E402
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 

@@ -30,7 +30,6 @@ from hypothesis import strategies as st
 from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
-from limner.core.pair_kernels import scores_of
 from limner.evaluation.placements import NEVER, Asked, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
 from limner.scores import VectorScores, exact_pairs, parallel_blocks, tiles
@@ -52,6 +51,7 @@ from limner.scores.lowprecision.int8_products import Int8
 from limner.scores.lowprecision.product_block import Ranked
 from limner.scores.lowprecision.rounding_bounds import READ, Bounds, Rounded, accumulation
 from limner.scores.lowprecision.unit_checks import keeps_bound, product_share, stored
+from limner.scores.pair_kernels import scores_of
 from limner.scores.tiles import sum_ends
 
 KINDS = ["random", "clustered", "duplicated", "sparse", "huge", "spread", "denormal", "tied", "halfway", "outlying"]
@@ -807,7 +807,7 @@ def test_a_few_pairs_load_no_compiled_loops():
         "scores = Scores.from_embeddings(vectors, vectors)\n"
         "found = scores.pairs(np.arange(5), np.arange(5))\n"
         "assert 'numba' not in sys.modules\n"
-        "scores.top(10)\nimport limner.core.pair_kernels\n"
+        "scores.top(10)\nimport limner.scores.pair_kernels\n"
         "assert np.array_equal(found, scores.pairs(np.arange(5), np.arange(5)))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -80,7 +80,7 @@ class Ranking(Tabular):
             )
         if _short_and_sound(indices, scores, len(self.candidates)):
             return
-        from limner.core.kernels import first_fault
+        from limner.core.ranking_kernels import first_fault
 
         order_only = np.empty((len(indices), 0))
         row, place = first_fault(indices, order_only if scores is None else scores, len(self.candidates))

@@ -20,7 +20,7 @@ from torch import Tensor
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
 from limner.core.extras import needed
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.lengths import count_texts
 from limner.encoders.offline import fingerprint_of, folder_of, trained

@@ -18,7 +18,7 @@ from limner.core.collection import Items
 from limner.core.cut_texts import warned_once
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.memory import keep_freed
 from limner.scores import Progress, usable_cores

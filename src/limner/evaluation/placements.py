@@ -273,7 +273,7 @@ def relevant_last(placed: Placements) -> Placements:
 
 
 def _from_lists(source: Ranking, asked: Asked, p: Positives, unretrieved: str, empty: bool) -> Placements:
-    from limner.core.kernels import filter_lists, locate
+    from limner.evaluation.rank_kernels import filter_lists, locate
 
     order = np.argsort(p.rows, kind="stable")
     indptr = np.searchsorted(p.rows[order], np.arange(len(source.queries) + 1)).astype(np.int64)

@@ -78,7 +78,7 @@ def loops(block: object) -> ModuleType:
         from limner.match import _loops
 
         return _loops
-    from limner.core import torch_kernels as _cuda
+    from limner.scores import torch_kernels as _cuda
 
     return _cuda
 

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 from limner.core.cache_dir import compiled
-from limner.core.kernels import best
+from limner.scores.block_kernels import best
 
 _jit = compiled(nogil=True, fastmath={"contract"}, boundscheck=False)
 _inlined = numba.njit(nogil=True, inline="always", fastmath={"contract"})

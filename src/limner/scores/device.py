@@ -1,7 +1,7 @@
 """Products of two sets of vectors on a torch device, usually a GPU.
 
 The passes are the same as on the CPU; the blocks are tensors with more rows, and their loops are in
-`limner.core.torch_kernels`.
+`limner.scores.torch_kernels`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from limner.core import torch_kernels as _cuda
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.progress import Progress
+from limner.core.torch_device import device_named, full_precision, torch_module
 from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
 from limner.scores.parallel_blocks import Block, Result
 from limner.scores.score_checks import refuse_overflow
 
 if TYPE_CHECKING:
-    from limner.core.torch_kernels import Device, Tensor
+    from limner.core.torch_device import Device, Tensor
 
 BLOCK = 1 << 28
 """Numbers in a block on a GPU: a gigabyte of single precision."""
@@ -116,11 +116,11 @@ class TorchScores(Scores):
 
     def block(self, start: int, stop: int, out: object = None) -> Any:
         """A tensor of scores, on the device."""
-        torch = _cuda.torch_module()
+        torch = torch_module()
         rows = self.query_vectors[start:stop]
         if len(rows) < self.block_rows:
             rows = torch.nn.functional.pad(rows, (0, 0, 0, self.block_rows - len(rows)))
-        with _cuda.full_precision():
+        with full_precision():
             block = (rows @ self.candidate_vectors.T)[: stop - start]
         if self.bound > LARGEST:
             refuse_overflow(self, block, start, self._lengths)
@@ -159,17 +159,17 @@ class TorchScores(Scores):
 
 def sent_vectors(embeddings: Embeddings, device: str | Device) -> Tensor:
     """Vectors as a tensor on a device."""
-    torch = _cuda.torch_module()
+    torch = torch_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the array is read-only, but the tensor is never written to
         tensor = torch.from_numpy(embeddings.matrix)
-    place = _cuda.device_named(device)
+    place = device_named(device)
     return _staged(tensor, place) if place.type == "cuda" and len(tensor) > 2 * STAGED else tensor.to(place)
 
 
 def _staged(tensor: Tensor, place: Device) -> Tensor:
     """Copies a matrix to a GPU by several threads, each through page-locked memory, which the GPU reads by itself."""
-    torch = _cuda.torch_module()
+    torch = torch_module()
     found: Tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)
     torch.cuda.current_stream(place).synchronize()
 
@@ -189,14 +189,14 @@ def _staged(tensor: Tensor, place: Device) -> Tensor:
 
 
 def _longest(vectors: Tensor) -> float:
-    torch = _cuda.torch_module()
+    torch = torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     return float(lengths.max()) if len(lengths) else 0.0
 
 
 def _ready(vectors: Tensor, similarity: str, ids: Ids) -> Tensor:
     """Converts vectors to single precision, normalised for cosine; refuses zero rows and values that are not finite."""
-    torch = _cuda.torch_module()
+    torch = torch_module()
     lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     bad = (~torch.isfinite(lengths) | (lengths == 0)).nonzero()
     if len(bad):

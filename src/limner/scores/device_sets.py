@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from limner.core import torch_kernels as _cuda
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.core.torch_device import full_precision, torch_module
 from limner.scores.base import KINDS, LARGEST, Scores
 from limner.scores.device import sent_vectors
 from limner.scores.sets import SetScores
@@ -60,7 +60,7 @@ class _Side:
             low = high
 
     def _tile(self, places: IntArray, items: IntArray) -> _Tile:
-        torch, counts = _cuda.torch_module(), np.diff(self.starts)[items]
+        torch, counts = torch_module(), np.diff(self.starts)[items]
         place = np.arange(int(counts.max()))
         inside = place < counts[:, None]
         index = self.starts[items][:, None] + np.where(inside, place, 0)
@@ -171,7 +171,7 @@ class TorchSetScores(Scores):
 
     def block(self, start: int, stop: int, out: object = None) -> Tensor:
         """A tensor of scores, on the device."""
-        torch = _cuda.torch_module()
+        torch = torch_module()
         block = torch.empty(stop - start, len(self.candidates), device=self.rows.vectors.device)
         for tile in self.rows.tiles(np.arange(start, stop)) if len(self.candidates) else ():
             block[torch.as_tensor(tile.places, device=block.device)] = self.scores_of(tile, self.all_items)
@@ -183,7 +183,7 @@ class TorchSetScores(Scores):
         for tile in items.tiles:
             products = self._products(queries, tile).unflatten(0, queries.index.shape).unflatten(2, tile.index.shape)
             parts.append(self.pooled(products, queries, tile))
-        return _cuda.torch_module().cat(parts, dim=1)[:, items.order]
+        return torch_module().cat(parts, dim=1)[:, items.order]
 
     def _products(self, queries: _Tile, items: _Tile) -> Tensor:
         left, right = queries.of(self.rows.vectors), items.of(self.columns.vectors)
@@ -193,7 +193,7 @@ class TorchSetScores(Scores):
     @cached_property
     def same_bits(self) -> bool:
         """Whether products of `FEW` query vectors give the same bits as those of `ROWS`: tried with uneven numbers."""
-        torch, rng = _cuda.torch_module(), np.random.default_rng(0)
+        torch, rng = torch_module(), np.random.default_rng(0)
         size = ROWS + COLUMNS, self.rows.vectors.shape[1]
         drawn = np.ldexp(rng.standard_normal(size, dtype=np.float32), rng.integers(-6, 7, size, dtype=np.int32))
         vectors = torch.as_tensor(drawn, device=self.rows.vectors.device)
@@ -202,7 +202,7 @@ class TorchSetScores(Scores):
 
     def pooled(self, products: Tensor, queries: _Tile, items: _Tile) -> Tensor:
         """Pools products of (queries, their vectors, items, their vectors)."""
-        torch = _cuda.torch_module()
+        torch = torch_module()
         if self.pooling == "smooth":
             inside = queries.inside[:, :, None, None] & items.inside
             terms = torch.where(inside, self.gamma * products.double(), -np.inf)
@@ -218,7 +218,7 @@ class TorchSetScores(Scores):
         """All candidates, in tiles."""
         tiles = list(self.columns.tiles(np.arange(len(self.candidates))))
         order = np.argsort(np.concatenate([tile.places for tile in tiles]), kind="stable")
-        return _Items(tiles, _cuda.torch_module().as_tensor(order, device=self.columns.vectors.device))
+        return _Items(tiles, torch_module().as_tensor(order, device=self.columns.vectors.device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,18 +231,18 @@ class _Items:
 
 def _summed(highest: Tensor, inside: Tensor, axis: int) -> Tensor:
     """The sum over the vectors that items have, in double precision."""
-    return (highest * inside).sum(dim=axis, dtype=_cuda.torch_module().float64)
+    return (highest * inside).sum(dim=axis, dtype=torch_module().float64)
 
 
 def _shaped(left: Tensor, right: Tensor, height: int) -> Tensor:
     """Float32 products, computed with this many rows and `COLUMNS` columns."""
-    with _cuda.full_precision():
+    with full_precision():
         return (_filled(left, height) @ _filled(right, COLUMNS).T)[: len(left), : len(right)]
 
 
 def _filled(vectors: Tensor, rows: int) -> Tensor:
     """Vectors followed by rows of zeros, to the shape of every product."""
-    pad = _cuda.torch_module().nn.functional.pad
+    pad = torch_module().nn.functional.pad
     return vectors if len(vectors) >= rows else pad(vectors, (0, 0, 0, rows - len(vectors)))
 
 
@@ -251,7 +251,7 @@ def _chosen(side: _Side, items: IntArray) -> _Side:
     counts = np.diff(side.starts)[items]
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     which = np.repeat(side.starts[items] - starts[:-1], counts) + np.arange(starts[-1])
-    index = _cuda.torch_module().as_tensor(which, device=side.vectors.device)
+    index = torch_module().as_tensor(which, device=side.vectors.device)
     return _Side(side.ids[items], side.vectors[index], starts, side.span)
 
 

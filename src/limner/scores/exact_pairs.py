@@ -111,7 +111,7 @@ def chosen(
 
 def listed_scores(scores: Products, rows: Float32, indptr: Int64, columns: Int64) -> Float32:
     """The score of every query vector and each column of its list."""
-    from limner.core.pair_kernels import scores_of_lists
+    from limner.scores.pair_kernels import scores_of_lists
 
     if not len(scores.sum_ends):
         places, column = np.unique(columns, return_inverse=True)
@@ -126,7 +126,7 @@ def _of_lists(
     scores: Products, rows: Float32, choose: Best, indptr: Int64, columns: Int64
 ) -> tuple[npt.NDArray[np.int32], Block]:
     """The best of every row's columns, which are in ascending order, and at least as many as are wanted."""
-    from limner.core.pair_kernels import best_of_lists
+    from limner.scores.pair_kernels import best_of_lists
 
     values, shape = listed_scores(scores, rows, indptr, columns), (len(rows), min(choose.k, scores.shape[1]))
     indices, kept = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
@@ -136,7 +136,7 @@ def _of_lists(
 
 def pair_by_pair(scores: Products, rows: Int64, columns: Int64, workers: int | None) -> Float32:
     """Scores of single pairs (rows[n], columns[n]), if the ends of sums are known."""
-    from limner.core.pair_kernels import scores_of_lists
+    from limner.scores.pair_kernels import scores_of_lists
 
     order = np.argsort(rows, kind="stable")
     distinct, starts = np.unique(rows[order], return_index=True)

@@ -21,7 +21,7 @@ from limner.core.progress import Progress
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-    from limner.core.torch_kernels import Tensor
+    from limner.core.torch_device import Tensor
 
 Block = npt.NDArray[np.floating]
 Result = TypeVar("Result")
@@ -120,10 +120,10 @@ def on_host(block: object) -> Array:
 def kernels(block: object) -> ModuleType:
     """The loops for a block: compiled loops for an array, torch for a tensor."""
     if isinstance(block, np.ndarray):
-        from limner.core import kernels as _kernels
+        from limner.scores import block_kernels as _kernels
 
         return _kernels
-    from limner.core import torch_kernels as _cuda
+    from limner.scores import torch_kernels as _cuda
 
     return _cuda
 

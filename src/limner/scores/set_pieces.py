@@ -61,45 +61,45 @@ class Pieces:
 
     def highest(self) -> Float32:
         """The best pair of vectors."""
-        from limner.core import pooling
+        from limner.scores import pooling_kernels
 
         best = np.full((len(self.rows) - 1, len(self.columns) - 1), -np.inf, dtype=np.float32)
         for owners, pooled in self._by_rows():
-            pooling.highest_of_rows(pooled, owners, best)
+            pooling_kernels.highest_of_rows(pooled, owners, best)
         return best
 
     def sums_over_rows(self) -> Float32:
         """The sum over query vectors of their best candidate vector."""
-        from limner.core import pooling
+        from limner.scores import pooling_kernels
 
         sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
         for owners, pooled in self._by_rows():
-            pooling.add_rows_of_items(pooled, owners, sums)
+            pooling_kernels.add_rows_of_items(pooled, owners, sums)
         return sums.astype(np.float32)
 
     def sums_over_columns(self) -> Float32:
         """The sum over candidate vectors of their best query vector."""
-        from limner.core import pooling
+        from limner.scores import pooling_kernels
 
         sums = np.zeros((len(self.rows) - 1, len(self.columns) - 1))
         for low, high in self._chunks():
             best = np.full((len(sums), high - low), -np.inf, dtype=np.float32)
             for start, stop in self._tiles():
                 piece = self.singles.piece(start, stop, low, high)
-                pooling.highest_of_rows(piece, owners_of(self.rows, start, stop), best)
-            pooling.add_columns_of_items(best, owners_of(self.columns, low, high), sums)
+                pooling_kernels.highest_of_rows(piece, owners_of(self.rows, start, stop), best)
+            pooling_kernels.add_columns_of_items(best, owners_of(self.columns, low, high), sums)
         return sums.astype(np.float32)
 
     def _by_rows(self) -> Iterator[tuple[IntArray, Float32]]:
         """Yields (owners, best score with each candidate) for each tile of query vectors."""
-        from limner.core import pooling
+        from limner.scores import pooling_kernels
 
         for start, stop in self._tiles():
             pooled = np.full((stop - start, len(self.columns) - 1), -np.inf, dtype=np.float32)
             for low, high in self._chunks():
                 first, last = (int(at) for at in owners_of(self.columns, low, high)[[0, -1]])
                 ends = np.minimum(self.columns[first + 1 : last + 2], high) - low
-                pooling.highest_of_columns(self.singles.piece(start, stop, low, high), ends, first, pooled)
+                pooling_kernels.highest_of_columns(self.singles.piece(start, stop, low, high), ends, first, pooled)
             yield owners_of(self.rows, start, stop), pooled
 
     def _tiles(self) -> Iterator[tuple[int, int]]:

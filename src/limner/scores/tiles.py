@@ -85,10 +85,10 @@ def _equal_tiles(dimensions: int) -> tuple[Shape, ...]:
 def sum_ends(dimensions: int) -> npt.NDArray[np.int64]:
     """Where the parts of a sum end, if the matrix library adds up products one after another; empty if it does not.
 
-    Then the score of a single pair can be computed without a tile, see `limner.core.pair_kernels`. Compares all scores
+    Then the score of a single pair can be computed without a tile: see `pair_kernels`. Compares all scores
     of some rows of a tile whose terms differ widely in size, like `_equal_tiles`.
     """
-    from limner.core.pair_kernels import scores_of
+    from limner.scores.pair_kernels import scores_of
 
     rng, every = np.random.default_rng(0), np.arange(TILE_COLUMNS)
     rows, columns = _uneven(rng, TILE_ROWS, dimensions), _uneven(rng, TILE_COLUMNS, dimensions)

@@ -21,7 +21,7 @@ from limner.scores.row_pieces import in_pieces
 from limner.scores.score_checks import refuse_overflow
 from limner.scores.tiles import WHOLE, few_rows, fill, fill_few, fill_small, sum_ends, tile_for
 
-LOOPS = "limner.core.pair_kernels"
+LOOPS = "limner.scores.pair_kernels"
 """Single pairs are computed by compiled loops where these are loaded; else from tiles, since loading takes longer."""
 
 

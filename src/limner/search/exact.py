@@ -145,7 +145,7 @@ def merged(earlier: Best, later: Best, k: int) -> Best:
     >>> merged((np.array([[7, 3]]), one), (np.array([[9]]), two), 2)
     (array([[7, 9]]), array([[2., 2.]], dtype=float32))
     """
-    from limner.core.kernels import best
+    from limner.scores.block_kernels import best
 
     places, both = np.hstack([earlier[0], later[0]]), np.hstack([earlier[1], later[1]])
     chosen = np.zeros((len(both), min(k, both.shape[1])), dtype=np.int32)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.pair_kernels import ROWS, scores_of
 from limner.scores.lowprecision.count_kernels import largest_factors, limits_of, reaching
 from limner.scores.lowprecision.group_kernels import GROUP, lowest_bit
+from limner.scores.pair_kernels import ROWS, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 

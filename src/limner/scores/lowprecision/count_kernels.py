@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.kernels import NEVER
-from limner.core.pair_kernels import products_of, scores_of
+from limner.scores.block_kernels import NEVER
 from limner.scores.lowprecision.group_kernels import (
     GROUP,
     bits_of,
@@ -23,6 +22,7 @@ from limner.scores.lowprecision.group_kernels import (
     lowest_bit,
     not_below,
 )
+from limner.scores.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _ordering = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.core.kernels import best
-from limner.core.pair_kernels import scores_of
+from limner.scores.block_kernels import best
 from limner.scores.lowprecision.group_kernels import GROUP, LOWEST, highest, lowest_bit, number, reaching
+from limner.scores.pair_kernels import scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from limner.core import torch_kernels as _cuda
 from limner.core.progress import Progress
+from limner.core.torch_device import full_precision, on_host, torch_module
 from limner.scores.base import LARGEST, Best
 from limner.scores.lowprecision.cpu_filter import Attempts
 from limner.scores.lowprecision.gpu_products import has_units, keeps_bound, low_products, whole_sums
@@ -102,7 +102,7 @@ def saves_time(scores: TensorProducts) -> bool:
 @cache
 def same_bits(device: Any, rows: int, columns: int, dimensions: int) -> bool:
     """Whether `tiles` have the bits of a product of this shape: tried with uneven numbers, once per shape."""
-    torch = _cuda.torch_module()
+    torch = torch_module()
     generator = torch.Generator(device).manual_seed(0)
 
     def drawn(count: int) -> Tensor:
@@ -111,7 +111,7 @@ def same_bits(device: Any, rows: int, columns: int, dimensions: int) -> bool:
         return torch.randn(count, dimensions, **placement) * torch.exp2(size.float())
 
     left, right = drawn(rows), drawn(columns)
-    with _cuda.full_precision():
+    with full_precision():
         product = left @ right.T
     for low in {0, max(rows - ROWS, 0)}:
         part = _padded(left[low : low + ROWS], ROWS).expand(TILES, -1, -1).contiguous()
@@ -125,7 +125,7 @@ def same_bits(device: Any, rows: int, columns: int, dimensions: int) -> bool:
 
 def exact_pairs(scores: TensorProducts, rows: Tensor, columns: Tensor) -> Tensor:
     """Scores of single pairs, sorted by row, from tiles."""
-    torch, step = _cuda.torch_module(), MOST * ROWS
+    torch, step = torch_module(), MOST * ROWS
     starts = torch.arange(0, scores.shape[0] + step, step, device=rows.device)
     ends = torch.searchsorted(rows, starts).tolist()
     parts = [_pairs(scores, rows[low:high], columns[low:high]) for low, high in pairwise(ends) if high > low]
@@ -134,7 +134,7 @@ def exact_pairs(scores: TensorProducts, rows: Tensor, columns: Tensor) -> Tensor
 
 def _pairs(scores: TensorProducts, rows: Tensor, columns: Tensor) -> Tensor:
     """The columns that a group of `ROWS` rows needs are put side by side and fill the tiles of that group."""
-    torch, (height, width) = _cuda.torch_module(), scores.shape
+    torch, (height, width) = torch_module(), scores.shape
     keys, at = (rows // ROWS * width + columns).unique(return_inverse=True)
     groups = keys // width
     place = torch.arange(len(keys), device=rows.device) - torch.searchsorted(groups, groups)
@@ -153,8 +153,8 @@ def _pairs(scores: TensorProducts, rows: Tensor, columns: Tensor) -> Tensor:
 
 def tiles(rows: Tensor, columns: Tensor) -> Tensor:
     """The float32 products of `TILES` tiles: (tiles, `ROWS`, d) and (tiles, `COLUMNS`, d) to (tiles, rows, columns)."""
-    with _cuda.full_precision():
-        return _cuda.torch_module().bmm(rows, columns.transpose(1, 2))
+    with full_precision():
+        return torch_module().bmm(rows, columns.transpose(1, 2))
 
 
 def _empty(dimensions: int) -> int:
@@ -163,13 +163,13 @@ def _empty(dimensions: int) -> int:
 
 
 def _padded(vectors: Tensor, rows: int) -> Tensor:
-    pad = _cuda.torch_module().nn.functional.pad
+    pad = torch_module().nn.functional.pad
     return vectors if len(vectors) == rows else pad(vectors, (0, 0, 0, rows - len(vectors)))
 
 
 def _side_by_side(rows: Tensor, count: int, *given: tuple[Tensor, float]) -> list[Tensor]:
     """For sorted rows: the values of each row side by side, (count, most); shorter rows end with the fill value."""
-    torch = _cuda.torch_module()
+    torch = torch_module()
     ends = torch.searchsorted(rows, torch.arange(count + 1, device=rows.device))
     place = torch.arange(len(rows), device=rows.device) - ends[rows]
     shape, filled = (count, max(int(ends.diff().max()), 1)), []
@@ -190,7 +190,7 @@ class RoundedTensor:
     @classmethod
     def of(cls, vectors: Tensor) -> RoundedTensor:
         """Rounds to nearest, ties to even; numbers below 2^-126 become 0."""
-        torch, parts, lengths = _cuda.torch_module(), [], []
+        torch, parts, lengths = torch_module(), [], []
         for rows in vectors.split(8192):
             rounded = rows.bfloat16()
             rounded = torch.where(rounded.abs() < 2.0**-126, torch.zeros_like(rounded), rounded)
@@ -198,7 +198,7 @@ class RoundedTensor:
             lengths.append(torch.stack([torch.linalg.vector_norm(each, dim=1) for each in wide]))
             parts.append(rounded)
         exact = 1 + (vectors.shape[1] + 4) * 2.0**-52
-        bounds = (upward(each) for each in _cuda.on_host(torch.cat(lengths, dim=1)) * exact)
+        bounds = (upward(each) for each in on_host(torch.cat(lengths, dim=1)) * exact)
         padded = _padded(torch.cat(parts), -(-len(vectors) // CHUNK) * CHUNK)
         return cls(padded, Rounded(np.empty((0, vectors.shape[1]), np.int8), *bounds))
 
@@ -227,7 +227,7 @@ class GPUFilter:
     def starts(self) -> range:
         """The first row of every block; a block has as many rows as `AT_ONCE` allows, in whole tiles."""
         (n, width), device = self.scores.shape, self.scores.query_vectors.device
-        memory_limit = AT_ONCE if device.type == "cpu" else _cuda.torch_module().cuda.mem_get_info(device)[1] // SMALL
+        memory_limit = AT_ONCE if device.type == "cpu" else torch_module().cuda.mem_get_info(device)[1] // SMALL
         return range(0, n, ROWS * max(1, min(min(AT_ONCE, memory_limit) // max(width, 1) // ROWS, MOST)))
 
     def products(self, start: int) -> GPUProductBlock:
@@ -260,7 +260,7 @@ class GPUFilter:
 
     def _shifted(self, shifted: Shifted) -> tuple[Tensor, Tensor, Tensor]:
         """A shift is subtracted by `SPLIT` extra columns, padded for tensor cores."""
-        torch, (queries, candidates) = _cuda.torch_module(), self.rounded
+        torch, (queries, candidates) = torch_module(), self.rounded
         remainder, parts = self.sent(shifted.shift), []
         for _ in range(SPLIT):
             parts.append(remainder.bfloat16())
@@ -292,11 +292,11 @@ class GPUFilter:
     def sent(self, values: object) -> Tensor:
         """Values on the device."""
         device = self.scores.query_vectors.device
-        return _cuda.torch_module().as_tensor(np.ascontiguousarray(values), device=device)
+        return torch_module().as_tensor(np.ascontiguousarray(values), device=device)
 
     def best_of_columns(self, k: int) -> Any:
         """The k highest scores of every candidate, (k, candidates); None if too many pairs stay undecided."""
-        torch, (queries, candidates) = _cuda.torch_module(), self.rounded
+        torch, (queries, candidates) = torch_module(), self.rounded
         turned = GPUFilter(self.scores.T, (candidates, queries))
         parts = list(turned.each(lambda block: block.candidates(k)))
         decided = [part for part in parts if part is not None]
@@ -308,7 +308,7 @@ class GPUFilter:
         values = torch.empty(len(rows), device=rows.device)
         values[by_query.indices] = exact_pairs(self.scores, by_query.values, columns[by_query.indices])
         scores_by_column = _side_by_side(columns, self.scores.shape[1], (values, -np.inf))[0]
-        return _cuda.on_host(scores_by_column.topk(k, dim=1).values.T.contiguous())
+        return on_host(scores_by_column.topk(k, dim=1).values.T.contiguous())
 
     def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
@@ -329,9 +329,9 @@ class GPUFilter:
 
     def each(self, ask: Callable[[GPUProductBlock], Result], shifted: Shifted | None = None) -> Iterator[Result]:
         """The results of every block, in order. On a GPU, one block computes while another waits for the host."""
-        torch, device, own = _cuda.torch_module(), self.scores.query_vectors.device, local()
+        torch, device, own = torch_module(), self.scores.query_vectors.device, local()
         _ = self.plain, self.close, shifted and self.shifted(shifted)
-        with whole_sums(), _cuda.full_precision():
+        with whole_sums(), full_precision():
             if device.type == "cpu":
                 yield from map(ask, map(self.products, self.starts))
                 return
@@ -381,14 +381,14 @@ class GPUProductBlock:
         if len(decided) < len(searches):
             return None
         width = self.scores.shape[1]
-        keys = _cuda.torch_module().cat([rows * width + columns for rows, columns in decided]).unique()
+        keys = torch_module().cat([rows * width + columns for rows, columns in decided]).unique()
         return self._chosen(choose, keys // width, keys % width, apply=shifted.apply)
 
     def _chosen(self, choose: Best, rows: Tensor, columns: Tensor, apply: Any = None) -> tuple[object, object]:
         """The choice among the pairs of every row; equal scores keep candidate order, because the pairs are sorted."""
         scores = exact_pairs(self.scores, rows + self.start, columns)
         table, places = _side_by_side(rows, self.stop - self.start, (scores, -np.inf), (columns, 0))
-        host = _cuda.on_host(places)
+        host = on_host(places)
         indices, best_scores = choose(self.start, table if apply is None else apply(table, host, self.start))
         return np.take_along_axis(host, indices, axis=1).astype(np.int32), best_scores
 
@@ -415,7 +415,7 @@ class GPUProductBlock:
 
     def _closer(self, rows: Tensor, columns: Tensor, k: int, shifted: Shifted | None) -> Pairs:
         """The pairs that are still undecided after products in float32, by the bound of a sum in any order."""
-        torch = _cuda.torch_module()
+        torch = torch_module()
         ours, theirs = self.scores.query_vectors[self.start : self.stop], self.scores.candidate_vectors
         parts = zip(rows.split(PRODUCTS), columns.split(PRODUCTS), strict=True)
         near = torch.cat([(ours[r] * theirs[c]).sum(dim=1) for r, c in parts]).double()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from limner.core import torch_kernels as _cuda
+from limner.core.torch_device import on_host, torch_module
 from limner.scores.lowprecision.unit_checks import TILED, all_within_bound, trial
 
 Tensor = Any
@@ -19,7 +19,7 @@ UNITS = 8, 0
 
 def has_units(device: Any) -> bool:
     """Whether the device is a GPU with bfloat16 units."""
-    return device.type == "cuda" and bool(_cuda.torch_module().cuda.get_device_capability(device) >= UNITS)
+    return device.type == "cuda" and bool(torch_module().cuda.get_device_capability(device) >= UNITS)
 
 
 def low_products(rows: Tensor, columns: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ def low_products(rows: Tensor, columns: Tensor) -> Tensor:
 @contextmanager
 def whole_sums() -> Iterator[None]:
     """Sums bfloat16 products entirely in float32, whatever the global setting of torch."""
-    settings = _cuda.torch_module().backends.cuda.matmul
+    settings = torch_module().backends.cuda.matmul
     if not settings.allow_bf16_reduced_precision_reduction:
         yield
         return
@@ -50,8 +50,8 @@ def keeps_bound(device: Any, dimensions: int) -> bool:
 
 @cache
 def _tested(device: str, dimensions: int) -> bool:
-    torch = _cuda.torch_module()
+    torch = torch_module()
     rows, columns = (torch.as_tensor(each, device=device).bfloat16() for each in trial(dimensions))
-    read = _cuda.on_host(low_products(rows.repeat(TILED, 1), columns.repeat(TILED, 1)).float())
-    exact = [_cuda.on_host(each.float()) for each in (rows, columns)]
+    read = on_host(low_products(rows.repeat(TILED, 1), columns.repeat(TILED, 1)).float())
+    exact = [on_host(each.float()) for each in (rows, columns)]
     return all_within_bound(read, *exact)

@@ -27,7 +27,7 @@ from limner.core.errors import LimnerError
 from limner.core.model_store import SavedModel, read, write
 from limner.core.paths import damage_told
 from limner.core.registry import takes
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
 from limner.scores import Progress, Scores

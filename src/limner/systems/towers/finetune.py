@@ -14,7 +14,7 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.scores import Scores
 from limner.systems.sources import Encoded, source
 from limner.systems.towers import cards, randomness

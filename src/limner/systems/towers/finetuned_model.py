@@ -17,7 +17,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import damage_told
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.scores import Progress, Scores
 from limner.systems.sources import Encoded, load_source
 from limner.systems.towers import cards, checkpoints, randomness, tuned

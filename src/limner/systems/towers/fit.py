@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.systems.towers import checkpoints, randomness
 from limner.systems.towers.adamp import AdamP
 from limner.systems.towers.distributed import Group, joined

@@ -20,7 +20,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.images import as_value, open_image
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.cache import content_key
 from limner.encoders.lengths import count_texts

@@ -29,7 +29,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.paths import damage_told
 from limner.core.registry import takes
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source

@@ -21,7 +21,7 @@ from limner.core.arrays import IntArray
 from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained

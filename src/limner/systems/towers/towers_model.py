@@ -23,7 +23,7 @@ from limner.core.files import write_text
 from limner.core.ids import Ids
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told, read_text
-from limner.core.torch_kernels import device_named
+from limner.core.torch_device import device_named
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, losses, randomness

@@ -1,4 +1,4 @@
-"""The hot loops: ranks of positives, top-k selection, locating ids in lists.
+"""Compiled loops over blocks of scores: ranks of positives and top-k selection.
 
 The tie rule: candidates with equal scores keep candidate order (the lower index first). The counts say how many
 candidates score higher, how many tie, and how many of the ties come first, so that any other rule can be derived.
@@ -22,7 +22,7 @@ NEVER = (2**63 - 1) // 4
 
 
 @_jit
-def _count(values, score, place):  # type: ignore[no-untyped-def]  # numba infers the types
+def count_one(values, score, place):  # type: ignore[no-untyped-def]  # numba infers the types
     """Counts the values above `score`, equal to it, and equal at a lower position."""
     above, equal, before = np.uint32(0), np.uint32(0), 0  # 32 bits, like the scores: all SIMD lanes are used
     for i in range(values.shape[0]):
@@ -47,24 +47,7 @@ def count_all(block, indptr, columns, counts):  # type: ignore[no-untyped-def]
     for r in range(block.shape[0]):
         row = np.ascontiguousarray(block[r])
         for p in range(indptr[r], indptr[r + 1]):
-            counts[p, 0], counts[p, 1], counts[p, 2] = _count(row, row[columns[p]], columns[p])
-
-
-@_jit
-def count_against(block, indptr, scores, places, counts):  # type: ignore[no-untyped-def]
-    """Like `count_all`, for a block that holds only a range of columns; the scores of the positives are given.
-
-    `places` are relative to the range: below 0 for positives in earlier columns, beyond its width for later ones.
-    """
-    for r in range(block.shape[0]):
-        row = np.ascontiguousarray(block[r])
-        width = row.shape[0]
-        for p in range(indptr[r], indptr[r + 1]):
-            counts[p, 0], counts[p, 1], _ = _count(row, scores[p], 0)
-            alone = counts[p, 1] == 1 and 0 <= places[p] < width
-            if counts[p, 1] and not alone:
-                for i in range(min(max(places[p], 0), width)):
-                    counts[p, 2] += row[i] == scores[p]
+            counts[p, 0], counts[p, 1], counts[p, 2] = count_one(row, row[columns[p]], columns[p])
 
 
 @_jit
@@ -82,63 +65,7 @@ def count_pool(block, indptr, places, counts, pools, pool_indptr, pool_columns):
             for i in range(size):
                 values[i] = block[r, pool_columns[low + i]]
         for p in range(indptr[r], indptr[r + 1]):
-            counts[p, 0], counts[p, 1], counts[p, 2] = _count(values, values[places[p]], places[p])
-
-
-@_jit
-def _needed(scores, requests, depths, out):  # type: ignore[no-untyped-def]
-    """The depths of a row's positives: none for the best of every request, and those with the same score."""
-    out[:] = depths
-    every = np.uint64(0)
-    for p in range(scores.shape[0]):
-        every |= requests[p]
-    while every:
-        bit, best = every & (~every + np.uint64(1)), -np.inf
-        every &= ~bit
-        for p in range(scores.shape[0]):
-            if requests[p] & bit and scores[p] > best:
-                best = scores[p]
-        for p in range(scores.shape[0]):
-            if requests[p] & bit and scores[p] == best:
-                out[p] = NEVER
-
-
-@_jit
-def count_in_best(indices, kept, positives, pools, counts, depths, ends, left):  # type: ignore[no-untyped-def]
-    """Counts the candidates above and equal to the positives that are above the last of the best; most of them are.
-
-    Args:
-        indices: The best candidates of every row, (rows, k); k may be 0.
-        kept: Their scores. All candidates that are above the last are among them.
-        positives: indptr (positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths, and the
-            requests (as bits) that depend on the best of them. Any other with so many candidates above it is given up.
-        pools: The pool of every row, and of every column; empty if all columns count.
-        counts: Output, (positives, 3): above, equal (itself included), equal before it; `NEVER` above if given up, and
-            0, 1, 0 for those that are left.
-        depths: Output, the depth of each positive; `NEVER` if it is needed in any case.
-        ends: Output, indptr of the positives that have still to be counted.
-        left: Output, the numbers of these.
-    """
-    (indptr, columns, scores, given, requests), (own_pool, pool_of), k = positives, pools, indices.shape[1]
-    ends[0] = filled = 0
-    for r in range(indices.shape[0]):
-        mine = slice(indptr[r], indptr[r + 1])
-        _needed(scores[mine], requests[mine], given[mine], depths[mine])
-        for p in range(mine.start, mine.stop):
-            above, equal, before = 0, 0, 0
-            for n in range(k):
-                if kept[r, n] >= scores[p] and (not own_pool.shape[0] or pool_of[indices[r, n]] == own_pool[r]):
-                    above += kept[r, n] > scores[p]
-                    equal += kept[r, n] == scores[p]
-                    before += kept[r, n] == scores[p] and indices[r, n] < columns[p]
-            if above >= depths[p]:
-                above, equal, before = NEVER, 1, 0
-            elif k == 0 or not scores[p] > kept[r, k - 1]:
-                above, equal, before = 0, 1, 0
-                left[filled] = p
-                filled += 1
-            counts[p, 0], counts[p, 1], counts[p, 2] = above, equal, before
-        ends[r + 1] = filled
+            counts[p, 0], counts[p, 1], counts[p, 2] = count_one(values, values[places[p]], places[p])
 
 
 @_jit
@@ -264,83 +191,6 @@ def _lower_bound(row, k, groups):  # type: ignore[no-untyped-def]
         else:
             most = middle
     return least
-
-
-@_jit
-def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
-    """The position of each positive in its row's list of candidate indices; -1 if it is not in the list."""
-    for r in range(lists.shape[0]):
-        row = lists[r]
-        for p in range(indptr[r], indptr[r + 1]):
-            found[p] = _first(row, columns[p])
-
-
-@_jit
-def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
-    """Converts positions in lists to positions after filtering each list to its query's pool; counts what is left."""
-    before = np.zeros(lists.shape[1], np.int64)
-    for r in range(lists.shape[0]):
-        for i in range(lists.shape[1]):
-            before[i] = lengths[r]
-            c = lists[r, i]
-            lengths[r] += c >= 0 and candidate_pools[c] == query_pools[r]
-        for p in range(indptr[r], indptr[r + 1]):
-            if found[p] >= 0:
-                found[p] = before[found[p]]
-
-
-@_jit
-def _first(row, wanted):  # type: ignore[no-untyped-def]
-    """The first position of a value, segment by segment: a loop with an early exit would not vectorise."""
-    width = row.shape[0]
-    for low in range(0, width, 128):
-        high, held = min(low + 128, width), False
-        for i in range(low, high):
-            held |= row[i] == wanted
-        if held:
-            for i in range(low, high):
-                if row[i] == wanted:
-                    return i
-    return -1
-
-
-@_jit
-def first_fault(lists, scores, n_candidates):  # type: ignore[no-untyped-def]
-    """Finds (row, place) of the first invalid entry of a ranking; (-1, -1) if all are valid.
-
-    Invalid are: a candidate outside 0 to n - 1 (except -1, which pads the end of a list), a repeated candidate, and a
-    score that is NaN or above the one before it. `scores` has no columns if only the order is known.
-    """
-    seen = np.full(n_candidates, -1, np.int32)
-    for r in range(lists.shape[0]):
-        row = lists[r]
-        length = row.shape[0]
-        while length and row[length - 1] == -1:
-            length -= 1
-        for i in range(length):
-            c = row[i]
-            if c < 0 or c >= n_candidates or seen[c] == r:
-                return r, i
-            seen[c] = r
-        if scores.shape[1] and length:
-            place = _first_rise(scores[r, :length])
-            if place >= 0:
-                return r, place
-    return -1, -1
-
-
-@_jit
-def _first_rise(scores):  # type: ignore[no-untyped-def]
-    """The first place whose score is NaN or above the one before it; -1 if there is no such place."""
-    falling = scores[0] == scores[0]
-    for i in range(1, scores.shape[0]):
-        falling &= scores[i] <= scores[i - 1]
-    if falling:
-        return -1
-    for i in range(scores.shape[0]):
-        if not scores[i] <= scores[max(i - 1, 0)]:
-            return i
-    return -1
 
 
 @_jit

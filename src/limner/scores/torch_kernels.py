@@ -6,74 +6,20 @@ are numpy arrays; torch is imported on first use.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from limner.core.arrays import Array
-from limner.core.errors import LimnerError, MissingExtra
+from limner.core.torch_device import on_host, torch_module
 
 if TYPE_CHECKING:
-    import torch
-
-    Device = torch.device
-    Tensor = torch.Tensor
+    from limner.core.torch_device import Tensor
 
 CHUNK = 64
 """Chunk size: the maximum of a chunk is checked before its values."""
 AT_ONCE = 1 << 27
 """Number of values compared at once: half a gigabyte in single precision."""
-
-
-def torch_module() -> ModuleType:
-    """Imports torch, or raises an error with the pip command."""
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        raise MissingExtra("scores on a GPU", "torch", "gpu") from error
-    return torch
-
-
-def device_named(name: str | Device) -> Device:
-    """The torch device with this name: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1"; or a device itself.
-
-    With several processes on one machine, each uses the GPU of its local rank by default.
-    """
-    torch, local = torch_module(), int(os.environ.get("LOCAL_RANK", "0"))
-    if name == "auto":
-        name = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise LimnerError(f"unknown device {name!r}: expected auto, cpu, cuda or cuda:1 ({error})") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise LimnerError(f"device {name!r}: torch sees no GPU; use device='cpu' or 'auto'")
-    place: Device = torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
-    return place
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Computes products in full single precision, not TF32, whatever the global setting of torch."""
-    torch = torch_module()
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def on_host(tensor: Tensor) -> Array:
-    """A tensor as a numpy array."""
-    return np.asarray(tensor.detach().cpu().numpy())
 
 
 def beside(array: Array, block: Tensor) -> Tensor:
@@ -125,7 +71,7 @@ def _in_order(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def count_all(block: Tensor, indptr: Array, columns: Array, counts: Array) -> None:
-    """Counts the candidates above and equal to every positive of a block; see `limner.core.kernels.count_all`."""
+    """Counts the candidates above and equal to every positive of a block; see `block_kernels.count_all`."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     step = max(1, AT_ONCE // max(block.shape[1], 1))
     for low in range(0, len(rows), step):

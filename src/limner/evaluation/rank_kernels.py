@@ -1,0 +1,121 @@
+"""Compiled loops that count the candidates above positives and locate positives in lists."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from limner.core.cache_dir import compiled
+from limner.scores.block_kernels import NEVER, count_one
+
+_jit = compiled(nogil=True, fastmath=False, boundscheck=False)
+
+
+@_jit
+def count_against(block, indptr, scores, places, counts):  # type: ignore[no-untyped-def]
+    """Like `count_all`, for a block that holds only a range of columns; the scores of the positives are given.
+
+    `places` are relative to the range: below 0 for positives in earlier columns, beyond its width for later ones.
+    """
+    for r in range(block.shape[0]):
+        row = np.ascontiguousarray(block[r])
+        width = row.shape[0]
+        for p in range(indptr[r], indptr[r + 1]):
+            counts[p, 0], counts[p, 1], _ = count_one(row, scores[p], 0)
+            alone = counts[p, 1] == 1 and 0 <= places[p] < width
+            if counts[p, 1] and not alone:
+                for i in range(min(max(places[p], 0), width)):
+                    counts[p, 2] += row[i] == scores[p]
+
+
+@_jit
+def _needed(scores, requests, depths, out):  # type: ignore[no-untyped-def]
+    """The depths of a row's positives: none for the best of every request, and those with the same score."""
+    out[:] = depths
+    every = np.uint64(0)
+    for p in range(scores.shape[0]):
+        every |= requests[p]
+    while every:
+        bit, best = every & (~every + np.uint64(1)), -np.inf
+        every &= ~bit
+        for p in range(scores.shape[0]):
+            if requests[p] & bit and scores[p] > best:
+                best = scores[p]
+        for p in range(scores.shape[0]):
+            if requests[p] & bit and scores[p] == best:
+                out[p] = NEVER
+
+
+@_jit
+def count_in_best(indices, kept, positives, pools, counts, depths, ends, left):  # type: ignore[no-untyped-def]
+    """Counts the candidates above and equal to the positives that are above the last of the best; most of them are.
+
+    Args:
+        indices: The best candidates of every row, (rows, k); k may be 0.
+        kept: Their scores. All candidates that are above the last are among them.
+        positives: indptr (positives of row r are `indptr[r]:indptr[r + 1]`), their columns, scores and depths, and the
+            requests (as bits) that depend on the best of them. Any other with so many candidates above it is given up.
+        pools: The pool of every row, and of every column; empty if all columns count.
+        counts: Output, (positives, 3): above, equal (itself included), equal before it; `NEVER` above if given up, and
+            0, 1, 0 for those that are left.
+        depths: Output, the depth of each positive; `NEVER` if it is needed in any case.
+        ends: Output, indptr of the positives that have still to be counted.
+        left: Output, the numbers of these.
+    """
+    (indptr, columns, scores, given, requests), (own_pool, pool_of), k = positives, pools, indices.shape[1]
+    ends[0] = filled = 0
+    for r in range(indices.shape[0]):
+        mine = slice(indptr[r], indptr[r + 1])
+        _needed(scores[mine], requests[mine], given[mine], depths[mine])
+        for p in range(mine.start, mine.stop):
+            above, equal, before = 0, 0, 0
+            for n in range(k):
+                if kept[r, n] >= scores[p] and (not own_pool.shape[0] or pool_of[indices[r, n]] == own_pool[r]):
+                    above += kept[r, n] > scores[p]
+                    equal += kept[r, n] == scores[p]
+                    before += kept[r, n] == scores[p] and indices[r, n] < columns[p]
+            if above >= depths[p]:
+                above, equal, before = NEVER, 1, 0
+            elif k == 0 or not scores[p] > kept[r, k - 1]:
+                above, equal, before = 0, 1, 0
+                left[filled] = p
+                filled += 1
+            counts[p, 0], counts[p, 1], counts[p, 2] = above, equal, before
+        ends[r + 1] = filled
+
+
+@_jit
+def locate(lists, indptr, columns, found):  # type: ignore[no-untyped-def]
+    """The position of each positive in its row's list of candidate indices; -1 if it is not in the list."""
+    for r in range(lists.shape[0]):
+        row = lists[r]
+        for p in range(indptr[r], indptr[r + 1]):
+            found[p] = _first(row, columns[p])
+
+
+@_jit
+def filter_lists(lists, indptr, query_pools, candidate_pools, found, lengths):  # type: ignore[no-untyped-def]
+    """Converts positions in lists to positions after filtering each list to its query's pool; counts what is left."""
+    before = np.zeros(lists.shape[1], np.int64)
+    for r in range(lists.shape[0]):
+        for i in range(lists.shape[1]):
+            before[i] = lengths[r]
+            c = lists[r, i]
+            lengths[r] += c >= 0 and candidate_pools[c] == query_pools[r]
+        for p in range(indptr[r], indptr[r + 1]):
+            if found[p] >= 0:
+                found[p] = before[found[p]]
+
+
+@_jit
+def _first(row, wanted):  # type: ignore[no-untyped-def]
+    """The first position of a value, segment by segment: a loop with an early exit would not vectorise."""
+    width = row.shape[0]
+    for low in range(0, width, 128):
+        high, held = min(low + 128, width), False
+        for i in range(low, high):
+            held |= row[i] == wanted
+        if held:
+            for i in range(low, high):
+                if row[i] == wanted:
+                    return i
+    return -1
