@@ -35,7 +35,7 @@ from limner.evaluation.protocols import PROTOCOLS
 SCENES = ("scenes", "-O", "images=20")
 SMALL = ("scenes", "-O", "images=8")
 EXTRAS = (
-    *("accelerate", "alembic", "argon2", "eccv_caption", "filelock", "h11", "huggingface_hub", "lancedb", "lapx"),
+    *("accelerate", "alembic", "argon2", "eccv_caption", "filelock", "huggingface_hub", "lancedb", "lapx"),
     *("matplotlib", "multipart", "onnxruntime", "open_clip", "pandas", "peft", "polars", "psycopg", "pyarrow"),
     *("rapidfuzz", "ray", "sentence_transformers", "sqlalchemy", "starlette", "tensorboard", "timm", "tokenizers"),
     *("torch", "transformers", "uvicorn"),

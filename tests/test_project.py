@@ -216,7 +216,7 @@ def test_torch_reads_weights_safely():
 
 
 def test_the_server_is_limited_to_versions_that_held_floods():
-    """`web/connections.py` extends a class that uvicorn does not document: run its tests before raising either end."""
+    """Run the tests of `web/connections.py` before raising either end."""
     (declared,) = (each for each in PROJECT["project"]["optional-dependencies"]["web"] if _name(each) == "uvicorn")
     (pinned,) = re.findall(r"^uvicorn==0\.(\d+)\.\d+$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert declared == f"uvicorn>=0.34.3,<0.{int(pinned) + 1}"

@@ -23,8 +23,8 @@ from limner.datasets import scenes
 from limner.web import make_app
 from limner.web.connections import Connections, Limits, listen
 from limner.web.library import Library
-from limner.web.serving import server_of
-from limner.web.throttle import Throttle
+from limner.web.rate_limits import Throttle
+from limner.web.serving import run, server_of
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 PASSWORD = "correct horse battery"
@@ -180,8 +180,8 @@ def running(app, *, limits: Limits | None = None, certificate: Path | None = Non
     """A real server on a port of its own, as `limner serve` runs it; gives its address."""
     with closing(listen("127.0.0.1", 0, Connections(limits))) as gate:
         server = server_of(app, gate, certificate=certificate, key=key)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [gate]}, daemon=True)
-        app.state.held = gate.held
+        thread = threading.Thread(target=run, args=(server, gate), daemon=True)
+        app.state.connections = gate.connections
         scheme = "http" if key is None else "https"
         thread.start()
         try:

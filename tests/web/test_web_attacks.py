@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 import websites
 from limner.annotate.store.answers import answers
+from limner.web.rate_limits import Throttle
 from limner.web.security import POLICY, refuse_open
-from limner.web.throttle import Throttle
 from websites import EVIL, PASSWORD, patient
 
 SQL = [

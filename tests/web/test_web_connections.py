@@ -22,10 +22,10 @@ import pytest
 import attack
 import websites
 from limner.web.connections import BURST, Connections, Limits, affordable, listen
-from limner.web.logs import Bounded
+from limner.web.rate_limits import BoundedLog
 
 ROOT = Path(__file__).resolve().parents[2]
-SHORT = Limits(head=0.5, body=0.5, idle=1.0, reader=0.5, closing=0.5)
+SHORT = Limits(first=0.5, body=0.5, idle=1.0, next=1.0)
 HALF_HEAD = b"GET /login HTTP/1.1\r\nHost: localhost\r\n"
 HALF_BODY = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\nname="
 PATIENCE = 60.0  # a test waits so long for what must come
@@ -124,9 +124,9 @@ def test_a_client_that_does_not_read_is_let_go(app):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         until = time.monotonic() + PATIENCE
-        while len(large.state.held) and time.monotonic() < until:
+        while len(large.state.connections) and time.monotonic() < until:
             time.sleep(0.1)
-        assert len(large.state.held) == 0
+        assert len(large.state.connections) == 0
 
 
 def _large():
@@ -171,7 +171,7 @@ def test_whoever_goes_in_the_middle_is_not_written_about(app, caplog, kind):
             with closing(connected(address)) as sock:
                 sock.sendall(head.encode())
         until = time.monotonic() + PATIENCE
-        while len(app.state.held) and time.monotonic() < until:
+        while len(app.state.connections) and time.monotonic() < until:
             time.sleep(0.02)
         assert asked(address) == 200
     logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
@@ -190,9 +190,9 @@ def test_a_visitor_comes_in_however_many_say_nothing(app, said):
                 sock.sendall(said)
         assert asked(address) == 200
         until = time.monotonic() + PATIENCE
-        while len(app.state.held) > 8 and time.monotonic() < until:
+        while len(app.state.connections) > 8 and time.monotonic() < until:
             time.sleep(0.02)  # what was dropped is let go of at the next turn of the server's loop
-        assert len(app.state.held) <= 8
+        assert len(app.state.connections) <= 8
         assert ended(silent[0]), "the one that waited longest is the one that went"
 
 
@@ -222,7 +222,7 @@ def test_whoever_is_being_worked_for_stays(app):
         for each in workers:
             each.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
         until = time.monotonic() + PATIENCE
-        while sum(o.protocol is not None and o.protocol.waits_for()[0] == "nothing" for o in opened(app)) < 4:
+        while sum(each.step == "server" for each in opened(app)) < 4:
             assert time.monotonic() < until
             time.sleep(0.02)
         assert asked(address) == 503, "nobody is left who could go: whoever comes now is told to come again"
@@ -231,58 +231,96 @@ def test_whoever_is_being_worked_for_stays(app):
 
 
 def opened(app):
-    return list(app.state.held._open.values())
+    return app.state.connections.open
 
 
-class _Fake:
-    """A connection without a network."""
+def test_whoever_sends_two_requests_at_once_stays_while_the_second_is_worked_on():
+    async def two_requests():
+        connections = Connections()
+        connection = connections.accepted(_FakeSocket(), ("one", 1))
+        running = []
 
-    def __init__(self, number: int, waits: str = "next") -> None:
-        self.number, self.waits, self.received, self.aborted = number, waits, 0, False
-        self.transport, self.active = self, float(number)
+        async def app(scope, receive, send):
+            if scope["path"] == "/first":
+                running.append(asyncio.create_task(asked("/second")))
+            await asyncio.sleep(0 if scope["path"] == "/first" else 1000)
+
+        async def asked(path):
+            await connections.watch(app)({"type": "http", "path": path, "client": ("one", 1)}, None, None)
+
+        await asked("/first")
+        await asyncio.sleep(0)
+        step = connection.step
+        running[0].cancel()
+        return step, (await asyncio.gather(*running, return_exceptions=True)) and connection.step
+
+    steps = []
+    thread = threading.Thread(target=lambda: steps.append(asyncio.run(two_requests())))
+    thread.start()
+    thread.join()
+    assert steps == [("server", "next")]
+
+
+class _FakeSocket:
+    """A socket without a network."""
+
+    closed = False
 
     def fileno(self) -> int:
-        return -1 if self.aborted else self.number
+        return -1 if self.closed else 5
 
-    def waits_for(self):
-        return self.waits, self.number
-
-    def abort(self) -> None:
-        self.aborted = True
+    def shutdown(self, how: int) -> None:
+        self.closed = True
 
 
-def test_the_address_that_holds_most_loses_first_and_then_whoever_waited_longest():
+def test_the_address_with_most_connections_loses_first_and_then_whoever_waited_longest():
     now = [0.0]
-    held = Connections(Limits(most=5), clock=lambda: now[0])
-    fakes = {}
-    for number, address in enumerate(["honest", "stranger", "stranger", "stranger", "working"]):
+    connections = Connections(Limits(most=5), clock=lambda: now[0])
+    accepted = []
+    for port, address in enumerate(["honest", "stranger", "stranger", "stranger", "working"]):
         now[0] += 1
-        fakes[number] = _Fake(number, "nothing" if address == "working" else "next")
-        held.came(fakes[number], address).protocol = fakes[number]
+        accepted.append(connections.accepted(_FakeSocket(), (address, port)))
+        accepted[-1].step = "server" if address == "working" else "next"
     dropped = []
     for _ in range(5):
-        held.drop_some()
-        dropped.append([number for number, fake in fakes.items() if fake.aborted])
+        connections.drop_some()
+        dropped.append([port for port, each in enumerate(accepted) if each.gone])
     assert dropped == [[1], [1, 2], [1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]]
 
 
 def test_a_slow_body_is_no_better_than_silence_but_one_that_comes_is():
     """Had slow bodies been spared, they alone would hold every place."""
     now = [0.0]
-    held = Connections(Limits(most=3, rate=1000.0), clock=lambda: now[0])
-    fakes = [_Fake(0, "body"), _Fake(1, "body"), _Fake(2, "head")]
-    for fake in fakes:
-        held.came(fake, "one").protocol = fake
-    swept = threading.Thread(target=lambda: asyncio.run(held.sweep()))  # this one may have a loop: the browser tests'
+    connections = Connections(Limits(most=3, rate=1000.0), clock=lambda: now[0])
+    accepted = [connections.accepted(_FakeSocket(), ("one", port)) for port in range(3)]
+    for connection, step in zip(accepted, ("body", "body", "first"), strict=True):
+        connection.step = step
+    swept = threading.Thread(target=lambda: asyncio.run(connections.sweep()))  # the browser tests have a loop here
     swept.start()
     swept.join()
-    fakes[0].received = 100_000
+    accepted[0].received = 100_000
     now[0] = 5.0
     dropped = []
     for _ in range(3):
-        held.drop_some()
-        dropped.append([fake.number for fake in fakes if fake.aborted])
+        connections.drop_some()
+        dropped.append([port for port, each in enumerate(accepted) if each.gone])
     assert dropped == [[1], [1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("received", "dropped"), [(0, [True, True, True, False]), (200_000, [True, False, True, False])]
+)
+def test_each_step_of_a_client_has_its_time_and_a_body_that_comes_has_more(received, dropped):
+    now = [0.0]
+    connections = Connections(Limits(), clock=lambda: now[0])
+    accepted = [connections.accepted(_FakeSocket(), ("one", port)) for port in range(4)]
+    for connection, step in zip(accepted, ("first", "body", "next", "server"), strict=True):
+        connection.step, connection.received = step, received
+    now[0] = 35.0
+    swept = threading.Thread(target=lambda: asyncio.run(connections.sweep()))
+    swept.start()
+    swept.join()
+    assert [each.gone for each in accepted] == dropped
 
 
 def test_no_more_are_let_in_than_can_be_closed():
@@ -354,7 +392,7 @@ def test_annotators_lose_nothing_to_40_of_them(tmp_path):
 
 def test_a_line_of_the_log_is_written_a_few_times_and_then_counted():
     now, written = [0.0], []
-    bounded = Bounded(burst=3, every=10.0, clock=lambda: now[0])
+    bounded = BoundedLog(burst=3, every=10.0, clock=lambda: now[0])
 
     def say(line: int, text: str) -> None:
         record = logging.LogRecord("limner.web", logging.WARNING, "x.py", line, text, (), None)

@@ -12,7 +12,7 @@ import pytest
 import attack
 import websites
 from limner.web import passwords
-from limner.web.throttle import LoginTurns, Throttle
+from limner.web.rate_limits import LoginTurns, Throttle
 from limner.web.worker_pool import WorkerPool
 from websites import PASSWORD, browser
 

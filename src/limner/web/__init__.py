@@ -3,7 +3,7 @@
 from limner.core.errors import MissingExtra
 from limner.core.extras import missing
 
-if absent := missing("starlette", "uvicorn", "h11", "python_multipart", "sqlalchemy", "alembic", "argon2"):
+if absent := missing("starlette", "uvicorn", "python_multipart", "sqlalchemy", "alembic", "argon2"):
     raise MissingExtra("the page", absent, "web")
 
 from limner.web.serving import PORT, STORE, SYSTEMS, Address, make_app, serve

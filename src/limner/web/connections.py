@@ -4,6 +4,9 @@ An idle connection costs an attacker nothing, so it must cost the server little 
 limit for the next step of its client: to complete the handshake and send a whole request, to send a body, to read the
 response. If there are too many connections, the one that has kept the server waiting longest is dropped, first from the
 address with the most connections. A connection whose request is being processed is never dropped.
+
+Connections are counted where they are accepted (`Gate`), and their steps are noted around the application
+(`Connections.watch`), so any ASGI server that accepts from a given socket will do.
 """
 
 from __future__ import annotations
@@ -14,13 +17,12 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from limner.core.errors import LimnerError
 
@@ -32,8 +34,13 @@ RESERVED = 128
 """File descriptors for everything other than connections: the store, images, uploads."""
 DESCRIPTORS = 4096
 """The file descriptor limit to request."""
+SELECTABLE = 400
+"""Maximum number of connections where the event loop can watch only 512 sockets."""
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+Step = Literal["first", "body", "next", "server"]
+"""The next step: of the client, or of the server, which has no time limit."""
 
 
 @dataclass(frozen=True)
@@ -42,34 +49,31 @@ class Limits:
 
     Args:
         most: Maximum number of simultaneous connections.
-        head: Seconds for a request with all its headers, from the first byte; includes the TLS handshake.
+        first: Seconds for the first request with all its headers; includes the TLS handshake.
         body: Seconds for the body, and one more for every `rate` bytes received.
         rate: Minimum average rate of a body, in bytes per second.
-        idle: Seconds between two requests.
-        reader: Seconds until a client must have read its response.
-        closing: Seconds until a closed connection must be gone.
+        idle: Seconds without a byte between two requests.
+        next: Seconds until a response has been read, and then until the next request with all its headers.
     """
 
     most: int = 1000
-    head: float = 10.0
+    first: float = 10.0
     body: float = 20.0
     rate: float = 10_000.0
     idle: float = 15.0
-    reader: float = 30.0
-    closing: float = 5.0
+    next: float = 30.0
 
 
 @dataclass(eq=False)
-class Open:
-    """One connection: its client, the client's next step, and when it started."""
+class Connection:
+    """One connection: its client, the next step, and since when that is waited for."""
 
     sock: socket.socket
     address: str
     since: float
-    protocol: Connection | None = None
-    waits: str = "head"
-    request: object = None
-    before: int = 0
+    step: Step = "first"
+    received: int = 0
+    request: Scope | None = None
     dropped: bool = False
 
     @property
@@ -77,41 +81,29 @@ class Open:
         """Whether it is closed or closing."""
         return self.dropped or self.sock.fileno() < 0
 
-    @property
-    def received(self) -> int:
-        """Total bytes received."""
-        return 0 if self.protocol is None else self.protocol.received
-
-    def look(self, now: float) -> None:
-        """Updates the client's next step; a change restarts its timer."""
-        waits, request = ("head", None) if self.protocol is None else self.protocol.waits_for()
-        if (waits, request) != (self.waits, self.request):
-            self.waits, self.request, self.before = waits, request, self.received
-            self.since = now if self.protocol is None or waits in ("reader", "closing") else self.protocol.active
-
     def begun(self, limits: Limits) -> float:
-        """When the current step started, adjusted for the bytes received at the minimum rate."""
-        return self.since + ((self.received - self.before) / limits.rate if self.waits == "body" else 0.0)
+        """When the current step started, adjusted for the bytes of a body received at the minimum rate."""
+        return self.since + (self.received / limits.rate if self.step == "body" else 0.0)
 
-    def until(self, limits: Limits) -> float:
+    def deadline(self, limits: Limits) -> float:
         """When its time limit ends."""
-        allowed = {
-            "head": limits.head,
-            "body": limits.body,
-            "next": limits.idle,
-            "reader": limits.reader,
-            "closing": limits.closing,
-        }
-        return self.begun(limits) + allowed.get(self.waits, float("inf"))
+        allowed = {"first": limits.first, "body": limits.body, "next": limits.next, "server": float("inf")}
+        return self.begun(limits) + allowed[self.step]
+
+    @contextmanager
+    def waits_for(self, step: Step, since: float) -> Iterator[None]:
+        """The client's step while the application waits for it."""
+        self.step, self.since = step, since
+        try:
+            yield
+        finally:
+            self.step = "server"
 
     def drop(self) -> None:
-        """Closes it immediately."""
+        """Ends it: the event loop closes it when it sees the end."""
         self.dropped = True
-        if self.protocol is not None:
-            self.protocol.transport.abort()
-        else:  # in its handshake: the event loop closes it when it sees the end
-            with suppress(OSError):
-                self.sock.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
 
 
 class Connections:
@@ -123,14 +115,19 @@ class Connections:
     """
 
     def __init__(self, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Holds none."""
+        """Starts without connections."""
         self.limits, self.clock = limits or Limits(), clock
-        self._open: dict[int, Open] = {}
-        self._dropped: list[Open] = []
+        self._open: dict[tuple[str, int], Connection] = {}  # by the address and port of the client
+        self._dropped: list[Connection] = []
 
     def __len__(self) -> int:
         """The number of open connections."""
-        return sum(not each.gone for each in self._open.values())
+        return len(self.open)
+
+    @property
+    def open(self) -> list[Connection]:
+        """The open connections."""
+        return [each for each in self._open.values() if not each.gone]
 
     @property
     def closing(self) -> int:
@@ -138,18 +135,43 @@ class Connections:
         self._dropped = [each for each in self._dropped if each.sock.fileno() >= 0]
         return len(self._dropped)
 
-    def came(self, sock: socket.socket, address: str) -> Open:
+    def accepted(self, sock: socket.socket, client: tuple[str, int]) -> Connection:
         """Registers an accepted connection."""
-        opened = self._open[sock.fileno()] = Open(sock, address, self.clock())
-        return opened
+        connection = self._open[client] = Connection(sock, client[0], self.clock())
+        return connection
 
-    def spoken_for(self, protocol: Connection) -> None:
-        """Registers the protocol of a connection."""
-        sock = protocol.transport.get_extra_info("socket")
-        found = self._open.get(sock.fileno())
-        if found is None or found.protocol is not None:  # an event loop that accepts connections itself
-            found = self.came(sock, protocol.client[0] if protocol.client else "")
-        found.protocol = protocol
+    def watch(self, app: ASGIApp) -> ASGIApp:
+        """An application that notes for every connection whose step is next."""
+
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            connection = self._open.get(tuple(scope.get("client") or ()))
+            if scope["type"] != "http" or connection is None:
+                await app(scope, receive, send)
+                return
+            begun, more_body = self.clock(), True
+
+            async def received() -> Message:
+                nonlocal more_body
+                if not more_body:  # the application waits for the client to leave
+                    return await receive()
+                with connection.waits_for("body", begun):
+                    message = await receive()
+                connection.received += len(message.get("body", b""))
+                more_body = message.get("more_body", False)
+                return message
+
+            async def sent(message: Message) -> None:
+                with connection.waits_for("next", self.clock()):
+                    await send(message)
+
+            connection.step, connection.received, connection.request = "server", 0, scope
+            try:
+                await app(scope, received, sent)
+            finally:
+                if connection.request is scope:  # a client may have sent the next request already
+                    connection.step, connection.since = "next", self.clock()
+
+        return watched
 
     def make_room(self) -> bool:
         """Drops connections if there is no room for one more; returns False if all are active."""
@@ -163,14 +185,14 @@ class Connections:
 
         One in 32 is dropped at a time, since finding them takes longer than dropping them.
         """
-        now = self.clock()
-        held = Counter(each.address for each in self._open.values())
-        waiting = []
-        for each in self._open.values():
-            each.look(now)
-            if each.waits != "nothing" and not each.gone:
-                waiting.append((-held[each.address], each.begun(self.limits), each.sock.fileno(), each))
-        for _, _, _, each in heapq.nsmallest(max(1, min(BURST, self.limits.most // 32)), waiting):
+        sizes = Counter(each.address for each in self._open.values())
+        waiting = [each for each in self.open if each.step != "server"]
+        slowest = heapq.nsmallest(
+            max(1, min(BURST, self.limits.most // 32)),
+            waiting,
+            key=lambda each: (-sizes[each.address], each.begun(self.limits)),
+        )
+        for each in slowest:
             self._drop(each)
         return bool(waiting)
 
@@ -178,68 +200,16 @@ class Connections:
         """Drops connections that timed out."""
         self._forget_gone()
         now = self.clock()
-        for each in list(self._open.values()):
-            each.look(now)
-            if each.until(self.limits) <= now:
+        for each in self.open:
+            if each.deadline(self.limits) <= now:
                 self._drop(each)
 
-    def _drop(self, opened: Open) -> None:
-        opened.drop()
-        self._dropped.append(opened)
+    def _drop(self, connection: Connection) -> None:
+        connection.drop()
+        self._dropped.append(connection)
 
     def _forget_gone(self) -> None:
-        self._open = {number: each for number, each in self._open.items() if not each.gone}
-
-
-class Connection(H11Protocol):
-    """The HTTP protocol of one connection, which tracks the next step of its client."""
-
-    held: Connections
-
-    def __init__(self, *words: Any, **named: Any) -> None:
-        """Starts without data."""
-        super().__init__(*words, **named)
-        self.received, self.active = 0, self.held.clock()
-
-    def connection_made(self, transport: Any) -> None:
-        """Attaches to a connection."""
-        super().connection_made(transport)
-        self.held.spoken_for(self)
-
-    def data_received(self, data: bytes) -> None:
-        """Counts received bytes."""
-        self.received += len(data)
-        self.active = self.held.clock()
-        super().data_received(data)
-
-    def on_response_complete(self) -> None:
-        """Records when the response was complete."""
-        self.active = self.held.clock()
-        super().on_response_complete()
-
-    def waits_for(self) -> tuple[str, object]:
-        """The client's next step, and the request that it belongs to."""
-        if self.transport.is_closing():
-            return "closing", None
-        if self.flow.write_paused:
-            return "reader", self.cycle
-        theirs = self.conn.their_state
-        if theirs is h11.SEND_BODY and not self.flow.read_paused:
-            return "body", self.cycle
-        if theirs is h11.IDLE:
-            begun = self.cycle is None or bool(self.conn.trailing_data[0])
-            return "head" if begun else "next", self.cycle
-        return "nothing", None
-
-
-def protocol(held: Connections) -> type[Connection]:
-    """A protocol class that reports to these connections."""
-
-    class Held(Connection):
-        pass
-
-    Held.held = held
-    return Held
+        self._open = {client: each for client, each in self._open.items() if not each.gone}
 
 
 class Gate(socket.socket):
@@ -248,25 +218,25 @@ class Gate(socket.socket):
     Running out of file descriptors is not an error here: a waiting client is dropped.
     """
 
-    held: Connections
+    connections: Connections
     _spare: int
 
     def accept(self) -> tuple[socket.socket, object]:
         """The next connection; if it had to be refused, raises as if there were none."""
-        if self.held.closing >= BURST:
+        if self.connections.closing >= BURST:
             raise BlockingIOError(errno.EAGAIN, "others have to be closed first")
         try:
             connection, address = super().accept()
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            if not self.held.drop_some():
+            if not self.connections.drop_some():
                 self._drain()
             raise BlockingIOError(errno.EAGAIN, "no file descriptor is free") from error
-        if not self.held.make_room():
+        if not self.connections.make_room():
             _turn_away(connection)
             raise BlockingIOError(errno.EAGAIN, "every connection is active")
-        self.held.came(connection, str(address[0]))
+        self.connections.accepted(connection, (str(address[0]), int(address[1])))
         return connection, address
 
     def _drain(self) -> None:
@@ -291,12 +261,12 @@ def _turn_away(connection: socket.socket) -> None:
         connection.send(_BUSY)
 
 
-def listen(host: str, port: int, held: Connections) -> Gate:
+def listen(host: str, port: int, connections: Connections) -> Gate:
     """Opens a listening socket, or raises a clear error."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit protocol, the event loop sends small responses at once; otherwise each waits 40 ms.
     gate = Gate(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    gate.held, gate._spare = held, os.open(os.devnull, os.O_RDONLY)
+    gate.connections, gate._spare = connections, os.open(os.devnull, os.O_RDONLY)
     gate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         gate.bind((host, port))
@@ -313,8 +283,8 @@ def affordable(wanted: int = DESCRIPTORS) -> Limits:
     """Limits that fit the available file descriptors, after requesting more of them from the system."""
     try:
         import resource
-    except ImportError:  # not a Unix: no such limit
-        return Limits()
+    except ImportError:  # not a Unix: no such limit, but one of `select`
+        return Limits(most=SELECTABLE)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -102,7 +102,7 @@ def serve(
         warm(app.state.site.library)
         if started is not None:
             started(_address(app, host, gate.getsockname()[1], str(store)))
-        server.run(sockets=[gate])
+        run(server, gate)
 
 
 def make_app(
@@ -187,19 +187,18 @@ def _address(app: Starlette, host: str, port: int, store: str) -> Address:
 
 
 def server_of(app: Starlette, gate: Gate, *, certificate: Path | None = None, key: Path | None = None) -> Server:
-    """The server of an application, ready to run; an unusable certificate is refused here."""
+    """The server of an application, to `run`; an unusable certificate is refused here."""
     import ssl
 
     import uvicorn
 
-    from limner.web.connections import BACKLOG, protocol
-    from limner.web.logs import bound_logs
+    from limner.web.connections import BACKLOG
+    from limner.web.rate_limits import bound_logs
 
     config = uvicorn.Config(
-        app,
-        http=protocol(gate.held),
+        gate.connections.watch(app),
+        http="h11",
         ws="none",
-        loop="asyncio",
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -207,15 +206,23 @@ def server_of(app: Starlette, gate: Gate, *, certificate: Path | None = None, ke
         backlog=BACKLOG,
         ssl_certfile=certificate,
         ssl_keyfile=key,
-        timeout_keep_alive=int(gate.held.limits.idle),
+        timeout_keep_alive=int(gate.connections.limits.idle),
         timeout_notify=0,
-        callback_notify=gate.held.sweep,
+        callback_notify=gate.connections.sweep,
         timeout_graceful_shutdown=1,
     )
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:
-        why = f"{certificate} and {key}: {error.strerror or error}"
-        raise LimnerError(f"cannot use the certificate and its key, {why}; expected two PEM files") from error
+        reason = f"{certificate} and {key}: {error.strerror or error}"
+        raise LimnerError(f"cannot use the certificate and its key, {reason}; expected two PEM files") from error
     bound_logs()
     return uvicorn.Server(config)
+
+
+def run(server: Server, gate: Gate) -> None:
+    """Serves until it is interrupted, on an event loop that accepts connections from the gate on every system."""
+    import asyncio
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(server.serve(sockets=[gate]))

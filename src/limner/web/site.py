@@ -25,9 +25,9 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from limner.core.errors import LimnerError, NotWritten, UnknownId, count
 from limner.web.jobs import Pending
 from limner.web.library import Library
+from limner.web.rate_limits import LoginTurns
 from limner.web.reading import sent
 from limner.web.served_images import ServedImages
-from limner.web.throttle import LoginTurns
 from limner.web.uploads import Refused, Uploads
 from limner.web.worker_pool import WorkerPool
 

@@ -1,4 +1,4 @@
-"""Limits on guesses at passwords, after OWASP's "device cookies".
+"""Limits on guesses at passwords, after OWASP's "device cookies", and on repeated lines of the log.
 
 A browser that has logged in to an account has a cookie for it, and an allowance of its own. All other browsers share
 the allowance of their address and that of the account.
@@ -6,10 +6,13 @@ the allowance of their address and that of the account.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from starlette.exceptions import HTTPException
@@ -98,26 +101,70 @@ class LoginTurns:
         Returns:
             What takes the count back, to be called if the password was right.
         """
-        if device:
-            return _taken([(self.by_device, device)])
-        return _taken([(self.by_address, network_of(address)), (self.by_account, name)])
+        limits = [(self.by_device, device)]
+        if not device:
+            limits = [(self.by_address, network_of(address)), (self.by_account, name)]
+        counted: list[tuple[Throttle, str]] = []
+
+        def give_back() -> None:
+            for throttle, key in counted:
+                throttle.give_back(key)
+
+        for throttle, key in limits:
+            seconds = math.ceil(throttle.take(key))
+            if seconds:
+                give_back()
+                message = (
+                    f"too many wrong passwords: wait {seconds} seconds and try again, or ask an admin for a link that "
+                    f"lets you choose a new one"
+                )
+                raise HTTPException(429, message, headers={"Retry-After": str(seconds)})
+            counted.append((throttle, key))
+        return give_back
 
 
-def _taken(limits: list[tuple[Throttle, str]]) -> Callable[[], None]:
-    counted: list[tuple[Throttle, str]] = []
+class BoundedLog(logging.Filter):
+    """Allows each line of code `burst` messages at once, and then one every `every` seconds.
 
-    def give_back() -> None:
-        for throttle, key in counted:
-            throttle.give_back(key)
+    Requests that the end of the server cuts off are left out: the server counts them itself.
 
-    for throttle, key in limits:
-        seconds = math.ceil(throttle.take(key))
-        if seconds:
-            give_back()
-            message = (
-                f"too many wrong passwords: wait {seconds} seconds and try again, or ask an admin for a link that lets "
-                f"you choose a new one"
-            )
-            raise HTTPException(429, message, headers={"Retry-After": str(seconds)})
-        counted.append((throttle, key))
-    return give_back
+    Args:
+        burst: Number of messages at once.
+        every: Seconds until one more is written, with the number of omitted ones.
+        clock: A monotonic clock, in seconds.
+    """
+
+    def __init__(self, burst: int = 10, every: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Starts empty."""
+        super().__init__()
+        self._throttle = Throttle(burst, every, clock=clock)
+        self._skipped: Counter[str] = Counter()  # one entry per line of code that logs
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written; the first one after omitted ones includes their number."""
+        if _is_cancelled(record):
+            return False
+        line = f"{record.name} {record.pathname} {record.lineno}"
+        if self._throttle.take(line):
+            self._skipped[line] += 1
+            return False
+        skipped = self._skipped.pop(line, 0)
+        if skipped:
+            record.msg, record.args = f"{record.getMessage()} (and {skipped:,} times more before this)", ()
+        return True
+
+
+def _is_cancelled(record: logging.LogRecord) -> bool:
+    """Whether a record is about a task that was cancelled; uvicorn reports its own as text."""
+    if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
+        return True
+    return record.getMessage().rstrip().endswith("\nasyncio.exceptions.CancelledError")
+
+
+_bounded = BoundedLog()
+
+
+def bound_logs() -> None:
+    """Rate-limits the logs of the server."""
+    for name in ("uvicorn.error", "asyncio", "limner.web"):
+        logging.getLogger(name).addFilter(_bounded)
