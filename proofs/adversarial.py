@@ -26,7 +26,7 @@ from text_only import captions, configure, minilm
 from claims import Claim, main
 from limner.explain.adversarial import DENIES, attack_all
 from limner.explain.blindness import Attack, blind_baseline, rerank, table
-from limner.explain.textonly import parted
+from limner.papers.text_only import parted
 from limner.stats import Interval, bootstrap
 
 PAPER = {

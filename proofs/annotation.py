@@ -1,6 +1,6 @@
 """ECCV Caption (Chun et al. 2022) as far as it can be recomputed: bias, preferences, how many positives there are more.
 
-From the paper's own tables (`limner.evaluation.published`) and from the judgements in the package `eccv_caption`.
+From the paper's own tables (`limner.papers.published_tables`) and from the judgements in the package `eccv_caption`.
 
 Table 2 is measured against what people verified. The package has only this joined with CxC, and nothing of what people
 rejected. Recall needs what was verified only: outside CxC that is known pair by pair, and Table 3 has the total, so the
@@ -27,7 +27,7 @@ from limner.annotate.bias import bias_of, by_size
 from limner.annotate.merge import precision_recall
 from limner.core.judgements import Judgements
 from limner.datasets.extended import read_coco_pairs, read_cxc_positives, read_eccv
-from limner.evaluation.published import Table, table
+from limner.papers.published_tables import Table, table
 from limner.stats import bradley_terry
 
 TEXT = {"A": 70.85, "B": 13.15, "C": 10.66, "D": 4.89, "E": 0.44}

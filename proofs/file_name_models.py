@@ -195,7 +195,7 @@ def sum_first(loss: str, steps: int) -> Callable[..., Any]:
 
 def _proposed(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     """Vectors of an MCProp, and its fusion's weights epoch by epoch."""
-    from limner.systems.towers import mcprop
+    from limner.papers.file_name_models import mcprop
 
     splits = pools(work, **run.task)
     how = {**PROPOSING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}
@@ -230,7 +230,7 @@ def _seen(run: Run, splits: Mapping[str, Collection], vectors: Embeddings) -> Em
 
 def _judged(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
     """A CRank's logits of every pair of the test pool, and the cosines of its first token."""
-    from limner.systems.towers import crank
+    from limner.papers.file_name_models import crank
 
     splits = pools(work, **run.task)
     how = {**JUDGING, "backbone": work.backbone, "device": work.device, "seed": run.seed, **run.options}

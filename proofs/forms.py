@@ -25,7 +25,7 @@ from limner.annotate.store import open_store
 from limner.annotate.store.people import add_annotator
 from limner.annotate.store.votes import add_votes, comparisons
 from limner.core.judgements import Judgements
-from limner.evaluation.published import table
+from limner.papers.published_tables import table
 
 PRINTED = {"A": (0, 100, 66.0), "B": (100, 100, 12.5), "C": (0, 0, 10.3), "D": (0, 100, 2.5)}
 """Section 4.1, eight positives: R@1, R@5, mAP@R."""

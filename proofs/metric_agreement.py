@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main
 from limner import stats
-from limner.evaluation import published
+from limner.papers import published_tables as published
 
 ROUNDING = 0.005 + 1e-9  # tau is printed with two decimals
 TIED, AHEAD = "PCME (CutMix pre-trained)", "VSE∞ (WSL grid)"

@@ -27,14 +27,14 @@ from limner.datasets.flickr import load_flickr8k
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.report import Report
 from limner.language.words import Reader, lemma_lexicon
+from limner.papers.nearest_neighbours import nearest_scores
+from limner.papers.thirty_systems import System
 from limner.scores import Scores
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kcca import Directions, KernelPair, Spectrum, centred, spectrum
 from limner.systems.classic.kernels import Features, FittedPyramid, Pyramid
 from limner.systems.classic.models import KccaModel, TwoWayScores
-from limner.systems.classic.nearest import nearest_scores
 from limner.systems.classic.pairs import documents_of
-from limner.systems.classic.paper_systems import System
 from limner.systems.classic.selection import DIAGONALS, KAPPAS, POWERS, Dev, trials
 from limner.systems.classic.training import GridSearch
 

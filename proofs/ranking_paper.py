@@ -36,7 +36,7 @@ from ranking_bench import FOUND, JUDGED, TASKS, Bench, Clock, Data, Reports, Val
 
 from claims import Claim, log, main, result_file
 from limner.evaluation.comparison import compare
-from limner.systems.classic.paper_systems import ALIASES, SYSTEMS, system
+from limner.papers.thirty_systems import ALIASES, SYSTEMS, system
 
 MAIN = ("NN", "BoW1", "BoW5", "TagRank", "Tri5", "Tri5-idf", "Tri5Lin", "Tri5Sem")
 CNN = ("Tri5Sem",)

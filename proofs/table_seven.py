@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from ranking_bench import TASKS
 
 from claims import Claim, log, main, result_file
+from limner.papers.thirty_systems import ALIASES, SYSTEMS, system
 from limner.stats import spearman
-from limner.systems.classic.paper_systems import ALIASES, SYSTEMS, system
 
 TABLE = Path(__file__).parent / "results" / "thirty_systems.x86_64.md"
 SIMILARITIES = tuple(

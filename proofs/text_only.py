@@ -33,7 +33,7 @@ import limner
 from claims import Claim, log, main
 from limner.core.collection import Collection
 from limner.core.judgements import Judgements
-from limner.explain.textonly import MEASURES, text_only, words_by_number
+from limner.papers.text_only import MEASURES, text_only, words_by_number
 from limner.scores import Scores
 
 Vectors = npt.NDArray[np.float32]

@@ -47,7 +47,7 @@ from claims import Claim, log, main
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.judgements import Judgements
-from limner.explain.textonly import parted
+from limner.papers.text_only import parted
 from limner.scores import Scores
 
 OF_ANY_LENGTH = {"paraphrase-MiniLM-L3-v2": "its vectors differ in length: by distance the row is nearer to the print"}

@@ -36,8 +36,8 @@ from table_seven import SIMILARITIES, by_group
 
 from claims import THREADS, Claim, log, main, result_file
 from limner.evaluation.comparison import compare
+from limner.papers.thirty_systems import ALIASES, SYSTEMS, System, system
 from limner.stats import kendall_tau_b, spearman
-from limner.systems.classic.paper_systems import ALIASES, SYSTEMS, System, system
 
 POOL, FILTERED = 113_006, 30_781
 WELL = {"R@5": ("RP", "S@5"), "R@10": ("RP", "S@10"), "MedR": ("RP",)}

@@ -345,8 +345,8 @@ def test_a_function_where_an_encoder_is_expected_and_the_reverse():
     assert np.array_equal(encoded(letters, texts).matrix, encoded(Letters(), texts).matrix)
     assert np.array_equal(encoded(lambda t: _tensor(letters(t), requires_grad=True), texts).matrix, letters(texts))
     world = limner.load("scenes", images=3)
-    by_function, _ = limner.explain.textonly.text_only(world, letters)
-    by_encoder, _ = limner.explain.textonly.text_only(world, Letters())
+    by_function, _ = limner.papers.text_only.text_only(world, letters)
+    by_encoder, _ = limner.papers.text_only.text_only(world, Letters())
     assert np.array_equal(by_function.matrix(), by_encoder.matrix())
     with pytest.raises(LimnerError, match="Letters cannot encode: expected a function"):
         encoded(Letters, texts)

@@ -28,7 +28,7 @@ SMALL = {
 }
 """Every kind of system, as small as it gets."""
 LEARNED = ("towers", "pvse", "pcme", "mcprop", "crank")
-IMPORTS = {"kcca": "limner.systems.classic.models", "nearest": "limner.systems.classic.nearest"} | dict.fromkeys(
+IMPORTS = {"kcca": "limner.systems.classic.models", "nearest": "limner.papers.nearest_neighbours"} | dict.fromkeys(
     LEARNED, "torch"
 )
 

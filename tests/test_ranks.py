@@ -17,9 +17,9 @@ from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, prob
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
-from limner.evaluation.multiplicity import multiplicity
-from limner.evaluation.published import scores, table
-from limner.evaluation.ranks import of_reports, of_table
+from limner.evaluation.ranks import of_reports
+from limner.papers.published_tables import ranks_of, scores, table
+from limner.papers.uncertainty import multiplicity
 
 
 def run(*args):
@@ -31,7 +31,7 @@ def run(*args):
 
 def test_published_ranks_have_the_printed_correlations():
     """Table 5: what figure 4 draws. Within the rounding of two decimals that the recomputation is known to meet."""
-    found, printed = of_table(scores()), table("eccv-5")
+    found, printed = ranks_of(scores()), table("eccv-5")
     for one, two, tau in (("coco-5k R@1", "eccv mAP@R", 0.39), ("coco-5k R@1", "cxc R@1", 1.00)):
         at = found.columns.index(one), found.columns.index(two)
         assert found.tau[at] == pytest.approx(tau, abs=0.006)
@@ -41,7 +41,7 @@ def test_published_ranks_have_the_printed_correlations():
 
 def test_figure_5a_ranks_negative_mining_as_the_paper_says():
     """Hardest negatives win COCO R@1, semi-hard ones ECCV mAP@R."""
-    every = of_table(scores())
+    every = ranks_of(scores())
     mined = [name for name in every.systems if "NM" in name or "HNM" in name or "SHM" in name or "triplet" in name]
     found = every.only(systems=mined, columns=["coco-5k R@1", "eccv mAP@R"])
     assert len(mined) == 3

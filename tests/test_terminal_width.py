@@ -93,10 +93,9 @@ def test_examples_are_indented_and_can_be_copied_into_a_shell():
 
 
 def test_long_tables_are_cut_into_parts_that_fit():
-    from limner.evaluation.published import scores
-    from limner.evaluation.ranks import of_table
+    from limner.papers.published_tables import ranks_of, scores
 
-    ranks = of_table(scores("mean"))
+    ranks = ranks_of(scores("mean"))
     lines = str(ranks).split("\n")
     assert max(map(len, lines)) <= 80
     heads = [line for line in lines if line.startswith(" ")]

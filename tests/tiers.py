@@ -22,7 +22,8 @@ TIERS = {
     ),
     "slow": (
         "annotate/*", "classic/*", "encoders/*", "explain/*", "loading/test_load_coco.py", "loading/test_scenes*.py",
-        "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "parity/*", "test_architecture.py",
+        "loading/test_load_flickr.py", "loading/test_writing.py", "match/*", "papers/*", "parity/*",
+        "test_architecture.py",
         "test_bad_input.py", "test_callbacks.py", "test_claims.py", "test_comparison.py", "test_cut_off.py",
         "test_differential.py", "test_extending.py", "test_features.py", "test_figures.py", "test_judged.py",
         "test_opening.py", "test_overlap.py", "test_own_measures.py", "test_page.py", "test_ranks.py", "test_slices.py",

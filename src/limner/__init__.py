@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from limner import explain as explain
     from limner import language as language
     from limner import match as match
+    from limner import papers as papers
     from limner import scores as scores
     from limner import search as search
     from limner import stats as stats
@@ -70,8 +71,8 @@ __all__ = [
 
 
 _PACKAGES = (
-    "annotate", "cluster", "core", "datasets", "encoders", "evaluation", "explain", "language", "match", "scores",
-    "search", "stats", "systems", "web",
+    "annotate", "cluster", "core", "datasets", "encoders", "evaluation", "explain", "language", "match", "papers",
+    "scores", "search", "stats", "systems", "web",
 )  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, so that no name is of type Any

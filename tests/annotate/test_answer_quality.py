@@ -35,7 +35,7 @@ from limner.annotate.store.votes import Vote
 from limner.core.errors import LimnerError, TooShort
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
-from limner.evaluation.published import table
+from limner.papers.published_tables import table
 from limner.scores import Scores
 from limner.stats import alpha_interval, bradley_terry, cohen_kappa, dawid_skene, krippendorff_alpha
 from limner.stats.bradley_terry import apart

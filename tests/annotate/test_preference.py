@@ -23,7 +23,7 @@ from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
-from limner.evaluation.published import table
+from limner.papers.published_tables import table
 from limner.stats import bradley_terry
 
 WORLD = ("scenes", "-O", "images=120")

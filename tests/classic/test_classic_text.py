@@ -18,9 +18,9 @@ from limner.core.errors import LimnerError
 from limner.language import spelling
 from limner.language.tagging import tag
 from limner.language.words import Reader, compounds, lemma_lexicon, tokens
+from limner.papers.tagrank import TagRank
 from limner.systems.classic.sentences import DocumentVocabulary
 from limner.systems.classic.strings import OverlapF1, StringKernel
-from limner.systems.classic.tagrank import TagRank
 
 WORDS = ("dog", "cat", "ball", "red", "grass", "jump", "beach")
 sentences = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)

@@ -13,7 +13,7 @@ from limner.explain.adversarial import KINDS, attack, attack_all
 from limner.explain.blindness import blind_baseline, ranks, rerank, table
 from limner.explain.edits import Edit
 from limner.explain.opposites import FAR, colours_in, css_colours
-from limner.explain.textonly import text_only
+from limner.papers.text_only import text_only
 
 TEXTS = [
     "A little girl in a red dress is climbing up some stairs .",

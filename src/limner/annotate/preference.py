@@ -3,7 +3,7 @@
 The study of Chun et al. (2022, appendix D.1): 40 captions with five to eight matching images, five rankings of each
 with known errors, every pair of them shown side by side to eight people. `limner.annotate.preferred` counts the votes.
 
-The paper's counts are `limner.evaluation.published.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89,
+The paper's counts are `limner.papers.published_tables.table("eccv-d1")`. The scores of its rows A to E are 10.66, 4.89,
 70.85, 13.15 and 0.44, which are the values of the paper's text with different labels (A 70.85, B 13.15, C 10.66, D
 4.89, E 0.44). The totals show which row is ranking C: with five right answers C counts as E, so every pair with C lacks
 24 votes of 320, every other pair with E has 24 more, and 24 are E against E. That is row D, with 13.15. So according to

@@ -17,9 +17,9 @@ from limner.core.judgements import Judgements
 from limner.core.paths import read_json
 from limner.core.progress import Progress, next_step
 from limner.core.ranking import Ranking
+from limner.core.registry import Registry
 from limner.core.spreadsheet import is_number
 from limner.datasets._read import At, number, refuse, table
-from limner.evaluation import published
 from limner.evaluation.board import Board, BoardEntry, entries_of, ranked
 from limner.evaluation.board_slices import with_slices
 from limner.evaluation.evaluate import evaluate
@@ -31,14 +31,11 @@ from limner.evaluation.storage import read as read_report
 
 USUAL = ("R@1", "R@5", "R@10", "nDCG@10(linear)", "main_score")
 """The measures of MTEB results that are shown if no measures are given."""
-PUBLISHED = "published:"
+TABLES: Registry[Callable[[str], list[BoardEntry]]] = Registry(
+    "source of results", {"published": "limner.papers.published_tables:board_entries"}
+)
+"""Results that are named, not read from a file, by the word before the colon: "published:eccv-d2"."""
 _SYSTEM, _LONG = ("system", "model"), ("measure", "value")
-_SIZES: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "eccv-d2": {"coco-5k": (5000, 5000), "coco-1k": (5000, 5000), "cxc": (5000, 5000), "eccv": (1261, 1261)},
-    "eccv-d3": {"coco-5k": (25_000, 5000), "coco-1k": (25_000, 5000), "cxc": (24_972, 5000), "eccv": (1332, 1001)},
-}
-"""The numbers of queries, and of their images, in published tables."""
-
 Result = Report | BoardEntry | str | Path
 Counts = Mapping[str, int]
 
@@ -68,7 +65,7 @@ def leaderboard(
     Args:
         results: Reports; files: reports (.json), results of MTEB (.json, or a folder of them), tables of numbers
             (.csv, .tsv), model cards (.md), runs (with `judgements`); and "published:NAME", a table of
-            `limner.evaluation.published`.
+            `limner.papers.published_tables`.
         judgements: Relevance judgements, for runs.
         groups: The group of each query of a run, such as the image of each caption.
         measures: Only these measures, such as "R@1 nDCG@10"; for runs, the measures to compute.
@@ -163,8 +160,9 @@ def _read(result: Result, unit: str | None, how: Mapping[str, object]) -> list[B
         return [result]
     if isinstance(result, Report):
         return entries_of(result)
-    if str(result).startswith(PUBLISHED):
-        return read_published(str(result).removeprefix(PUBLISHED))
+    source, colon, name = str(result).partition(":")
+    if colon and source in TABLES:
+        return TABLES.find(source)(name)
     path = Path(result)
     if path.is_dir():
         return _usual(_folder(path), how)
@@ -208,24 +206,6 @@ def _run(path: Path, how: Mapping[str, Any]) -> list[BoardEntry]:
     return entries_of(report)
 
 
-def read_published(name: str) -> list[BoardEntry]:
-    """The models in a published table that is included in limner; doubtful values are left out.
-
-    Args:
-        name: A table of models by measures, such as "eccv-d2"; see `limner.evaluation.published`.
-    """
-    found = published.table(name)
-    sizes, entries = _SIZES.get(name, {}), []
-    for at, column in enumerate(found.columns):
-        view, measure = _heading(column)
-        queries, images = sizes.get(view, (None, None))
-        for row, system in enumerate(found.labels):
-            if not found.doubtful[row, at]:
-                value = _share(measure, float(found.values[row, at]), "percent")
-                entries.append(BoardEntry(system, name, view, "", measure, value, queries, images))
-    return entries
-
-
 def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]:
     """Reads a table of published numbers: a row per system, or a row per number.
 
@@ -251,10 +231,10 @@ def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]
         refuse(At(file), f"no column of numbers among {', '.join(map(repr, head))}; expected one for each measure")
     shares = [entry for entry in entries if entry.measure.kind.percent and entry.measure.kind.composite is None]
     chosen = unit or ("percent" if any(abs(entry.value) > 1 for entry in shares) else "fraction")
-    return [replace(entry, value=_share(entry.measure, entry.value, chosen, At(file))) for entry in entries]
+    return [replace(entry, value=as_share(entry.measure, entry.value, chosen, At(file))) for entry in entries]
 
 
-def _share(measure: Measure, value: float, unit: str, at: At | None = None) -> float:
+def as_share(measure: Measure, value: float, unit: str, at: At | None = None) -> float:
     """Converts a number to limner's units: percentages become fractions."""
     if not measure.kind.percent or measure.kind.composite is not None:
         return value
@@ -264,7 +244,7 @@ def _share(measure: Measure, value: float, unit: str, at: At | None = None) -> f
     return share
 
 
-def _heading(column: str) -> tuple[str, Measure]:
+def view_and_measure(column: str) -> tuple[str, Measure]:
     """Splits `coco-5k R@1` into view and measure; a name that limner does not know is kept unchanged."""
     view, _, last = column.strip().rpartition(" ")
     known = Measure.foreign(last, {})
@@ -276,7 +256,7 @@ def _heading(column: str) -> tuple[str, Measure]:
 def _wide(rows: Sequence[tuple[At, Mapping[str, str]]], named: str, collection: str) -> list[BoardEntry]:
     entries = []
     for column in (name for name in rows[0][1] if name != named):
-        view, measure = _heading(column)
+        view, measure = view_and_measure(column)
         if not any(is_number(cells[column]) for _, cells in rows):
             continue
         for at, cells in rows:

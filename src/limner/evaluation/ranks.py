@@ -16,7 +16,6 @@ import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.published import Table
 from limner.evaluation.report import Report
 from limner.stats import kendall_tau_b
 from limner.stats.order import mean_ranks
@@ -171,14 +170,3 @@ def of_reports(reports: Sequence[Report]) -> SystemRanks:
         common, values = [key for key, kept in zip(common, keep, strict=True) if kept], values[:, keep]
     better = tuple(found[0][key].measure.kind.better for key in common)
     return SystemRanks(tuple(names), tuple(" ".join(key) for key in common), values, better)
-
-
-def of_table(table: Table) -> SystemRanks:
-    """Published models under the measures of their table, for all of which higher is better.
-
-    >>> from limner.evaluation.published import scores
-    >>> found = of_table(scores()).only(columns=["coco-5k R@1", "eccv mAP@R"])
-    >>> round(float(found.tau[0, 1]), 2)
-    0.39
-    """
-    return SystemRanks(table.labels, table.columns, np.asarray(table.values), (1,) * len(table.columns))

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
         blindness,
         clauses,
         concepts,
-        corpora,
         edits,
         embedding_map,
         failures,
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
         reading,
         rules,
         showing,
-        textonly,
     )
 else:
     from limner.core.lazy import submodules
@@ -35,7 +33,6 @@ __all__ = [
     "blindness",
     "clauses",
     "concepts",
-    "corpora",
     "edits",
     "embedding_map",
     "failures",
@@ -46,5 +43,4 @@ __all__ = [
     "reading",
     "rules",
     "showing",
-    "textonly",
 ]

@@ -14,8 +14,8 @@ from limner.cli.options import Json, flag, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.evaluation.comparison import Comparison
-    from limner.evaluation.published import Direction, Placement
     from limner.evaluation.report import Report
+    from limner.papers.published_tables import Direction, Placement
 
 
 def compare(
@@ -127,7 +127,7 @@ def agreement_text(compared: Comparison) -> str:
 def placements(report: Report) -> list[Placement]:
     """The report's rank among published systems, for each published measure."""
     from limner.core.errors import LimnerError
-    from limner.evaluation import published
+    from limner.papers import published_tables as published
 
     found = []
     directions: tuple[Direction, ...] = ("i2t", "t2i", "mean")
@@ -145,7 +145,7 @@ def placements(report: Report) -> list[Placement]:
 
 def _published_values(report: Report, direction: Direction) -> dict[str, float]:
     """The report's numbers in the published form: in percent, and for "mean" the mean of both directions."""
-    from limner.evaluation import published
+    from limner.papers import published_tables as published
 
     held = {
         (f"{r.view} {r.measure}", r.direction): r.value * (100 if r.measure.kind.percent else 1) for r in report.results

@@ -11,7 +11,7 @@ from limner.cli.console import answer
 from limner.cli.options import Json, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
-    from limner.evaluation.published import Direction
+    from limner.papers.published_tables import Direction
 
 
 def ranks(
@@ -35,15 +35,15 @@ def ranks(
       $ limner ranks --published mean --measure "coco-5k R@1" --measure "eccv mAP@R"
     """
     from limner.core.files import write_text
-    from limner.evaluation.published import scores
-    from limner.evaluation.ranks import of_reports, of_table
+    from limner.evaluation.ranks import of_reports
     from limner.evaluation.report import load_reports
+    from limner.papers.published_tables import ranks_of, scores
 
     if bool(reports) == (published is not None):
         raise typer.BadParameter("give either reports or --published")
     refuse_ending([save] if save else None, (".svg",), "chart")
     way: Direction = published  # type: ignore[assignment]  # another word is refused there
-    found = of_table(scores(way)) if published is not None else of_reports(load_reports(reports or []))
+    found = ranks_of(scores(way)) if published is not None else of_reports(load_reports(reports or []))
     found = found.only(systems=system or (), columns=measure or ())
     if save is not None:
         write_text(save, found.svg())

@@ -113,7 +113,7 @@ def _encoder(name: str, options: dict[str, object], cache: Path | None, *, trust
 
 def _summariser(corpus: str, name: str | None, options: dict[str, object], *, trust: bool) -> object:
     """The summariser for the corpus "summary"; refused for any other corpus, where it has no effect."""
-    from limner.explain.corpora import summariser
+    from limner.papers.corpora import summariser
 
     if corpus != "summary":
         if name is not None or options:
@@ -126,7 +126,7 @@ def _summariser(corpus: str, name: str | None, options: dict[str, object], *, tr
 
 
 def _regions(file: Path | None, image_data: Path | None) -> dict[str, list[str]] | None:
-    from limner.explain.corpora import read_regions
+    from limner.papers.corpora import read_regions
 
     if file is None and image_data is not None:
         raise typer.BadParameter("--image-data is for --regions FILE: give both or neither")
@@ -138,8 +138,8 @@ def _measured(
 ) -> Report:
     import limner
     from limner.encoders import encoded
-    from limner.explain.textonly import MEASURES, length_note
-    from limner.explain.textonly import text_only as scored
+    from limner.papers.text_only import MEASURES, length_note
+    from limner.papers.text_only import text_only as scored
 
     with progress(f"encoding, caption {number} is the query", "texts") as told:
         scores, right = scored(

@@ -35,7 +35,7 @@ def uncertainty(
       $ limner uncertainty scenes --model pcme/
       $ limner uncertainty coco-5k --model pcme/ --judgements eccv --direction i2t --json
     """
-    from limner.evaluation.multiplicity import multiplicity
+    from limner.papers.uncertainty import multiplicity
     from limner.systems import load as load_model
 
     if direction not in DIRECTIONS:

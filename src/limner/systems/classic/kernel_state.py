@@ -24,8 +24,8 @@ KERNELS: Registry[object] = Registry(
             "limner.systems.classic.kernels:FittedFeatures",
             "limner.systems.classic.strings:FittedStringKernel",
             "limner.systems.classic.strings:FittedOverlapF1",
-            "limner.systems.classic.tagrank:FittedTagRank",
-            "limner.systems.classic.lexical:FittedLexicalKernel",
+            "limner.papers.tagrank:FittedTagRank",
+            "limner.papers.lexical_kernel:FittedLexicalKernel",
         )
     },
 )

@@ -26,7 +26,7 @@ TEXTS: Registry[Callable[..., object]] = Registry(
     {
         "bow": "limner.systems.classic.pairs:bow",
         "trigrams": "limner.systems.classic.pairs:trigrams",
-        "tagrank": "limner.systems.classic.tagrank:TagRank",
+        "tagrank": "limner.papers.tagrank:TagRank",
         "f1": "limner.systems.classic.strings:OverlapF1",
     },
 )

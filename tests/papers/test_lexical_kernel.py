@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from limner.core.errors import LimnerError
 from limner.language.wordnet import WordNet
 from limner.language.words import Reader
-from limner.systems.classic.alignment import Alignment, translations
-from limner.systems.classic.lexical import FittedLexicalKernel, LexicalKernel
-from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean, WordTable
+from limner.papers.lexical_kernel import FittedLexicalKernel, LexicalKernel
+from limner.papers.word_alignment import Alignment, translations
+from limner.papers.word_similarity import Distributional, Lin, Maximum, Mean, WordTable
 from limner.systems.classic.strings import StringKernel
 
 WORDS = ("dog", "cat", "ball", "red", "grass", "jump", "beach")

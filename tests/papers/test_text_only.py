@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import limner
 from limner.cli import app
 from limner.encoders import encoder
-from limner.explain.textonly import length_note, text_only, words_by_number
+from limner.papers.text_only import length_note, text_only, words_by_number
 
 LONG = "a red dog and a cat run over green grass"
 

@@ -11,9 +11,9 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.language.words import Reader
+from limner.papers.word_similarity import WordTable, cosines
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import Documents
-from limner.systems.classic.similarity import WordTable, cosines
 
 LEAST = {"n": (5, 0.5), "v": (25, 0.25)}
 """A noun is tagged as one at least 5 times and in half of its occurrences; a verb 25 times and in a quarter."""

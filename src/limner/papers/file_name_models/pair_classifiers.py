@@ -24,9 +24,9 @@ from limner.core.paths import damage_told
 from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import padded
 from limner.encoders.offline import folder_of, pretrained
+from limner.papers.file_name_models.text_readers import Read, Seeing, States, TextReader
 from limner.systems.towers.branches import Vectors
 from limner.systems.towers.pairs import PairReader, Pairs
-from limner.systems.towers.readers import Read, Seeing, States, TextReader
 from limner.systems.towers.settings import refuse_below
 
 TUNED = "backbone"

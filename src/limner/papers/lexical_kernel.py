@@ -12,9 +12,9 @@ from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.options import checked
 from limner.core.progress import Progress
+from limner.papers.word_similarity import Similarity, WordTable
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import Documents, DocumentVocabulary, Sentences, mirrored, normalised
-from limner.systems.classic.similarity import Similarity, WordTable
 from limner.systems.classic.strings import StringKernel
 
 _ROWS = 64  # rows between two progress updates
@@ -34,7 +34,7 @@ class LexicalKernel:
         similarity: Computes the table of kappa from the training captions.
         strings: Length, weights, lambda_m and the reader, as in the kernel with exact matches.
 
-    >>> from limner.systems.classic.similarity import Distributional
+    >>> from limner.papers.word_similarity import Distributional
     >>> captions = [["a dog on grass"], ["a puppy on grass"], ["a car on a road"], ["a boat at sea"]]
     >>> kernel = LexicalKernel(Distributional(min_count=1)).fit(captions)
     >>> kernel([["a dog"]], [["a dog"], ["a puppy"], ["a boat"]]).round(2).tolist()

@@ -9,8 +9,8 @@ import limner
 from limner import systems
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.systems.classic import nearest
-from limner.systems.classic.nearest import NearestModel
+from limner.papers import nearest_neighbours as nearest
+from limner.papers.nearest_neighbours import NearestModel
 from limner.systems.classic.pairs import documents_of
 from limner.systems.classic.strings import OverlapF1
 

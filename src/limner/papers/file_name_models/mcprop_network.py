@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.papers.file_name_models.fusion import Fused, fusion
+from limner.papers.file_name_models.text_readers import Read, Seeing, States, TextReader
 from limner.systems.towers.branches import Vectors
-from limner.systems.towers.fusion import Fused, fusion
-from limner.systems.towers.readers import Read, Seeing, States, TextReader
 from limner.systems.towers.settings import (
     refuse_below,
 )

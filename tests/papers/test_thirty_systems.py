@@ -12,14 +12,15 @@ from typer.testing import CliRunner
 import limner
 from limner.cli import app
 from limner.core.errors import LimnerError
-from limner.systems.classic import nearest, training
-from limner.systems.classic.alignment import Alignment
+from limner.papers import nearest_neighbours as nearest
+from limner.papers.lexical_kernel import LexicalKernel
+from limner.papers.tagrank import TagRank
+from limner.papers.thirty_systems import SYSTEMS, system
+from limner.papers.word_alignment import Alignment
+from limner.papers.word_similarity import Distributional, Lin, Maximum, Mean
+from limner.systems.classic import training
 from limner.systems.classic.kernels import Pyramid
-from limner.systems.classic.lexical import LexicalKernel
-from limner.systems.classic.paper_systems import SYSTEMS, system
-from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean
 from limner.systems.classic.strings import OverlapF1, StringKernel
-from limner.systems.classic.tagrank import TagRank
 
 CORPUS = ("a dog runs", "a cat sleeps on the mat")
 

@@ -22,11 +22,11 @@ from limner.systems.classic.pairs import FeatureSource
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
+    from limner.papers.nearest_neighbours import NearestModel
+    from limner.papers.word_similarity import Similarity
     from limner.scores import Progress
     from limner.systems.classic.models import KccaModel
-    from limner.systems.classic.nearest import NearestModel
     from limner.systems.classic.sentences import TextKernel
-    from limner.systems.classic.similarity import Similarity
 
 Corpus = tuple[str, ...] | Path | None
 
@@ -54,9 +54,9 @@ class Text:
             reader: Tokenises captions.
             corpus: Sentences of an external corpus, or a file with one sentence per line.
         """
-        from limner.systems.classic.lexical import LexicalKernel
+        from limner.papers.lexical_kernel import LexicalKernel
+        from limner.papers.tagrank import TagRank
         from limner.systems.classic.strings import OverlapF1, StringKernel
-        from limner.systems.classic.tagrank import TagRank
 
         read = reader or Reader()
         if self.kind == "f1":
@@ -69,8 +69,8 @@ class Text:
 
     def _similarity(self, corpus: Corpus) -> Similarity:
         """The mean of the distributional kernels, or the maximum of this mean and the alignment kernel."""
-        from limner.systems.classic.alignment import Alignment
-        from limner.systems.classic.similarity import Distributional, Lin, Maximum, Mean
+        from limner.papers.word_alignment import Alignment
+        from limner.papers.word_similarity import Distributional, Lin, Maximum, Mean
 
         if "corpus" in self.similarities and corpus is None:
             raise LimnerError(
@@ -121,14 +121,15 @@ class System:
             corpus: Sentences of an external corpus, or a file with one sentence per line, for systems with BNC in their
                 name.
             options: Options of `limner.systems.classic.training.train`, which override the paper's, or of
-                `limner.systems.classic.nearest.train`.
+                `limner.papers.nearest_neighbours.train`.
         """
-        from limner.systems.classic import nearest, training
+        from limner.papers import nearest_neighbours
+        from limner.systems.classic import training
 
         kernel = self.text.kernel(reader=reader, corpus=corpus)
         given: dict[str, Any] = {"images": self.images, "texts": kernel, "name": self.name, **options}
         if self.method == "nearest":
-            return nearest.train(collection, **{"points": training.PAPER["points"], **given})
+            return nearest_neighbours.train(collection, **{"points": training.PAPER["points"], **given})
         return training.train(collection, dev=dev, **{**training.PAPER, "fuse": dev is not None, **given})
 
 

@@ -65,7 +65,7 @@ def _cosine(one: Counter[str], other: Counter[str]) -> float:
 
 SUMMARISERS: Registry[Callable[..., Summarise]] = Registry(
     "summariser",
-    {"extractive": "limner.explain.corpora:Extractive", "transformers": "limner.encoders.summaries:Summariser"},
+    {"extractive": "limner.papers.corpora:Extractive", "transformers": "limner.encoders.summaries:Summariser"},
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
+sys.path[:0] = [str(Path(__file__).parents[1] / "encoders"), str(Path(__file__).parents[1] / "towers")]
 
 from test_mcprop import named  # noqa: E402
 from tower_toys import DEVICE  # noqa: E402
@@ -21,7 +21,7 @@ import limner  # noqa: E402
 from limner.core.errors import LimnerError  # noqa: E402
 from limner.datasets.wikipedia import image_names  # noqa: E402
 from limner.match import cascade  # noqa: E402
-from limner.systems.towers import crank  # noqa: E402
+from limner.papers.file_name_models import crank  # noqa: E402
 
 SMALL = {
     "hidden_dim": 16,
@@ -199,8 +199,8 @@ def test_two_processes_train_as_one(world, tmp_path):
     if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("this torch has no gloo")
     code = (
-        "import sys; sys.path[:0] = [sys.argv[2], sys.argv[3]]\n"
-        "import limner, torch\nfrom test_mcprop import named\nfrom limner.systems.towers import crank\n"
+        "import sys; sys.path[:0] = sys.argv[2:]\n"
+        "import limner, torch\nfrom test_mcprop import named\nfrom limner.papers.file_name_models import crank\n"
         "world = named(limner.load('scenes', images=40))\n"
         "m = crank.train(world.train, epochs=1, dropout=0.0, hidden_dim=16, layers=1, heads=2, batch_size=32,\n"
         "                device='cpu', max_tokens=24, tensorboard=False)\n"
@@ -208,7 +208,12 @@ def test_two_processes_train_as_one(world, tmp_path):
     )
     (tmp_path / "script.py").write_text(code)
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    words = [str(tmp_path / "script.py"), str(tmp_path / "two"), str(Path(__file__).parent), str(ROOT / "tests")]
+    words = [
+        str(tmp_path / "script.py"),
+        str(tmp_path / "two"),
+        str(Path(__file__).parent),
+        str(ROOT / "tests" / "towers"),
+    ]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

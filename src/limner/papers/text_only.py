@@ -18,7 +18,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.encoders.contract import Encoder, TwoSided, encoded
-from limner.explain.corpora import Summarise
+from limner.papers.corpora import Summarise
 from limner.scores import Scores
 
 Vectors = npt.NDArray[np.floating]
@@ -48,9 +48,9 @@ def text_only(
             the longest, #0, finds far more than the shortest, #4 (see `length_note`).
         corpus: How an image is represented: "mean", the mean vector of its other captions; "joined", the vector of
             these captions joined by spaces into one text; "summary", the vector of their summary (see `summarise`).
-        summarise: For "summary": a function from the other captions of an image to one text (`limner.explain.corpora`).
+        summarise: For "summary": a function from the other captions of an image to one text (`limner.papers.corpora`).
         regions: Texts that represent each image instead of its other captions, by image id, such as Visual Genome's
-            region descriptions (`limner.explain.corpora.read_regions`). Images without any are left out.
+            region descriptions (`limner.papers.corpora.read_regions`). Images without any are left out.
 
     Returns:
         Scores from texts to images, and the judgements to evaluate them with.

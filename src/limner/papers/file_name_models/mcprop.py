@@ -31,6 +31,9 @@ from limner.core.paths import damage_told
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
+from limner.papers.file_name_models.mcprop_data import Data
+from limner.papers.file_name_models.mcprop_network import Heads, MCProp
+from limner.papers.file_name_models.text_readers import Read, TextReader, load_reader, reader_of
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
@@ -38,9 +41,6 @@ from limner.systems.towers.collapse import warn_if_collapsed
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
-from limner.systems.towers.mcprop_data import Data
-from limner.systems.towers.mcprop_network import Heads, MCProp
-from limner.systems.towers.readers import Read, TextReader, load_reader, reader_of
 from limner.systems.towers.settings import (
     Training,
     continued,

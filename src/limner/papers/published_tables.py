@@ -1,6 +1,6 @@
 """Published results as data: tables of Chun et al. 2022 (*ECCV Caption*), and the rank of a model among their 25.
 
-A table is a csv file in this folder whose first lines, after `#`, give its source and known errors.
+A table is a csv file in `published/` whose first lines, after `#`, give its source and known errors.
 A value that contradicts the rest of its paper ends in `?`; it is kept, marked as doubtful, and left out
 when a model is ranked.
 """
@@ -19,10 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.evaluation.board import BoardEntry
+from limner.evaluation.board_reading import as_share, view_and_measure
 from limner.evaluation.measures import Measure
+from limner.evaluation.ranks import SystemRanks
 
 Direction = Literal["mean", "i2t", "t2i"]
 DIRECTIONS: dict[str, str] = {"mean": "eccv-4", "i2t": "eccv-d2", "t2i": "eccv-d3"}
+SIZES: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "eccv-d2": {"coco-5k": (5000, 5000), "coco-1k": (5000, 5000), "cxc": (5000, 5000), "eccv": (1261, 1261)},
+    "eccv-d3": {"coco-5k": (25_000, 5000), "coco-1k": (25_000, 5000), "cxc": (24_972, 5000), "eccv": (1332, 1001)},
+}
+"""The numbers of queries, and of their images, in published tables."""
 NAMES = ("eccv-4", "eccv-5", "eccv-d1", "eccv-d2", "eccv-d3", "eccv-e1a", "eccv-e1b")
 
 
@@ -135,7 +143,7 @@ def table(name: str) -> Table:
     """
     if name not in NAMES:
         raise UnknownName("published table", name, NAMES)
-    text = (files("limner.evaluation.published") / f"{name}.csv").read_text(encoding="utf-8")
+    text = (files("limner.papers") / "published" / f"{name}.csv").read_text(encoding="utf-8")
     lines = text.splitlines()
     notes = " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
     header, *rows = csv.reader(line for line in lines if not line.startswith("#"))
@@ -226,6 +234,34 @@ def measures(direction: Direction = "mean") -> tuple[str, ...]:
     (True, False)
     """
     return scores(direction).columns
+
+
+def board_entries(name: str) -> list[BoardEntry]:
+    """The models in a published table, for a leaderboard; doubtful values are left out.
+
+    Args:
+        name: A table of models by measures, such as "eccv-d2".
+    """
+    models = table(name)
+    sizes, entries = SIZES.get(name, {}), []
+    for at, column in enumerate(models.columns):
+        view, measure = view_and_measure(column)
+        queries, images = sizes.get(view, (None, None))
+        for row, system in enumerate(models.labels):
+            if not models.doubtful[row, at]:
+                value = as_share(measure, float(models.values[row, at]), "percent")
+                entries.append(BoardEntry(system, name, view, "", measure, value, queries, images))
+    return entries
+
+
+def ranks_of(table: Table) -> SystemRanks:
+    """Published models under the measures of their table, for all of which higher is better.
+
+    >>> ranks = ranks_of(scores()).only(columns=["coco-5k R@1", "eccv mAP@R"])
+    >>> round(float(ranks.tau[0, 1]), 2)
+    0.39
+    """
+    return SystemRanks(table.labels, table.columns, np.asarray(table.values), (1,) * len(table.columns))
 
 
 def _measure_name(key: str | tuple[str, str]) -> str:

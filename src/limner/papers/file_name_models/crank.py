@@ -30,14 +30,14 @@ from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
+from limner.papers.file_name_models.crank_data import CrankBatch, CrankData, Proposer, as_tensor
+from limner.papers.file_name_models.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
+from limner.papers.file_name_models.text_readers import PACKAGED, WORDS, load_reader, reader_of
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
-from limner.systems.towers.crank_data import CrankBatch, CrankData, Proposer, as_tensor
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
-from limner.systems.towers.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
-from limner.systems.towers.readers import PACKAGED, WORDS, load_reader, reader_of
 from limner.systems.towers.settings import (
     Training,
     continued,
@@ -198,8 +198,8 @@ def train(
             their ids are used.
         dev: Collection that selects the best epoch, by AUC.
         progress: Called with (steps done, steps in total).
-        options: Options of `Pairing`, `limner.systems.towers.pair_classifiers.Layers` and `Training`, with other
-            defaults: batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
+        options: Options of `Pairing`, `limner.papers.file_name_models.pair_classifiers.Layers` and `Training`, with
+            other defaults: batch_size 64, learning_rate 2e-4, weight_decay 0.01, epochs 10.
     """
     start = initial(options.get("init_from"), CrankModel)
     if start is not None:

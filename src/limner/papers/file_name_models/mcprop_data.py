@@ -14,8 +14,8 @@ from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.datasets.wikipedia import image_names
+from limner.papers.file_name_models.text_readers import Read, TextReader
 from limner.systems.sources import Source
-from limner.systems.towers.readers import Read, TextReader
 
 
 @dataclass(frozen=True, eq=False)

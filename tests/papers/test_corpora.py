@@ -14,10 +14,10 @@ import limner
 from limner.cli import app
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.explain.adversarial import DENIES, FURTHER, KINDS, attack
-from limner.explain.corpora import Extractive, read_regions, summariser
-from limner.explain.textonly import text_only
 from limner.language.overlap import content_words
 from limner.language.wordnet import WordNet
+from limner.papers.corpora import Extractive, read_regions, summariser
+from limner.papers.text_only import text_only
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "encoders"))
 import tiny

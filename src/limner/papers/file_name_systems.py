@@ -8,12 +8,12 @@ from limner.core.registry import takes
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
+    from limner.papers.file_name_models.crank import CrankModel
+    from limner.papers.file_name_models.mcprop import McpropModel
     from limner.scores import Progress
-    from limner.systems.towers.crank import CrankModel
-    from limner.systems.towers.mcprop import McpropModel
 
 
-@takes("limner.systems.towers.mcprop:train")
+@takes("limner.papers.file_name_models.mcprop:train")
 def mcprop(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> McpropModel:
@@ -31,12 +31,12 @@ def mcprop(
             layers, heads, dropout, fusion ("attentive", "concat", "text", "image"). Loss: loss ("max"), margin, k.
             Training: as for "towers".
     """
-    from limner.systems.towers.mcprop import train
+    from limner.papers.file_name_models.mcprop import train
 
     return train(collection, dev=dev, progress=progress, **options)
 
 
-@takes("limner.systems.towers.crank:train")
+@takes("limner.papers.file_name_models.crank:train")
 def crank(
     collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
 ) -> CrankModel:
@@ -54,6 +54,6 @@ def crank(
             (its errors become hard negatives), hard_negative_share, hard_negative_depth. Shape: hidden_dim, layers,
             heads, dropout. Training: as for "towers".
     """
-    from limner.systems.towers.crank import train
+    from limner.papers.file_name_models.crank import train
 
     return train(collection, dev=dev, progress=progress, **options)
