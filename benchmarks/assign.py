@@ -45,16 +45,16 @@ def ours(n: int, noise: float, rounds: int) -> Any:
     """limner from vectors: lists, rounds, proof."""
     from limner.match import bijective
 
-    for way in ("always", "auto"):  # compiles or loads both ways
-        filter_passes(way)
+    for mode in ("always", "auto"):  # compiles or loads both ways
+        filter_passes(mode)
         bijective(scores_of(600, noise), rounds=2, candidates=5)
     bijective(scores_of(3_000, noise), rounds=1, candidates=CANDIDATES)  # also what checks long lists
     scores = scores_of(n, noise)
     has_units(DIM)  # measured once in a process
 
     def work() -> tuple[float, bool]:
-        found = bijective(scores, rounds=rounds, candidates=CANDIDATES)
-        return found.totals[0], found.exact
+        assigned = bijective(scores, rounds=rounds, candidates=CANDIDATES)
+        return assigned.totals[0], assigned.exact
 
     return work
 
@@ -106,8 +106,8 @@ def lists_only(n: int, noise: float) -> Any:
         costs = csr_matrix((2.0 - edges.worths.astype(np.float64), edges.items, edges.indptr), shape=(n, n))
         rows, columns = min_weight_full_bipartite_matching(costs)
         theirs = float((2.0 - np.asarray(costs[rows, columns])).sum())
-        found = np.nan if solution is None else solution.total
-        return {"ours": middle - began, "scipy": time.process_time() - middle, "total": found, "their total": theirs}
+        total = np.nan if solution is None else solution.total
+        return {"ours": middle - began, "scipy": time.process_time() - middle, "total": total, "their total": theirs}
 
     return work
 
@@ -120,14 +120,14 @@ def small(options: Any) -> Iterator[Claim]:
             "scipy": Task(dense_scipy, n, noise),
             "lapx": Task(dense_lapx, n, noise),
         }
-        found = interleaved(tasks, rounds=rounds)
-        (total, exact), theirs = found["limner"].value, found["scipy"].value
-        what = f"one round of {n:,} x {n:,}, {kind}"
-        yield Claim(f"{what}: total vs scipy", total, theirs, goal="within 0.01", note=f"proven optimal: {exact}")
+        costs = interleaved(tasks, rounds=rounds)
+        (total, exact), theirs = costs["limner"].value, costs["scipy"].value
+        label = f"one round of {n:,} x {n:,}, {kind}"
+        yield Claim(f"{label}: total vs scipy", total, theirs, goal="within 0.01", note=f"proven optimal: {exact}")
         for peer in ("scipy", "lapx"):
-            yield Claim(f"{what}: seconds vs {peer}", found["limner"].wall, found[peer].wall, goal="< 1")
-            yield Claim(f"{what}: CPU-seconds vs {peer}", found["limner"].cpu, found[peer].cpu, goal="< 1")
-            yield Claim(f"{what}: peak MB vs {peer}", found["limner"].peak, found[peer].peak, goal="< 1")
+            yield Claim(f"{label}: seconds vs {peer}", costs["limner"].wall, costs[peer].wall, goal="< 1")
+            yield Claim(f"{label}: CPU-seconds vs {peer}", costs["limner"].cpu, costs[peer].cpu, goal="< 1")
+            yield Claim(f"{label}: peak MB vs {peer}", costs["limner"].peak, costs[peer].peak, goal="< 1")
 
 
 def large(options: Any) -> Iterator[Claim]:
@@ -135,17 +135,19 @@ def large(options: Any) -> Iterator[Claim]:
     costs = {"pass": measured(Task(product, n, 2.0)), "rounds": measured(Task(ours, n, 2.0, rounds))}
     for name, cost in costs.items():
         log(f"{name}: {cost.wall:.1f} s, {cost.cpu:.1f} CPU s, {cost.peak:.0f} MB, {cost.value}")
-    what = f"{rounds} rounds of {n:,} x {n:,}, {CANDIDATES} candidates each, weak system"
+    label = f"{rounds} rounds of {n:,} x {n:,}, {CANDIDATES} candidates each, weak system"
     note = f"lists, rounds and proof; proven optimal: {costs['rounds'].value[1]}"
-    yield Claim(f"{what}: seconds", costs["rounds"].wall, goal="< 600", note=note)
-    yield Claim(f"{what}: CPU-seconds vs one pass over the scores", costs["rounds"].cpu, costs["pass"].cpu, goal="< 10")
-    yield Claim(f"{what}: peak MB", costs["rounds"].peak, goal="< 2000", note="the matrix alone would take 34 GB")
+    yield Claim(f"{label}: seconds", costs["rounds"].wall, goal="< 600", note=note)
+    yield Claim(
+        f"{label}: CPU-seconds vs one pass over the scores", costs["rounds"].cpu, costs["pass"].cpu, goal="< 10"
+    )
+    yield Claim(f"{label}: peak MB", costs["rounds"].peak, goal="< 2000", note="the matrix alone would take 34 GB")
     for kind, noise in KINDS.items() if options.quick else [("weak system", 2.0)]:
         sparse = measured(Task(lists_only, n, noise)).value
         log(f"on the same lists, {kind}: {sparse}")
-        what = f"one round on lists of {n:,} x {CANDIDATES}, {kind}, vs scipy's LAPJVsp"
-        yield Claim(f"{what}: CPU-seconds", sparse["ours"], sparse["scipy"], goal="< 1")
-        yield Claim(f"{what}: total", sparse["total"], sparse["their total"], goal="within 0.01")
+        label = f"one round on lists of {n:,} x {CANDIDATES}, {kind}, vs scipy's LAPJVsp"
+        yield Claim(f"{label}: CPU-seconds", sparse["ours"], sparse["scipy"], goal="< 1")
+        yield Claim(f"{label}: total", sparse["total"], sparse["their total"], goal="within 0.01")
 
 
 def run(options: Any) -> Iterator[Claim]:

@@ -45,35 +45,35 @@ app()
 def _besiege(port: int, idle: int, slow: int, ended: Event) -> None:
     """Holds so many connections open, in a process of its own."""
     says = [b""] * idle + [HEAD, BODY] * (slow // 2)
-    held: list[socket.socket | None] = [None] * len(says)
+    sockets: list[socket.socket | None] = [None] * len(says)
     while not ended.wait(1.0):
-        for place, said in enumerate(says):
-            held[place] = _kept(held[place], said) or _opened(port, said)
+        for place, opening_bytes in enumerate(says):
+            sockets[place] = _reopened_if_closed(sockets[place], opening_bytes) or _opened(port, opening_bytes)
 
 
-def _opened(port: int, said: bytes) -> socket.socket | None:
+def _opened(port: int, opening_bytes: bytes) -> socket.socket | None:
     with suppress(OSError):
         opened = socket.create_connection(("127.0.0.1", port), timeout=1)
-        opened.sendall(said)
+        opened.sendall(opening_bytes)
         opened.setblocking(False)
         return opened
     return None
 
 
-def _kept(held: socket.socket | None, said: bytes) -> socket.socket | None:
+def _reopened_if_closed(connection: socket.socket | None, opening_bytes: bytes) -> socket.socket | None:
     """The connection with one more byte; None if it was dropped."""
-    if held is None:
+    if connection is None:
         return None
     try:
-        if said:
-            held.send(b"x")
-        if held.recv(4096):
-            return held
+        if opening_bytes:
+            connection.send(b"x")
+        if connection.recv(4096):
+            return connection
     except BlockingIOError:
-        return held
+        return connection
     except OSError:
         pass
-    held.close()
+    connection.close()
     return None
 
 
@@ -242,31 +242,43 @@ def grown(path: Path, people: int, tasks: int) -> int:
     from limner.annotate.store.schema import assignment, judgement, task_item
 
     fill(path, annotators=people, tasks=tasks, size=20, replication=2, images=1000)
-    draw, made = random.Random(0), 0
+    draw, answer_count = random.Random(0), 0
     with open_store(path) as store:
-        everybody, now = [each.id for each in annotators(store)], store.now()
+        everybody, timestamp = [each.id for each in annotators(store)], store.now()
         with store.writing() as connection:
             items: dict[int, list[int]] = {}
             for row in connection.execute(sa.select(task_item.c.id, task_item.c.task_id)):
                 items.setdefault(row.task_id, []).append(row.id)
-            for task, asked in items.items():
-                for who in draw.sample(everybody, 2):
-                    held = {"task_id": task, "annotator_id": who, "leased": now, "expires": now, "finished": now}
-                    key = connection.execute(sa.insert(assignment).values(**held)).inserted_primary_key[0]
-                    common = {"assignment_id": key, "revision": 1, "reasons": "[]", "guideline": "1", "added": now}
+            for task, item_ids in items.items():
+                for annotator in draw.sample(everybody, 2):
+                    reservation = {
+                        "task_id": task,
+                        "annotator_id": annotator,
+                        "leased": timestamp,
+                        "expires": timestamp,
+                        "finished": timestamp,
+                    }
+                    key = connection.execute(sa.insert(assignment).values(**reservation)).inserted_primary_key[0]
+                    common = {
+                        "assignment_id": key,
+                        "revision": 1,
+                        "reasons": "[]",
+                        "guideline": "1",
+                        "added": timestamp,
+                    }
                     rows = [
                         {**common, "item_id": item, "client_key": f"{key}-{item}", "grade": draw.choice((1, 2, 3, 4)),
                          "milliseconds": draw.randrange(500, 9000)}
-                        for item in asked
+                        for item in item_ids
                     ]  # fmt: skip
                     connection.execute(sa.insert(judgement), rows)
-                    made += len(rows)
-    return made
+                    answer_count += len(rows)
+    return answer_count
 
 
 def watched(folder: Path, people: int, tasks: int) -> tuple[int, list[float]]:
     """How many answers there are, and the seconds of the admin's page: first, while it is worked out, and then."""
-    made = grown(folder / "answers.db", people, tasks)
+    answer_count = grown(folder / "answers.db", people, tasks)
     server, took = Server(folder, team=False), []
     server.start()
     try:
@@ -278,7 +290,7 @@ def watched(folder: Path, people: int, tasks: int) -> tuple[int, list[float]]:
             assert reply.status == 200, reply.read()
             reply.read()
             took.append(time.perf_counter() - begun)
-        return made, took
+        return answer_count, took
     finally:
         server.kill()
 
@@ -294,9 +306,11 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     yield from _login_claims(size, 60 if quick else 300)
     people, tasks = (20, 40) if quick else (100, 390)
     with tempfile.TemporaryDirectory() as folder:
-        made, took = watched(Path(folder), people, tasks)
+        answer_count, took = watched(Path(folder), people, tasks)
     note = f"{took[0]:.2f} s at first, {statistics.median(took):.2f} s in the middle of eight"
-    yield Claim(f"progress page, {made:,} answers of {people} people: longest, s", max(took), goal="< 4", note=note)
+    yield Claim(
+        f"progress page, {answer_count:,} answers of {people} people: longest, s", max(took), goal="< 4", note=note
+    )
 
 
 def _latency_claim(asks: int) -> Claim:
@@ -314,34 +328,34 @@ def _siege_claims(size: Size, idle: int, slow: int) -> Iterator[Claim]:
     log(f"quiet: p95 {quiet.p95:.0f} ms")
     for descriptors in (0, 256):
         with tempfile.TemporaryDirectory() as folder:
-            found = worked(Path(folder), size, idle=idle, slow=slow, descriptors=descriptors)
-        few = f", {descriptors} file descriptors" if descriptors else ""
-        what = f"{idle} idle and {slow} slow clients, {size.annotators} annotators{few}"
-        stored = found.stored
-        log(f"{what}: p95 {found.p95:.0f} ms, {stored.again} again, {found.written} bytes of log")
+            outcome = worked(Path(folder), size, idle=idle, slow=slow, descriptors=descriptors)
+        limit_note = f", {descriptors} file descriptors" if descriptors else ""
+        label = f"{idle} idle and {slow} slow clients, {size.annotators} annotators{limit_note}"
+        stored = outcome.stored
+        log(f"{label}: p95 {outcome.p95:.0f} ms, {stored.again} again, {outcome.written} bytes of log")
         note = (
-            f"reference: without attackers; medians {found.median:.0f} and {quiet.median:.0f} ms; one machine for all"
+            f"reference: without attackers; medians {outcome.median:.0f} and {quiet.median:.0f} ms; one machine for all"
         )
         bad = stored.lost + stored.doubled + len(stored.errors)
-        yield Claim(f"{what}: p95 of a submit, ms", found.p95, quiet.p95, goal="<= 2", note=note)
-        cost = f"reference: without attackers; {found.cpu:.1f} and {quiet.cpu:.1f} CPU-seconds for all answers"
+        yield Claim(f"{label}: p95 of a submit, ms", outcome.p95, quiet.p95, goal="<= 2", note=note)
+        cost = f"reference: without attackers; {outcome.cpu:.1f} and {quiet.cpu:.1f} CPU-seconds for all answers"
         each = 1000 / size.answers
-        yield Claim(f"{what}: CPU ms per answer", found.cpu * each, quiet.cpu * each, goal="<= 2", note=cost)
-        yield Claim(f"{what}: acknowledged answers", stored.acknowledged, goal=f"== {size.answers}")
-        yield Claim(f"{what}: answers lost, doubled or refused", bad, goal="== 0", note="; ".join(stored.errors[:2]))
-        yield Claim(f"{what}: requests that had to be sent again", stored.again, goal=f"<= {size.answers // 100}")
-        yield Claim(f"{what}: bytes of log", found.written, goal="< 20000")
+        yield Claim(f"{label}: CPU ms per answer", outcome.cpu * each, quiet.cpu * each, goal="<= 2", note=cost)
+        yield Claim(f"{label}: acknowledged answers", stored.acknowledged, goal=f"== {size.answers}")
+        yield Claim(f"{label}: answers lost, doubled or refused", bad, goal="== 0", note="; ".join(stored.errors[:2]))
+        yield Claim(f"{label}: requests that had to be sent again", stored.again, goal=f"<= {size.answers // 100}")
+        yield Claim(f"{label}: bytes of log", outcome.written, goal="< 20000")
 
 
 def _login_claims(size: Size, logins: int) -> Iterator[Claim]:
     with tempfile.TemporaryDirectory() as folder:
-        found, came = logged_in(Path(folder), size, logins)
-    what = f"{logins} logins at once from one address, {size.annotators} annotators"
-    longest = 1000 * max(found.waits)
-    log(f"{what}: p95 {found.p95:.0f} ms, longest {longest:.0f} ms, {came} came in")
-    yield Claim(f"{what}: logins that came in", came, goal=f"== {logins}")
-    yield Claim(f"{what}: p95 of a submit, ms", found.p95, goal="< 1000", note=f"median {found.median:.0f} ms")
-    yield Claim(f"{what}: longest submit, ms", longest, goal="< 3000")
+        outcome, came = logged_in(Path(folder), size, logins)
+    label = f"{logins} logins at once from one address, {size.annotators} annotators"
+    longest = 1000 * max(outcome.waits)
+    log(f"{label}: p95 {outcome.p95:.0f} ms, longest {longest:.0f} ms, {came} came in")
+    yield Claim(f"{label}: logins that came in", came, goal=f"== {logins}")
+    yield Claim(f"{label}: p95 of a submit, ms", outcome.p95, goal="< 1000", note=f"median {outcome.median:.0f} ms")
+    yield Claim(f"{label}: longest submit, ms", longest, goal="< 3000")
 
 
 if __name__ == "__main__":

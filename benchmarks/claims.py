@@ -333,16 +333,16 @@ def _options(about: str, configure: Callable[[argparse.ArgumentParser], object])
     return options
 
 
-def set_part(options: argparse.Namespace, own: str | None) -> None:
+def set_part(options: argparse.Namespace, part: str | None) -> None:
     """Names the part of its work that a script runs; a name given with `--part` stands behind it."""
-    options.part = "-".join(filter(None, (own, options.part))) or None
+    options.part = "-".join(filter(None, (part, options.part))) or None
 
 
 def _save(script: Path, about: str, claims: list[Claim], options: argparse.Namespace) -> None:
     """Writes `results/NAME.KIND.json` beside the script, and the pages that show it."""
     import pages
 
-    kept = {
+    saved_run = {
         "script": script.relative_to(ROOT).as_posix(),
         "about": about.strip().split("\n\n")[0].replace("\n", " "),
         "quick": options.quick,
@@ -353,17 +353,17 @@ def _save(script: Path, about: str, claims: list[Claim], options: argparse.Names
     }
     target = result_file(script, options, ".json")
     if options.add and target.exists():
-        kept["claims"] = _joined(json.loads(target.read_text(encoding="utf-8")), kept)
-    target.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        saved_run["claims"] = _joined(json.loads(target.read_text(encoding="utf-8")), saved_run)
+    target.write_text(json.dumps(saved_run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     pages.write()
     log(f"saved {target.relative_to(ROOT)}")
 
 
-def _joined(before: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
+def _joined(before: dict[str, Any], new_run: dict[str, Any]) -> list[dict[str, Any]]:
     """The claims of two runs of one commit; those of the later run count where both have one."""
-    renewed = {claim["claim"] for claim in now["claims"]}
-    same = all(before[field] == now[field] for field in ("commit", "machine", "quick"))
-    return [claim for claim in before["claims"] if same and claim["claim"] not in renewed] + list(now["claims"])
+    renewed = {claim["claim"] for claim in new_run["claims"]}
+    same_run = all(before[field] == new_run[field] for field in ("commit", "machine", "quick"))
+    return [claim for claim in before["claims"] if same_run and claim["claim"] not in renewed] + list(new_run["claims"])
 
 
 def result_file(script: Path, options: argparse.Namespace, ending: str) -> Path:

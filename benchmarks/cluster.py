@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     n, rounds = items(options.quick), 2 if options.quick else 3
     from ray.cluster_utils import Cluster
 
-    scores = made(n, n)
+    scores = random_scores(n, n)
     core = cpu_seconds(lambda: scores.top(10, workers=1))
     rate = n * n * DIM / core / 1e9
     yield Claim("products per second of one core, 10^9 multiply-adds, top-10 included", rate, goal="> 0")
@@ -69,15 +69,15 @@ def usable() -> int:
 
 def on_cluster(cluster: Any, scores: Any, rounds: int, core: float) -> Iterator[Claim]:
     """The same work here and on one worker, two, four, and so on; in shards on two; and what moving costs."""
-    seconds, found = alternately({"here": lambda: scores.top(10, workers=1), "1": lambda: top(scores)}, rounds)
+    seconds, results = alternately({"here": lambda: scores.top(10, workers=1), "1": lambda: top(scores)}, rounds)
     yield Claim(
         "top-10 by one worker vs one local thread, seconds", seconds["1"], seconds["here"], goal="<= 1.25",
         note=shared(),
     )  # fmt: skip
     join(cluster, 2)
     works = {"2": lambda: top(scores), "shards": lambda: top(scores, shard=scores.shape[1] // 4)}
-    taken, lists = alternately(works, rounds)
-    seconds, found = seconds | taken, found | lists
+    more_seconds, lists = alternately(works, rounds)
+    seconds, results = seconds | more_seconds, results | lists
     spent = worker_seconds(scores)
     yield Claim("top-10 by two workers vs one local thread, CPU-seconds", spent, core, goal="<= 1.15")
     yield Claim("top-10: one worker vs two, speed-up", seconds["1"], seconds["2"], goal=">= 1.6", note=shared())
@@ -95,17 +95,17 @@ def on_cluster(cluster: Any, scores: Any, rounds: int, core: float) -> Iterator[
         put=by_name["putting an array into the object store"] * 1e9,
         copy=by_name["from one node's object store to another's"] * 1e9,
     )
-    yield from with_more_workers(cluster, scores, rounds, seconds, found, costs)
+    yield from with_more_workers(cluster, scores, rounds, seconds, results, costs)
     yield from asleep(cluster, scores, rounds)
-    for name, there in found.items():
+    for name, cluster_result in results.items():
         if name != "here":
-            count = differing(found["here"], there)
+            count = differing(results["here"], cluster_result)
             label = "four shards" if name == "shards" else f"{name} workers"
             yield Claim(f"numbers that differ between local and cluster: {label}", count, goal="== 0")
 
 
 def with_more_workers(
-    cluster: Any, scores: Any, rounds: int, seconds: dict[str, float], found: dict[str, Any], costs: Costs
+    cluster: Any, scores: Any, rounds: int, seconds: dict[str, float], results: dict[str, Any], costs: Costs
 ) -> Iterator[Claim]:
     """Two workers, four, and so on beside the projection, and where the time goes; times and results are added."""
     counts = [workers for workers in (2, 4, 8, 16) if workers <= max(2, usable())]
@@ -113,15 +113,15 @@ def with_more_workers(
         name = str(workers)
         if workers > 2:
             join(cluster, workers)
-            taken, lists = alternately({name: lambda: top(scores)}, rounds)
-            seconds |= taken
-            found |= lists
+            more_seconds, lists = alternately({name: lambda: top(scores)}, rounds)
+            seconds |= more_seconds
+            results |= lists
             speed_up = f"top-10: one worker vs {workers}, speed-up"
-            yield Claim(speed_up, seconds["1"], taken[name], goal=f">= {0.8 * workers:.1f}", note=shared())
+            yield Claim(speed_up, seconds["1"], more_seconds[name], goal=f">= {0.8 * workers:.1f}", note=shared())
             yield broadcast()
-        what = f"top-10 by {workers} workers vs what the constants predict, seconds"
+        label = f"top-10 by {workers} workers vs what the constants predict, seconds"
         expected = projected(*scores.shape, workers, nodes(), costs)
-        yield Claim(what, seconds[name], expected, goal="<= 1.3", note=shared())
+        yield Claim(label, seconds[name], expected, goal="<= 1.3", note=shared())
         yield from where_the_time_goes(scores, workers)
         if workers > 2:
             spent, core = worker_seconds(scores), scores.shape[0] ** 2 * DIM / costs.product
@@ -132,12 +132,12 @@ def with_more_workers(
 
 def longer(scores: Any, workers: int, rounds: int, costs: Costs) -> Iterator[Claim]:
     """A pass of four times the queries beside the projection: what is constant counts for less."""
-    more = made(4 * scores.shape[0], scores.shape[1])
-    taken, lists = alternately({"longer": lambda: top(more)}, rounds)
-    expected = projected(*more.shape, workers, nodes(), costs)
-    what = f"top-10 of four times the queries by {workers} workers vs what the constants predict, seconds"
-    yield Claim(what, taken["longer"], expected, goal="<= 1.3", note=shared())
-    differ = differing(more.top(10), lists["longer"])
+    larger = random_scores(4 * scores.shape[0], scores.shape[1])
+    more_seconds, lists = alternately({"longer": lambda: top(larger)}, rounds)
+    expected = projected(*larger.shape, workers, nodes(), costs)
+    label = f"top-10 of four times the queries by {workers} workers vs what the constants predict, seconds"
+    yield Claim(label, more_seconds["longer"], expected, goal="<= 1.3", note=shared())
+    differ = differing(larger.top(10), lists["longer"])
     yield Claim("numbers that differ between local and cluster: four times the queries", differ, goal="== 0")
 
 
@@ -160,7 +160,7 @@ def nodes() -> int:
 
 def where_the_time_goes(scores: Any, workers: int) -> Iterator[Claim]:
     """Who does how much of a pass, when the last worker begins, and how long workers wait in between."""
-    traces, whole = traced(Timed(scores.query_vectors, scores.candidate_vectors), workers)
+    traces, traced_seconds = traced(Timed(scores.query_vectors, scores.candidate_vectors), workers)
     yield Claim(
         f"tasks of the busiest of {workers} workers vs an equal share", *busiest(traces, workers), goal="<= 1.3"
     )
@@ -168,7 +168,7 @@ def where_the_time_goes(scores: Any, workers: int) -> Iterator[Claim]:
     yield Claim(f"the last of {workers} workers begins its first task after, seconds", late, goal="> 0")
     waiting = sum(each.waiting for each in traces) / sum(each.waiting + each.busy for each in traces)
     yield Claim(f"{workers} workers: share of the time that they wait between tasks", waiting, goal="<= 0.1")
-    early = whole - min(each.last for each in traces)
+    early = traced_seconds - min(each.last for each in traces)
     yield Claim(f"the first of {workers} workers has nothing left to do before the end, seconds", early, goal="> 0")
 
 
@@ -180,14 +180,14 @@ def asleep(cluster: Any, scores: Any, rounds: int) -> Iterator[Claim]:
         join(cluster, workers := 4)
     sleeping = Sleeping(scores.query_vectors, scores.candidate_vectors)
     object.__setattr__(sleeping, "seconds", NAP * workers * scores.block_rows / scores.shape[0])
-    found = [traced(sleeping, workers) for _ in range(rounds + 1)][1:]
-    most, equal = zip(*(busiest(traces, workers) for traces, _ in found), strict=True)
-    where = f"{workers} workers on {nodes()} nodes"
-    what = f"blocks that only wait: tasks of the busiest of {where} vs an equal share"
-    yield Claim(what, statistics.median(most), equal[0], goal="<= 1.3")
-    whole = statistics.median(seconds for _, seconds in found)
-    yield Claim(f"blocks that only wait: a pass by {where} vs an equal share of the waiting, seconds", whole, NAP,
-                goal="> 0", note="With sending the vectors, and the start of the pass.")  # fmt: skip
+    results = [traced(sleeping, workers) for _ in range(rounds + 1)][1:]
+    busiest_counts, equal = zip(*(busiest(traces, workers) for traces, _ in results), strict=True)
+    place_label = f"{workers} workers on {nodes()} nodes"
+    label = f"blocks that only wait: tasks of the busiest of {place_label} vs an equal share"
+    yield Claim(label, statistics.median(busiest_counts), equal[0], goal="<= 1.3")
+    median_seconds = statistics.median(seconds for _, seconds in results)
+    label = f"blocks that only wait: a pass by {place_label} vs an equal share of the waiting, seconds"
+    yield Claim(label, median_seconds, NAP, goal="> 0", note="With sending the vectors, and the start of the pass.")
 
 
 def busiest(traces: list[Trace], workers: int) -> tuple[float, float]:
@@ -202,17 +202,19 @@ def traced(timed: Timed, workers: int) -> tuple[list[Trace], float]:
 
     start = time.perf_counter()
     with limner.cluster.connect():
-        seen = list(timed.stream(Traced(timed)))
-    whole = time.perf_counter() - start
+        streamed = list(timed.stream(Traced(timed)))
+    elapsed = time.perf_counter() - start
     of_task = Spans.of(*timed.shape, workers).size // timed.block_rows
-    by_worker = [[(b - start, e - start) for pid, b, e in seen if pid == one] for one in {pid for pid, *_ in seen}]
+    by_worker = [
+        [(b - start, e - start) for pid, b, e in streamed if pid == one] for one in {pid for pid, *_ in streamed}
+    ]
     traces = sorted((Trace.of(blocks, of_task) for blocks in by_worker), key=lambda trace: trace.first)
     for each in traces:
         log(
             f"  {each.tasks:.0f} tasks, the first after {each.first:.3f} s, all done after {each.last:.3f} of "
-            f"{whole:.3f} s, at work {each.busy:.3f} s, waiting in between {each.waiting:.3f} s"
+            f"{elapsed:.3f} s, at work {each.busy:.3f} s, waiting in between {each.waiting:.3f} s"
         )
-    return traces, whole
+    return traces, elapsed
 
 
 @dataclass(frozen=True)
@@ -312,12 +314,12 @@ def overheads(scores: Any) -> Iterator[Claim]:
     """What a task costs that does nothing, what putting an array costs, and how many bytes come back."""
     import ray
 
-    idle = ray.remote(num_cpus=1)(_nothing)
+    idle = ray.remote(num_cpus=1)(_empty_task)
     ray.get([idle.remote() for _ in range(20)])
     works = {"tasks": lambda: ray.get([idle.remote() for _ in range(300)])}
     seconds = alternately(works, 3)[0]["tasks"]
     yield Claim("a task that does nothing, milliseconds", 1e3 * seconds / 300, goal="> 0")
-    small = made(8 * scores.block_rows, scores.block_rows, 8)
+    small = random_scores(8 * scores.block_rows, scores.block_rows, 8)
     seconds = alternately({"a small pass": lambda: top(small)}, 3)[0]["a small pass"]
     yield Claim("a pass with next to nothing to compute, seconds", seconds, goal="> 0")
     array = np.ones((1 << 26,), dtype=np.float32)
@@ -334,25 +336,25 @@ def broadcast() -> Claim:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
-    here = ray.get_runtime_context().get_node_id()
-    there = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
-    fetched = [ray.remote(num_cpus=1, scheduling_strategy=On(node, soft=False))(_fetched) for node in there]
+    node_id = ray.get_runtime_context().get_node_id()
+    other_nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != node_id]
+    fetched = [ray.remote(num_cpus=1, scheduling_strategy=On(node, soft=False))(_fetched) for node in other_nodes]
 
     def slowest(array: Any) -> float:
         return max(ray.get([each.remote([array]) for each in fetched]))
 
     slowest(ray.put(np.ones(4)))
-    size = 1 << 28 if len(there) == 1 else 1 << 26
+    size = 1 << 28 if len(other_nodes) == 1 else 1 << 26
     arrays = [ray.put(np.full(size // 4, k, dtype=np.float32)) for k in range(3)]
     rate = statistics.median(size / slowest(array) / 1e9 for array in arrays)
-    others = "another's" if len(there) == 1 else f"those of {len(there)} others at the same time"
+    nodes_label = "another's" if len(other_nodes) == 1 else f"those of {len(other_nodes)} others at the same time"
     return Claim(
-        f"from one node's object store to {others}, GB per second", rate, goal="> 0",
+        f"from one node's object store to {nodes_label}, GB per second", rate, goal="> 0",
         note="All nodes are on this machine: copying and protocol, no network.",
     )  # fmt: skip
 
 
-def _nothing() -> None:
+def _empty_task() -> None:
     return None
 
 
@@ -364,7 +366,7 @@ def _fetched(reference: list[Any]) -> float:
     return time.perf_counter() - start
 
 
-def made(queries: int, candidates: int, dimensions: int = DIM) -> Any:
+def random_scores(queries: int, candidates: int, dimensions: int = DIM) -> Any:
     """Random unit vectors."""
     from limner import Embeddings, Scores
 
@@ -376,14 +378,14 @@ def made(queries: int, candidates: int, dimensions: int = DIM) -> Any:
 def alternately(works: dict[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, float], dict[str, Any]]:
     """Median seconds of works that take turns, after a round that does not count, and their last results."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
-    found = {}
+    results = {}
     for number in range(rounds + 1):
         for name, work in works.items():
             start = time.perf_counter()
-            found[name] = work()
+            results[name] = work()
             seconds[name].append(time.perf_counter() - start)
             log(f"round {number}/{rounds} {name}: {seconds[name][-1]:.3f} s")
-    return {name: statistics.median(each[1:]) for name, each in seconds.items()}, found
+    return {name: statistics.median(each[1:]) for name, each in seconds.items()}, results
 
 
 def cpu_seconds(work: Callable[[], Any]) -> float:
@@ -394,9 +396,9 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def differing(here: Any, there: Any) -> int:
+def differing(local: Any, remote: Any) -> int:
     """How many places of two rankings are not the same to the last bit."""
-    return int((here.indices != there.indices).sum() + (here.scores != there.scores).sum())
+    return int((local.indices != remote.indices).sum() + (local.scores != remote.scores).sum())
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

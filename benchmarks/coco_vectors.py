@@ -61,10 +61,10 @@ def like_a_model(collection: Collection, dimensions: int = DIMENSIONS) -> Vector
     topics = rng.standard_normal((TOPICS, dimensions), dtype=np.float32)
     points = rng.standard_normal((count, dimensions), dtype=np.float32)
     points += np.float32(TOPIC) * topics[rng.integers(TOPICS, size=count)]
-    own, by_image, by_text = added(collection)
-    near = neighbours(own, by_image + by_text)
-    images = points + NEIGHBOURS * (near @ points)
-    texts = own @ images + (ADDED * (by_image + rated_low(collection)) + ADDED_TO_TEXT * by_text) @ points
+    captions_of_image, by_image, by_text = added(collection)
+    neighbour_rows = neighbours(captions_of_image, by_image + by_text)
+    images = points + NEIGHBOURS * (neighbour_rows @ points)
+    texts = captions_of_image @ images + (ADDED * (by_image + rated_low(collection)) + ADDED_TO_TEXT * by_text) @ points
     drawn = (rng.standard_normal(side.shape, dtype=np.float32) for side in (images, texts))
     sides = zip((images, texts), (IMAGE_NOISE, TEXT_NOISE), drawn, strict=True)
     images, texts = (np.asarray(side + weight * noise, dtype=np.float32) for side, weight, noise in sides)
@@ -81,10 +81,12 @@ def turned(drawn: Vectors, dimensions: int) -> Vectors:
 
 def added(collection: Collection) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
     """Texts by images: the original pairs; those added by CxC and for images; those added for texts."""
-    own = matrix(collection, "pairs", "t2i")
-    others = [matrix(collection, *which) for which in (("cxc", "t2i"), ("eccv", "i2t"), ("eccv", "t2i"))]
-    cxc, by_image, by_text = (each - each.multiply(own) for each in others)
-    return own, once(cxc + by_image), by_text
+    captions_of_image = matrix(collection, "pairs", "t2i")
+    judged_matrices = [
+        matrix(collection, *judgement_name) for judgement_name in (("cxc", "t2i"), ("eccv", "i2t"), ("eccv", "t2i"))
+    ]
+    cxc, by_image, by_text = (each - each.multiply(captions_of_image) for each in judged_matrices)
+    return captions_of_image, once(cxc + by_image), by_text
 
 
 def rated_low(collection: Collection) -> csr_matrix:
@@ -94,8 +96,8 @@ def rated_low(collection: Collection) -> csr_matrix:
     places, low = (rows[rated.columns], columns[rated.rows]), rated.grades < RELEVANT
     low &= (places[0] >= 0) & (places[1] >= 0)
     size = len(collection.texts), len(collection.images)
-    found = csr_matrix((rated.grades[low] / RELEVANT, (places[0][low], places[1][low])), shape=size)
-    return found - found.multiply(matrix(collection, "pairs", "t2i"))
+    pairs_matrix = csr_matrix((rated.grades[low] / RELEVANT, (places[0][low], places[1][low])), shape=size)
+    return pairs_matrix - pairs_matrix.multiply(matrix(collection, "pairs", "t2i"))
 
 
 def matrix(collection: Collection, name: str, direction: str) -> csr_matrix:
@@ -111,15 +113,15 @@ def matrix(collection: Collection, name: str, direction: str) -> csr_matrix:
 
 def once(pairs: csr_matrix) -> csr_matrix:
     """The same pairs, each with weight 1."""
-    found = pairs.tocsr()
-    found.eliminate_zeros()
-    found.data = np.ones(len(found.data), dtype=np.float32)
-    return found
+    matrix = pairs.tocsr()
+    matrix.eliminate_zeros()
+    matrix.data = np.ones(len(matrix.data), dtype=np.float32)
+    return matrix
 
 
-def neighbours(own: csr_matrix, pairs: csr_matrix) -> csr_matrix:
+def neighbours(captions_of_image: csr_matrix, pairs: csr_matrix) -> csr_matrix:
     """Images by images: how many captions of either match the other, divided by the root of the row's length."""
-    counts = own.T @ once(pairs)
+    counts = captions_of_image.T @ once(pairs)
     counts = (counts + counts.T).tocsr()
     length = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
     scale = np.divide(1, np.sqrt(length), out=np.zeros_like(length), where=length > 0)

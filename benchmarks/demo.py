@@ -31,15 +31,15 @@ def cost(folder: Path, *options: str) -> float:
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
-    few = ("--images", "100") if options.quick else ()
+    size_options = ("--images", "100") if options.quick else ()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "before").mkdir()
         cost(Path(folder) / "before", "--images", "25")  # Python writes its byte code
-        first, again = (cost(Path(folder), *few) for _ in range(2))
+        first, second = (cost(Path(folder), *size_options) for _ in range(2))
     load = f"load average when measured {os.getloadavg()[0]:.1f}"
-    log(f"first {first:.1f}, again {again:.1f} CPU-seconds, {load}")
+    log(f"first {first:.1f}, again {second:.1f} CPU-seconds, {load}")
     yield Claim("limner demo, first run, CPU-seconds", first, goal="<= 20", note=load)
-    yield Claim("limner demo, compiled code cached, CPU-seconds", again, goal="<= 20", note=load)
+    yield Claim("limner demo, compiled code cached, CPU-seconds", second, goal="<= 20", note=load)
 
 
 if __name__ == "__main__":

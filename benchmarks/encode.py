@@ -75,12 +75,12 @@ def with_limner(files: list[Path], threads: int | None, device: str) -> Work:
     from limner.core.collection import Items
     from limner.encoders import encoder
 
-    made = encoder("efficientnet-lite", device=device)
+    model = encoder("efficientnet-lite", device=device)
     import torch
 
     if threads is not None:
         torch.set_num_threads(threads)
-    return _counted(lambda files: made.encode(Items.of(files)), files)
+    return _counted(lambda files: model.encode(Items.of(files)), files)
 
 
 def _counted(encode: Callable[[list[Path]], Any], files: list[Path]) -> Work:
@@ -101,13 +101,13 @@ def one_core(prepare: Callable[..., Work], files: list[Path]) -> Work:
     return prepare(files, 1, "cpu")
 
 
-def drawn(folder: Path, many: int, size: tuple[int, int]) -> list[Path]:
+def drawn(folder: Path, count: int, size: tuple[int, int]) -> list[Path]:
     """JPEG files with something to see in them: patches of colour under a little noise."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
     files = []
-    for number in range(many):
+    for number in range(count):
         patches = Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8)).resize(size)
         noise = rng.integers(0, 16, (size[1], size[0], 1), dtype=np.uint8)
         files.append(folder / f"{size[0]}-{number}.jpg")
@@ -117,11 +117,11 @@ def drawn(folder: Path, many: int, size: tuple[int, int]) -> list[Path]:
 
 def same_vectors(name: str, files: list[Path], device: str) -> Claim:
     """The smallest cosine between the vectors that both ways give."""
-    ways = [measured(Task(way, files, None, device)).value["vectors"] for way in (plain_loop, with_limner)]
-    ours, theirs = (way / np.linalg.norm(way, axis=1, keepdims=True) for way in ways)
-    least = float((ours * theirs).sum(1).min())
+    ways = [measured(Task(method, files, None, device)).value["vectors"] for method in (plain_loop, with_limner)]
+    ours, theirs = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in ways)
+    lowest_similarity = float((ours * theirs).sum(1).min())
     note = "smallest cosine; a large photograph is decoded at a smaller scale, which moves its vector a little"
-    return Claim(f"encode {name}, the same vectors as the plain loop", least, goal=">= 0.99", note=note)
+    return Claim(f"encode {name}, the same vectors as the plain loop", lowest_similarity, goal=">= 0.99", note=note)
 
 
 def on_one_core(name: str, files: list[Path], rounds: int) -> Claim:
@@ -129,8 +129,8 @@ def on_one_core(name: str, files: list[Path], rounds: int) -> Claim:
     costs = interleaved(
         {"loop": Task(one_core, plain_loop, files), "limner": Task(one_core, with_limner, files)}, rounds=rounds
     )
-    log(_told(name, "one core", costs, len(files)))
-    rates = {way: len(files) / cost.cpu for way, cost in costs.items()}
+    log(_rates_note(name, "one core", costs, len(files)))
+    rates = {method: len(files) / cost.cpu for method, cost in costs.items()}
     note = "images per CPU-second, each way on one core"
     return Claim(f"encode {name}, one core, vs plain loop", rates["limner"], rates["loop"], ">= 1", note)
 
@@ -142,41 +142,41 @@ def with_threads(name: str, files: list[Path], rounds: int, device: str) -> Clai
         {"loop": Task(plain_loop, files, threads, device), "limner": Task(with_limner, files, threads, device)},
         rounds=rounds,
     )
-    where = "on the GPU" if threads is None else "one thread for the model"
-    log(_told(name, f"{where}, decoding beside it", costs, len(files)))
-    rates = {way: len(files) / cost.wall for way, cost in costs.items()}
-    note = f"images per second by the clock; {where if threads else 'half precision'} in both"
+    device_label = "on the GPU" if threads is None else "one thread for the model"
+    log(_rates_note(name, f"{device_label}, decoding beside it", costs, len(files)))
+    rates = {method: len(files) / cost.wall for method, cost in costs.items()}
+    note = f"images per second by the clock; {device_label if threads else 'half precision'} in both"
     return Claim(f"encode {name}, decoding threads, vs plain loop", rates["limner"], rates["loop"], ">= 1.5", note)
 
 
-def _told(name: str, how: str, costs: dict[str, Cost], many: int) -> str:
+def _rates_note(name: str, unit: str, costs: dict[str, Cost], count: int) -> str:
     ways = [
-        f"{way} {many / cost.wall:.1f} images/s, {cost.cpu:.2f} CPU-seconds, {cost.value['faults']:,} page faults"
-        for way, cost in costs.items()
+        f"{method} {count / cost.wall:.1f} images/s, {cost.cpu:.2f} CPU-seconds, {cost.value['faults']:,} page faults"
+        for method, cost in costs.items()
     ]
-    return f"{name}, {how}: {'; '.join(ways)}"
+    return f"{name}, {unit}: {'; '.join(ways)}"
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     """Small photographs and large ones."""
     card = options.device.startswith("cuda")
-    many, rounds = (16, 1) if options.quick else (512, 3) if card else (64, 5)
+    count, rounds = (16, 1) if options.quick else (512, 3) if card else (64, 5)
     with tempfile.TemporaryDirectory() as folder:
-        small, told = _photographs(options.data, Path(folder), many)
-        large = drawn(Path(folder), max(8, many // 8) if card else max(8, many // 4), (3000, 2000))
-        for name, files in ((told, small), (f"{len(large)} photographs of 3000 x 2000", large)):
+        small, photographs_note = _photographs(options.data, Path(folder), count)
+        large = drawn(Path(folder), max(8, count // 8) if card else max(8, count // 4), (3000, 2000))
+        for name, files in ((photographs_note, small), (f"{len(large)} photographs of 3000 x 2000", large)):
             yield same_vectors(name, files[:64], options.device)
             if not card:
                 yield on_one_core(name, files, rounds)
             yield with_threads(name, files, rounds, options.device)
 
 
-def _photographs(data: Path | None, folder: Path, many: int) -> tuple[list[Path], str]:
+def _photographs(data: Path | None, folder: Path, count: int) -> tuple[list[Path], str]:
     """Photographs of a usual size, and what they are called."""
-    real = [] if data is None else sorted((data / "coco-mini" / "images").rglob("*.jpg"))[:many]
-    if len(real) == many:
-        return real, f"{many} photographs of short side 320"
-    return drawn(folder, many, (640, 480)), f"{many} photographs of 640 x 480"
+    real = [] if data is None else sorted((data / "coco-mini" / "images").rglob("*.jpg"))[:count]
+    if len(real) == count:
+        return real, f"{count} photographs of short side 320"
+    return drawn(folder, count, (640, 480)), f"{count} photographs of 640 x 480"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -38,40 +38,42 @@ World = Callable[..., Vectors]
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
     images, rounds = (2500, 2) if options.quick else (5000, 5)
-    how = (images, options.data)
-    tasks = {"bound": Task(counting, *how), "limner": Task(limner, *how), "product": Task(product, *how)}
-    tasks["rest"] = Task(limner, *how, FEW)
-    tasks["worst"] = Task(limner, *how, DIMENSIONS, without_signal)
+    inputs = (images, options.data)
+    tasks = {"bound": Task(counting, *inputs), "limner": Task(limner, *inputs), "product": Task(product, *inputs)}
+    tasks["rest"] = Task(limner, *inputs, FEW)
+    tasks["worst"] = Task(limner, *inputs, DIMENSIONS, without_signal)
     if has_units(DIMENSIONS):
-        tasks |= {"low precision": Task(low_precision, *how)}
-        tasks |= {"worst, low": Task(low_precision, *how, DIMENSIONS, without_signal)}
-        tasks |= {f"{name}, own size": Task(work, *how, OWN_SIZE) for name, work in OWN_SIZED.items()}
-    found = interleaved(tasks, rounds=options.rounds or rounds, threads=1, cores=options.cores)
-    refuse_different_work(found)
+        tasks |= {"low precision": Task(low_precision, *inputs)}
+        tasks |= {"worst, low": Task(low_precision, *inputs, DIMENSIONS, without_signal)}
+        tasks |= {f"{name}, own size": Task(work, *inputs, OWN_SIZE) for name, work in OWN_SIZED.items()}
+    costs = interleaved(tasks, rounds=options.rounds or rounds, threads=1, cores=options.cores)
+    refuse_different_work(costs)
     size = f"{images:,} x {5 * images:,}" + (f", cores: {options.cores}" if options.cores else "")
-    ours, bound = found["limner"], found["bound"]
-    where = f"limner on {options.cores or 'all'} cores, numpy on one"
-    clock = f"by the clock {ours.wall:.1f} and {bound.wall:.1f} s; {where}"
+    ours, bound = costs["limner"], costs["bound"]
+    cores_note = f"limner on {options.cores or 'all'} cores, numpy on one"
+    clock = f"by the clock {ours.wall:.1f} and {bound.wall:.1f} s; {cores_note}"
     yield Claim(f"embeddings to all numbers, {size}, vs the bare work, CPU s", ours.cpu, bound.cpu, "<= 1.3", clock)
-    rest = found["rest"]
+    few_dimensions = costs["rest"]
     case = f"all numbers, {size}, from vectors of {FEW} dimensions (nearly all but the products)"
-    yield Claim(f"{case}, vs the products of {DIMENSIONS}, CPU s", rest.cpu, found["product"].cpu, goal="<= 0.6")
+    yield Claim(
+        f"{case}, vs the products of {DIMENSIONS}, CPU s", few_dimensions.cpu, costs["product"].cpu, goal="<= 0.6"
+    )
     yield Claim(f"peak memory, {size}, MB", ours.peak, goal="< 700", note=f"the bare work takes {bound.peak:.0f}")
-    if "low precision" in found:
+    if "low precision" in costs:
         case, sides = f"embeddings to all numbers, {size}, low precision", (images, 5 * images)
-        yield from beside_float32(found["low precision"], found["limner"], found["product"], case, sides)
+        yield from beside_float32(costs["low precision"], costs["limner"], costs["product"], case, sides)
         weak = f"{case}, worst case: pairs added by CxC and ECCV Caption without signal"
-        yield from beside_float32(found["worst, low"], found["worst"], found["product"], weak, sides)
+        yield from beside_float32(costs["worst, low"], costs["worst"], costs["product"], weak, sides)
         large = f"{case}, {OWN_SIZE:,} dimensions, VSE∞'s own size"
-        yield from beside_float32(*(found[f"{name}, own size"] for name in OWN_SIZED), large, sides)
+        yield from beside_float32(*(costs[f"{name}, own size"] for name in OWN_SIZED), large, sides)
     if options.package:
-        beside = interleaved(
-            {"limner": Task(limner, *how), "eccv_caption": Task(package, *how)},
+        package_costs = interleaved(
+            {"limner": Task(limner, *inputs), "eccv_caption": Task(package, *inputs)},
             rounds=1,
             threads=1,
             cores=options.cores,
         )
-        yield from beside_package(beside, size)
+        yield from beside_package(package_costs, size)
 
 
 def beside_float32(ours: Cost, plain: Cost, product: Cost, case: str, sides: tuple[int, int]) -> Iterator[Claim]:
@@ -79,8 +81,8 @@ def beside_float32(ours: Cost, plain: Cost, product: Cost, case: str, sides: tup
     note = "" if has_units(DIMENSIONS) else "no int8 units here, so that limner does not use them"
     yield Claim(f"{case}, vs the bare float32 products, CPU s", ours.cpu, product.cpu, goal="<= 0.6", note=note)
     yield Claim(f"{case}, vs the float32 way, CPU s", ours.cpu, plain.cpu, goal="<= 1.05", note=note)
-    read, whole = ours.value["blocks", "both", "float32"], sum(-(-side // BLOCK) for side in sides)
-    yield Claim(f"{case}: share of blocks that are counted in float32", read, whole, goal="<= 0.1")
+    read, expected_blocks = ours.value["blocks", "both", "float32"], sum(-(-side // BLOCK) for side in sides)
+    yield Claim(f"{case}: share of blocks that are counted in float32", read, expected_blocks, goal="<= 0.1")
     yield Claim(
         f"{case}: numbers that differ from the float32 way",
         sum(ours.value[key] != value for key, value in plain.value.items()),
@@ -88,8 +90,8 @@ def beside_float32(ours: Cost, plain: Cost, product: Cost, case: str, sides: tup
     )
 
 
-def beside_package(beside: dict[str, Cost], size: str) -> Iterator[Claim]:
-    theirs, ours = beside["eccv_caption"], beside["limner"]
+def beside_package(package_costs: dict[str, Cost], size: str) -> Iterator[Claim]:
+    theirs, ours = package_costs["eccv_caption"], package_costs["limner"]
     times = f"{theirs.cpu / ours.cpu:.0f} times fewer; the package's process takes {theirs.peak:,.0f} MB"
     case = f"embeddings to all numbers, {size}, vs full rankings and eccv_caption, CPU s (a fifteenth or less)"
     yield Claim(case, ours.cpu, theirs.cpu, f"<= {1 / FEWER:.4f}", times)
@@ -104,10 +106,10 @@ def identical(ours: Values, theirs: Values, size: str) -> Claim:
     )
 
 
-def refuse_different_work(found: dict[str, Cost]) -> None:
+def refuse_different_work(costs: dict[str, Cost]) -> None:
     """The bare work must have found the same: products in another order move a rank now and then, no more."""
     for direction in DIRECTIONS:
-        ours, bare = found["limner"].value["coco-5k", direction, "R@1"], found["bound"].value[direction]
+        ours, bare = costs["limner"].value["coco-5k", direction, "R@1"], costs["bound"].value[direction]
         if abs(ours - bare) > 2e-3:
             raise RuntimeError(f"R@1 {direction} is {ours} with limner and {bare} by bare counting: not the same work")
 
@@ -118,20 +120,20 @@ def refuse_different_work(found: dict[str, Cost]) -> None:
 def truth(images: int, data: Path | None) -> Collection:
     """The test split with its folds, CxC and ECCV Caption; a quick run takes as many images of every fold."""
     folder = data / "coco" if data is not None and (data / "coco").is_dir() else None
-    whole = load_karpathy_5k(folder)
-    if images == len(whole.images):
-        return whole
-    kept = [n for fold in range(5) for n in range(fold * 1000, fold * 1000 + images // 5)]
-    return whole.restrict(whole.images.ids[kept])
+    full_collection = load_karpathy_5k(folder)
+    if images == len(full_collection.images):
+        return full_collection
+    image_rows = [n for fold in range(5) for n in range(fold * 1000, fold * 1000 + images // 5)]
+    return full_collection.restrict(full_collection.images.ids[image_rows])
 
 
 # --- limner -------------------------------------------------------------------------------------------------------
 
 
 def limner(
-    images: int, data: Path | None, dimensions: int = DIMENSIONS, world: World = like_a_model, way: str = "never"
+    images: int, data: Path | None, dimensions: int = DIMENSIONS, world: World = like_a_model, precision: str = "never"
 ) -> Callable[[], Values]:
-    filter_passes(way)
+    filter_passes(precision)
     collection = truth(images, data)
     image_vectors, text_vectors = world(collection, dimensions)
     warm_up()
@@ -188,20 +190,20 @@ def counting(images: int, data: Path | None) -> Callable[[], dict[str, float]]:
     collection = truth(images, data)
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in like_a_model(collection)]
     folds = [np.asarray(items.field("fold")) for items in (collection.images, collection.texts)]
-    wanted = {d: [columns(collection, name, d) for name in ("pairs", "cxc", "eccv")] for d in DIRECTIONS}
+    positives = {d: [columns(collection, name, d) for name in ("pairs", "cxc", "eccv")] for d in DIRECTIONS}
     return lambda: {
-        "i2t": count(unit[0], unit[1], wanted["i2t"], folds[0], folds[1]),
-        "t2i": count(unit[1], unit[0], wanted["t2i"], folds[1], folds[0]),
+        "i2t": count(unit[0], unit[1], positives["i2t"], folds[0], folds[1]),
+        "t2i": count(unit[1], unit[0], positives["t2i"], folds[1], folds[0]),
     }
 
 
 def product(images: int, data: Path | None, dimensions: int = DIMENSIONS) -> Callable[[], None]:
     """The products of `counting` alone."""
     drawn = like_a_model(truth(images, data), dimensions)
-    one, other = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in drawn)
+    one, texts_side = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in drawn)
 
     def work() -> None:
-        for queries, pool in ((one, other), (other, one)):
+        for queries, pool in ((one, texts_side), (texts_side, one)):
             for low in range(0, len(queries), BLOCK):
                 queries[low : low + BLOCK] @ pool.T
 
@@ -220,7 +222,11 @@ def columns(collection: Collection, name: str, direction: str) -> list[np.ndarra
 
 
 def count(
-    queries: np.ndarray, pool: np.ndarray, wanted: list[list[np.ndarray]], query_fold: np.ndarray, pool_fold: np.ndarray
+    queries: np.ndarray,
+    pool: np.ndarray,
+    all_positives: list[list[np.ndarray]],
+    query_fold: np.ndarray,
+    pool_fold: np.ndarray,
 ) -> float:
     """R@1 of the pairs; the ranks of all other positives are counted too."""
     members = [np.flatnonzero(pool_fold == fold) for fold in range(5)]
@@ -228,11 +234,11 @@ def count(
     hits = 0
     for low in range(0, len(queries), BLOCK):
         for query, row in enumerate(queries[low : low + BLOCK] @ pool.T, start=low):
-            found = [[np.count_nonzero(row > row[c]) for c in positives[query]] for positives in wanted]
+            rank_counts = [[np.count_nonzero(row > row[c]) for c in positives[query]] for positives in all_positives]
             in_fold = row[members[query_fold[query]]]
-            found.append([np.count_nonzero(in_fold > row[c]) for c in wanted[0][query]])
-            hits += 0 in found[0]
-            ranks += found
+            rank_counts.append([np.count_nonzero(in_fold > row[c]) for c in all_positives[0][query]])
+            hits += 0 in rank_counts[0]
+            ranks += rank_counts
     return hits / len(queries)
 
 
@@ -259,39 +265,39 @@ def values_of(peer: Any, scores: Scores) -> Values:
     lists = rankings(scores), rankings(scores.T)
     names = {"coco_1k": "coco-1k", "coco_5k": "coco-5k", "cxc": "cxc", "eccv": "eccv"}
     recalls = peer.compute_all_metrics(*lists, [f"{name}_recalls" for name in names], Ks=(1, 5, 10))
-    rest = peer.compute_all_metrics(*lists, ["eccv_map_at_r", "eccv_rprecision"])
-    found = {
+    aggregate = peer.compute_all_metrics(*lists, ["eccv_map_at_r", "eccv_rprecision"])
+    values = {
         (view, d, f"R@{k}"): recalls[f"{name}_r{k}"][d]
         for name, view in names.items()
         for k in (1, 5, 10)
         for d in DIRECTIONS
     }
     measures = {"eccv_map_at_r": "mAP@R", "eccv_rprecision": "RP"}
-    return found | {("eccv", d, ours): rest[name][d] for name, ours in measures.items() for d in DIRECTIONS}
+    return values | {("eccv", d, ours): aggregate[name][d] for name, ours in measures.items() for d in DIRECTIONS}
 
 
 def rankings(scores: Scores) -> dict[int, list[int]]:
     """{query id: [candidate ids, best first]}; the numbers themselves are shared between lists, to spare memory."""
     numbers = np.array([int(c) for c in scores.candidates], dtype=object)
-    found: dict[int, list[int]] = {}
+    relevant: dict[int, list[int]] = {}
     for low in range(0, len(scores.queries), BLOCK):
         high = min(low + BLOCK, len(scores.queries))
         order = np.argsort(-scores.block(low, high), axis=1, kind="stable")
-        found |= {int(q): numbers[row].tolist() for q, row in zip(scores.queries[low:high], order, strict=True)}
-    return found
+        relevant |= {int(q): numbers[row].tolist() for q, row in zip(scores.queries[low:high], order, strict=True)}
+    return relevant
 
 
 def keep_only(peer: Any, collection: Collection) -> None:
     """Cuts the package's ground truth down to a quick run's images."""
     ids = {"i2t": {int(i) for i in collection.images.ids}, "t2i": {int(t) for t in collection.texts.ids}}
     for truths in (peer.coco_gts, peer.cxc_gts, peer.eccv_gts):
-        for direction, other in (("i2t", "t2i"), ("t2i", "i2t")):
-            kept = {
-                q: [c for c in found if c in ids[other]]
-                for q, found in truths[direction].items()
+        for direction, opposite in (("i2t", "t2i"), ("t2i", "i2t")):
+            truth_lists = {
+                q: [c for c in relevant if c in ids[opposite]]
+                for q, relevant in truths[direction].items()
                 if q in ids[direction]
             }
-            truths[direction] = {q: found for q, found in kept.items() if found}
+            truths[direction] = {q: ids for q, ids in truth_lists.items() if ids}
     peer.coco_ids = np.array([t for t in peer.coco_ids if int(t) in ids["t2i"]])
 
 

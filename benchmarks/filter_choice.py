@@ -7,23 +7,23 @@ from typing import Any
 
 
 @cache
-def _own() -> Any:
+def _filter_module() -> Any:
     from limner.scores.lowprecision import cpu_filter
 
     return cpu_filter.saves_time
 
 
-def filter_passes(way: str) -> None:
+def filter_passes(mode: str) -> None:
     """Sets how later passes are computed.
 
     Args:
-        way: "auto": as limner decides; "always": every pass is filtered where the CPU has int8 units; "never".
+        mode: "auto": as limner decides; "always": every pass is filtered where the CPU has int8 units; "never".
     """
     from limner.scores.lowprecision import cpu_filter
 
-    decides = _own()
-    units = way == "always" and cpu_filter.has_units()
-    cpu_filter.saves_time = decides if way == "auto" else lambda *pass_: units  # type: ignore[assignment]
+    decides = _filter_module()
+    units = mode == "always" and cpu_filter.has_units()
+    cpu_filter.saves_time = decides if mode == "auto" else lambda *pass_: units  # type: ignore[assignment]
 
 
 def has_units(dimensions: int) -> bool:

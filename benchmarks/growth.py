@@ -34,30 +34,30 @@ def candidates(options: argparse.Namespace) -> Iterator[Claim]:
     sizes = (1_000, 4_000, 16_000) if options.quick else (1_000, 10_000, 100_000, 1_000_000)
     queries = QUERIES // 4 if options.quick else QUERIES
     names = ["bare", "top-10", "CSLS top-10", *(["faiss"] if find_spec("faiss") else [])]
-    found = {n: _costs(queries, n, DIM, names, rounds=1 if n > 100_000 else 3) for n in sizes}
-    POINTS.update({"sizes": list(sizes), **{name: [found[n][name].cpu for n in sizes] for name in names}})
-    last, before, what = sizes[-1], sizes[-2], f"{queries:,} queries over n candidates, d = {DIM}"
+    costs = {n: _costs(queries, n, DIM, names, rounds=1 if n > 100_000 else 3) for n in sizes}
+    POINTS.update({"sizes": list(sizes), **{name: [costs[n][name].cpu for n in sizes] for name in names}})
+    last, before, label = sizes[-1], sizes[-2], f"{queries:,} queries over n candidates, d = {DIM}"
     for name in ("top-10", "CSLS top-10"):
-        slope = np.log(found[last][name].cpu / found[before][name].cpu) / np.log(last / before)
-        note = f"CPU {_series(sizes, [found[n][name].cpu for n in sizes])}; {load()}"
-        yield Claim(f"{name}, {what}: exponent between the two largest n", float(slope), goal="<= 1.1", note=note)
-    top, size = found[last]["top-10"], f"{queries:,} queries over {last:,} candidates, d = {DIM}"
-    yield Claim(f"top-10, {size}: CPU s vs the bare product", top.cpu, found[last]["bare"].cpu, goal="<= 1.15")
+        slope = np.log(costs[last][name].cpu / costs[before][name].cpu) / np.log(last / before)
+        note = f"CPU {_series(sizes, [costs[n][name].cpu for n in sizes])}; {load()}"
+        yield Claim(f"{name}, {label}: exponent between the two largest n", float(slope), goal="<= 1.1", note=note)
+    top, size = costs[last]["top-10"], f"{queries:,} queries over {last:,} candidates, d = {DIM}"
+    yield Claim(f"top-10, {size}: CPU s vs the bare product", top.cpu, costs[last]["bare"].cpu, goal="<= 1.15")
     yield Claim(f"top-10, {size}: memory beyond the inputs, MB per core", grown(top) / CORES, goal="< 1200")
     if "faiss" in names:
-        yield Claim(f"top-10, {size}: seconds vs faiss", top.wall, found[last]["faiss"].wall, goal="< 1")
+        yield Claim(f"top-10, {size}: seconds vs faiss", top.wall, costs[last]["faiss"].wall, goal="< 1")
 
 
 def square(options: argparse.Namespace) -> Iterator[Claim]:
     """n queries over n items; d = 128, so that a hundred thousand items take a minute."""
     sizes = (1_000, 2_000, 4_000) if options.quick else (1_000, 3_162, 10_000, 31_623, 100_000)
     names = ["bare", "top-10", "CSLS top-10"]
-    found = {n: _costs(n, n, 128, names, rounds=1 if n > 20_000 else 3) for n in sizes}
+    costs = {n: _costs(n, n, 128, names, rounds=1 if n > 20_000 else 3) for n in sizes}
     for name in names[1:]:
-        seconds = [found[n][name].cpu for n in sizes]
+        seconds = [costs[n][name].cpu for n in sizes]
         slope = np.log(seconds[-1] / seconds[-2]) / np.log(sizes[-1] / sizes[-2])
-        what = f"{name} of n x n: exponent of the growth between the two largest n"
-        yield Claim(what, float(slope), goal="<= 2.2", note=f"CPU {_series(sizes, seconds)}")
+        label = f"{name} of n x n: exponent of the growth between the two largest n"
+        yield Claim(label, float(slope), goal="<= 2.2", note=f"CPU {_series(sizes, seconds)}")
 
 
 def _costs(n: int, m: int, d: int, names: list[str], *, rounds: int) -> dict[str, Cost]:
@@ -79,12 +79,12 @@ def drawn(start: int, rows: int) -> np.ndarray:
     return part / np.linalg.norm(part, axis=1, keepdims=True)
 
 
-def asked(count: int) -> np.ndarray:
+def random_queries(count: int) -> np.ndarray:
     """Queries."""
     return drawn(-1 % 2**32, count)
 
 
-def made(folder: Path, rows: int) -> None:
+def write_index(folder: Path, rows: int) -> None:
     """The index, in one commit, from rows that are drawn as they are written."""
     from limner.search.rows import NOTHING
     from limner.search.store import VectorStore
@@ -107,13 +107,13 @@ def from_disk(folder: str, count: int) -> Callable[[], Any]:
     from limner.search import open_index
 
     warm = Path(tempfile.mkdtemp()) / "index"
-    made(warm, 2_000)
-    open_index(warm, memory=0).search(asked(count), K)
+    write_index(warm, 2_000)
+    open_index(warm, memory=0).search(random_queries(count), K)
     shutil.rmtree(warm.parent)
     opened = open_index(folder, memory=0)
 
     def work() -> list[list[int]]:
-        hits = opened.search(asked(count), K)
+        hits = opened.search(random_queries(count), K)
         return [[int(hit.id) for hit in hits[key]] for key in hits.queries.ids]
 
     return extra(work)
@@ -123,13 +123,13 @@ def scanned(rows: int, count: int) -> Callable[[], Any]:
     """The best of a few queries by a scan in double precision of rows that are drawn again."""
 
     def work() -> list[list[int]]:
-        queries = asked(count).astype(np.float64)
+        queries = random_queries(count).astype(np.float64)
         places, scores = np.zeros((count, 0), np.int64), np.zeros((count, 0))
         for low in range(0, rows, BLOCK):
             part = queries @ drawn(low, min(BLOCK, rows - low)).astype(np.float64).T
-            near = np.argpartition(-part, K, axis=1)[:, :K]
-            places = np.hstack([places, low + near])
-            scores = np.hstack([scores, np.take_along_axis(part, near, axis=1)])
+            nearest = np.argpartition(-part, K, axis=1)[:, :K]
+            places = np.hstack([places, low + nearest])
+            scores = np.hstack([scores, np.take_along_axis(part, nearest, axis=1)])
             order = np.argsort(-scores, axis=1, kind="stable")[:, :K]
             places, scores = (np.take_along_axis(each, order, axis=1) for each in (places, scores))
         return [[int(place) for place in row] for row in places]
@@ -143,18 +143,18 @@ def disk(options: argparse.Namespace) -> Iterator[Claim]:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = str(Path(folder) / "index")
         log(f"making an index of {rows:,} rows: {rows * 1040 / 1e9:.1f} GB")
-        made(Path(path), rows)
+        write_index(Path(path), rows)
         tasks = {"one": Task(from_disk, path, 1), "checked": Task(from_disk, path, checked)}
         tasks |= {"many": Task(from_disk, path, 100), "scan": Task(scanned, rows, checked)}
-        found = interleaved(tasks, rounds=1, cores=CORES)
+        costs = interleaved(tasks, rounds=1, cores=CORES)
     size = f"{rows:,} x {DIM} on disk, top-{K}"
     read = rows * DIM * 4 / 1e6
     for name, count in (("one", 1), ("many", 100)):
-        note = f"{read / found[name].wall:,.0f} MB of vectors a second; {load()}"
-        yield Claim(f"{count} queries over {size}, seconds", found[name].wall, goal="< 600", note=note)
-    yield Claim(f"100 queries over {size}: memory beyond the start, MB", grown(found["many"]), goal="< 1500")
-    pairs = zip(found["checked"].value[0], found["scan"].value[0], strict=True)
-    wrong = sum(one != other for one, other in pairs)
+        note = f"{read / costs[name].wall:,.0f} MB of vectors a second; {load()}"
+        yield Claim(f"{count} queries over {size}, seconds", costs[name].wall, goal="< 600", note=note)
+    yield Claim(f"100 queries over {size}: memory beyond the start, MB", grown(costs["many"]), goal="< 1500")
+    pairs = zip(costs["checked"].value[0], costs["scan"].value[0], strict=True)
+    wrong = sum(one != second for one, second in pairs)
     yield Claim(f"lists of {checked} queries over {size} that differ from a scan in float64", wrong, goal="== 0")
 
 

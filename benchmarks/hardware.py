@@ -27,7 +27,7 @@ def machine(*, card: str | None = None) -> dict[str, Any]:
         card: The device of torch that is measured, such as "cuda"; None for the CPU.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = _units() | {
+    facts = _units() | {
         "processor": _processor(),
         "family": platform.machine(),
         "cores": cores,
@@ -35,7 +35,7 @@ def machine(*, card: str | None = None) -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
-    return found if card is None else found | _card(card)
+    return facts if card is None else facts | _card(card)
 
 
 def kind(of: dict[str, Any]) -> str:
@@ -50,10 +50,10 @@ def kind(of: dict[str, Any]) -> str:
     return re.sub(r"\W+", "-", str(of.get("card") or of["family"] + units).lower())
 
 
-def told(of: dict[str, Any]) -> str:
+def description(of: dict[str, Any]) -> str:
     """A machine in words.
 
-    >>> told({"processor": "Neoverse-N1", "family": "aarch64", "cores": 2, "memory": 24, "system": "Linux",
+    >>> description({"processor": "Neoverse-N1", "family": "aarch64", "cores": 2, "memory": 24, "system": "Linux",
     ...       "python": "3.11.7"})
     'Neoverse-N1, 2 cores, 24 GiB, Linux aarch64, Python 3.11.7'
     """

@@ -38,8 +38,8 @@ def ours(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
     scores = Scores.from_sets(*sides, similarity="dot", pooling="maxsim")
 
     def work() -> Any:
-        found = scores.top(K)
-        return found.indices, found.scores
+        top = scores.top(K)
+        return top.indices, top.scores
 
     return extra(work)
 
@@ -55,9 +55,9 @@ def from_index(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
     opened.search(queries.part(0, 2), K)
 
     def work() -> Any:
-        found = opened.search(queries, K).ranking
-        places = np.array([[int(key.partition("-")[2]) for key in found[query]] for query in queries.ids])
-        return places, found.scores
+        ranking = opened.search(queries, K).ranking
+        places = np.array([[int(key.partition("-")[2]) for key in ranking[query]] for query in queries.ids])
+        return places, ranking.scores
 
     return extra(work)
 
@@ -97,9 +97,9 @@ def fast_plaid(n: int, m: int, each: Each, d: int) -> Callable[[], Any]:
     index.search(queries_embeddings=queries[:2], top_k=K)
 
     def work() -> Any:
-        found = index.search(queries_embeddings=queries, top_k=K)
-        places = np.array([[place for place, _ in row] for row in found])
-        return places, np.array([[score for _, score in row] for row in found])
+        answers = index.search(queries_embeddings=queries, top_k=K)
+        places = np.array([[place for place, _ in row] for row in answers])
+        return places, np.array([[score for _, score in row] for row in answers])
 
     return extra(work)
 
@@ -121,37 +121,37 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 def measured_on(case: tuple[int, int, Each, int], rounds: int, cores: int) -> Iterator[Claim]:
     n, m, each, d = case
     tasks = {"limner": Task(ours, *case), "loop": Task(loop, *case), "bare": Task(bare, n * each[0], m * each[1], d)}
-    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    costs, note = interleaved(tasks, rounds=rounds, cores=cores), load()
     size = on(f"late interaction, {n} queries of {each[0]} over {m:,} items of {each[1]} vectors, d = {d}", cores)
-    mine, plain = found["limner"], found["loop"]
-    same, apart = agreement(mine, plain)
+    limner_cost, plain = costs["limner"], costs["loop"]
+    equal_lists, largest_difference = agreement(limner_cost, plain)
     product = f"{size}: %s vs the bare product of all pairs of vectors"
-    yield Claim(product % "seconds", mine.wall, found["bare"].wall, goal="<= 1.3", note=note)
-    yield Claim(product % "CPU seconds", mine.cpu, found["bare"].cpu, goal="<= 1.3", note=note)
-    yield Claim(f"{size}: CPU seconds vs a loop over pairs", mine.cpu, plain.cpu, goal="< 1", note=note)
-    yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 200")
-    equal = f"{same:.3%} of the lists are the same"
-    yield Claim(f"{size}: largest difference of a score from the loop", apart, goal="< 1e-4", note=equal)
+    yield Claim(product % "seconds", limner_cost.wall, costs["bare"].wall, goal="<= 1.3", note=note)
+    yield Claim(product % "CPU seconds", limner_cost.cpu, costs["bare"].cpu, goal="<= 1.3", note=note)
+    yield Claim(f"{size}: CPU seconds vs a loop over pairs", limner_cost.cpu, plain.cpu, goal="< 1", note=note)
+    yield Claim(f"{size}: memory beyond the inputs, MB", grown(limner_cost), goal="< 200")
+    equal = f"{equal_lists:.3%} of the lists are the same"
+    yield Claim(f"{size}: largest difference of a score from the loop", largest_difference, goal="< 1e-4", note=equal)
     if find_spec("lancedb"):
         yield from stored(case, rounds, cores, size)
     for name, task in PEERS.items():
         if (cost := of_package(name, Task(task, *case), rounds, cores)) is not None:
             share = f"{recall(cost, plain):.3f} of its top-{K} are in the exact one; {note}"
-            what = f"{size}: %s vs {name.replace('_', '-')}"
-            yield Claim(what % "seconds", mine.wall, cost.wall, goal="< 1", note=share)
-            yield Claim(what % "CPU seconds", mine.cpu, cost.cpu, goal="< 1", note=share)
+            label_format = f"{size}: %s vs {name.replace('_', '-')}"
+            yield Claim(label_format % "seconds", limner_cost.wall, cost.wall, goal="< 1", note=share)
+            yield Claim(label_format % "CPU seconds", limner_cost.cpu, cost.cpu, goal="< 1", note=share)
 
 
 def stored(case: tuple[int, int, Each, int], rounds: int, cores: int, size: str) -> Iterator[Claim]:
     """From an index on disk, beside the same scores in memory."""
     tasks = {"disk": Task(from_index, *case), "memory": Task(ours, *case)}
-    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
-    disk, memory, name = found["disk"], found["memory"], f"{size}, from an index on disk"
+    costs, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    disk, memory, name = costs["disk"], costs["memory"], f"{size}, from an index on disk"
     yield Claim(f"{name}: seconds vs from memory", disk.wall, memory.wall, goal="<= 1.5", note=note)
     yield Claim(f"{name}: CPU seconds vs from memory", disk.cpu, memory.cpu, goal="<= 1.5", note=note)
     yield Claim(f"{name}: memory beyond the start, MB", grown(disk), goal="< 500")
-    same = all(np.array_equal(a, b) for a, b in zip(disk.value[0], memory.value[0], strict=True))
-    yield Claim(f"{name}: lists and scores that differ in any bit", float(not same), goal="== 0")
+    equal_lists = all(np.array_equal(a, b) for a, b in zip(disk.value[0], memory.value[0], strict=True))
+    yield Claim(f"{name}: lists and scores that differ in any bit", float(not equal_lists), goal="== 0")
 
 
 def of_package(name: str, task: Task, rounds: int, cores: int) -> Cost | None:
@@ -166,9 +166,9 @@ def of_package(name: str, task: Task, rounds: int, cores: int) -> Cost | None:
         return None
 
 
-def recall(one: Cost, other: Cost) -> float:
+def recall(one: Cost, second: Cost) -> float:
     """The share of the other's lists that the one has."""
-    pairs = zip(one.value[0][0], other.value[0][0], strict=True)
+    pairs = zip(one.value[0][0], second.value[0][0], strict=True)
     return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs]))
 
 

@@ -72,8 +72,8 @@ def ours(n: int, m: int, d: int, k: int, name: str | None, outlying: float = 0.0
     scores = scores_of(n, m, d, outlying)
 
     def best(of: Any) -> Any:
-        found = (of.correct(name) if name else of).top(k)
-        return found.indices, found.scores
+        top = (of.correct(name) if name else of).top(k)
+        return top.indices, top.scores
 
     best(scores.restrict(queries=scores.queries[:WARM]))
     return extra(lambda: best(scores))
@@ -125,12 +125,12 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
     pairs = Judgements.from_pairs([(str(n // 5), str(n)) for n in range(5 * images)])
     scores = Scores.from_embeddings(pictures, captions)
 
-    def both(of: Any, judged: Any) -> Any:
+    def evaluate_both(of: Any, judged: Any) -> Any:
         placed = [place(s, [Asked(j)])[0][0] for s, j in ((of, judged), (of.T, judged.T))]
         return [p.above for p in placed], [p.tied for p in placed]
 
-    both(scores, pairs)  # loads the loops
-    return extra(lambda: both(scores, pairs))
+    evaluate_both(scores, pairs)  # loads the loops
+    return extra(lambda: evaluate_both(scores, pairs))
 
 
 def low_product(n: int, m: int, d: int) -> Callable[[], Any]:
@@ -141,14 +141,14 @@ def low_product(n: int, m: int, d: int) -> Callable[[], Any]:
     from limner.scores.parallel_blocks import threads
 
     form = Int8()
-    a, b, held = vectors(n, d, 0), stored(form, vectors(m, d, 1)), local()
+    a, b, local_setup = vectors(n, d, 0), stored(form, vectors(m, d, 1)), local()
     queries = {start: form.round(a[start : start + TILE_ROWS]) for start in range(0, n, TILE_ROWS)}
 
     def block(start: int) -> None:
-        if not hasattr(held, "out"):
-            held.out = np.empty((TILE_ROWS, m), dtype=np.uint16)
+        if not hasattr(local_setup, "out"):
+            local_setup.out = np.empty((TILE_ROWS, m), dtype=np.uint16)
         rows = queries[start]
-        b.multiply(rows, held.out[: len(rows.codes)])
+        b.multiply(rows, local_setup.out[: len(rows.codes)])
 
     def work() -> None:
         with threads(None) as work_on:
@@ -188,9 +188,9 @@ def numpy_corrected(n: int, m: int, d: int, k: int, name: str) -> Callable[[], A
 
     def csls() -> np.ndarray:
         s = a @ b.T
-        near = np.partition(s, -10, axis=0)[-10:].mean(axis=0)
-        own = np.partition(s, -10, axis=1)[:, -10:].mean(axis=1)
-        return 2 * s - near - own[:, None]
+        column_means = np.partition(s, -10, axis=0)[-10:].mean(axis=0)
+        row_means = np.partition(s, -10, axis=1)[:, -10:].mean(axis=1)
+        return 2 * s - column_means - row_means[:, None]
 
     def inverted_softmax() -> np.ndarray:
         s = 30 * (a @ b.T)
@@ -213,11 +213,11 @@ def grown(cost: Cost) -> float:
     return cost.peak - cost.value[1]
 
 
-def agreement(one: Cost, other: Cost) -> tuple[float, float]:
+def agreement(one: Cost, second: Cost) -> tuple[float, float]:
     """Share of lists that hold the same candidates in the same order, and the largest difference of their scores."""
-    (a, x), (b, y) = one.value[0], other.value[0]
-    apart = np.abs(np.asarray(x) - np.asarray(y)).max()
-    return float((np.asarray(a) == np.asarray(b)).all(axis=1).mean()), float(apart)
+    (a, x), (b, y) = one.value[0], second.value[0]
+    largest_difference = np.abs(np.asarray(x) - np.asarray(y)).max()
+    return float((np.asarray(a) == np.asarray(b)).all(axis=1).mean()), float(largest_difference)
 
 
 def load() -> str:
@@ -234,39 +234,55 @@ def top(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     tasks = {"limner": Task(ours, n, m, d, 10, None), "bare": Task(bare, n, m, d)}
     if find_spec("faiss"):
         tasks["faiss"] = Task(faiss_top, n, m, d, 10)
-    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
-    mine, size = found["limner"], on(f"top-10 of {n:,} queries over {m:,} items, d = {d}", cores)
-    yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 1.15", note=note)
-    yield Claim(f"{size}: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal="<= 1.15", note=note)
-    yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 600")
-    if "faiss" not in found:
+    costs, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    limner_cost, size = costs["limner"], on(f"top-10 of {n:,} queries over {m:,} items, d = {d}", cores)
+    yield Claim(f"{size}: seconds vs the bare product", limner_cost.wall, costs["bare"].wall, goal="<= 1.15", note=note)
+    yield Claim(
+        f"{size}: CPU seconds vs the bare product", limner_cost.cpu, costs["bare"].cpu, goal="<= 1.15", note=note
+    )
+    yield Claim(f"{size}: memory beyond the inputs, MB", grown(limner_cost), goal="< 600")
+    if "faiss" not in costs:
         log("faiss is not installed (pip install faiss-cpu): no claim beside it")
         return
-    peer, (same, apart) = found["faiss"], agreement(mine, found["faiss"])
-    yield Claim(f"{size}: seconds vs faiss IndexFlatIP", mine.wall, peer.wall, goal="< 1", note=note)
-    yield Claim(f"{size}: CPU seconds vs faiss IndexFlatIP", mine.cpu, peer.cpu, goal="< 1", note=note)
-    equal = f"{same:.3%} of the lists are the same"
-    yield Claim(f"{size}: largest difference of a score from faiss", apart, goal="< 1e-5", note=equal)
+    peer, (equal_lists, largest_difference) = costs["faiss"], agreement(limner_cost, costs["faiss"])
+    yield Claim(f"{size}: seconds vs faiss IndexFlatIP", limner_cost.wall, peer.wall, goal="< 1", note=note)
+    yield Claim(f"{size}: CPU seconds vs faiss IndexFlatIP", limner_cost.cpu, peer.cpu, goal="< 1", note=note)
+    equal = f"{equal_lists:.3%} of the lists are the same"
+    yield Claim(f"{size}: largest difference of a score from faiss", largest_difference, goal="< 1e-5", note=equal)
 
 
 def csls(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     n, d = (4_000, 512) if quick else (25_000, 512)
     names = ("csls", "inverted_softmax")
     tasks = {name: Task(ours, n, n, d, 10, name) for name in names} | {"bare": Task(bare, n, n, d)}
-    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    costs, note = interleaved(tasks, rounds=rounds, cores=cores), load()
     plain = interleaved({name: Task(numpy_corrected, n, n, d, 10, name) for name in names}, rounds=1, cores=cores)
     for name in names:
-        mine, size = found[name], on(f"{name} of {n:,} x {n:,}, d = {d}, top-10", cores)
-        same, apart = agreement(mine, plain[name])
-        equal = f"{same:.3%} of the lists are the same; the others differ where scores are equal but for rounding"
-        yield Claim(f"{size}: seconds vs the bare product", mine.wall, found["bare"].wall, goal="<= 2.0", note=note)
-        yield Claim(f"{size}: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal="<= 2.0", note=note)
-        yield Claim(f"{size}: seconds vs plain numpy", mine.wall, plain[name].wall, goal="<= 1", note=note)
-        yield Claim(f"{size}: memory beyond the inputs, MB", grown(mine), goal="< 400")
-        yield Claim(
-            f"{size}: memory beyond the inputs vs plain numpy, MB", grown(mine), grown(plain[name]), goal="<= 0.1"
+        limner_cost, size = costs[name], on(f"{name} of {n:,} x {n:,}, d = {d}, top-10", cores)
+        equal_lists, largest_difference = agreement(limner_cost, plain[name])
+        equal = (
+            f"{equal_lists:.3%} of the lists are the same; the others differ where scores are equal but for rounding"
         )
-        yield Claim(f"{size}: largest difference of a top-10 score from plain numpy", apart, goal="< 1e-4", note=equal)
+        yield Claim(
+            f"{size}: seconds vs the bare product", limner_cost.wall, costs["bare"].wall, goal="<= 2.0", note=note
+        )
+        yield Claim(
+            f"{size}: CPU seconds vs the bare product", limner_cost.cpu, costs["bare"].cpu, goal="<= 2.0", note=note
+        )
+        yield Claim(f"{size}: seconds vs plain numpy", limner_cost.wall, plain[name].wall, goal="<= 1", note=note)
+        yield Claim(f"{size}: memory beyond the inputs, MB", grown(limner_cost), goal="< 400")
+        yield Claim(
+            f"{size}: memory beyond the inputs vs plain numpy, MB",
+            grown(limner_cost),
+            grown(plain[name]),
+            goal="<= 0.1",
+        )
+        yield Claim(
+            f"{size}: largest difference of a top-10 score from plain numpy",
+            largest_difference,
+            goal="< 1e-4",
+            note=equal,
+        )
 
 
 def low(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
@@ -282,76 +298,78 @@ def low(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
         size = on(f"{name} of {n:,} x {n:,}, d = {d}, top-10", cores)
         yield from _beside_float32(size, (n, n, d, 10, name), rounds, cores, goal)
     images, d = (1_000, 256) if quick else (5_000, 256)
-    tasks = {way: Task(ranks, images, d, way) for way in ("auto", "never")} | {
+    tasks = {mode: Task(ranks, images, d, mode) for mode in ("auto", "never")} | {
         "bare": Task(bare, images, 5 * images, d),
         "low": Task(low_product, images, 5 * images, d),
     }
-    found = interleaved(tasks, rounds=rounds, cores=cores)
+    costs = interleaved(tasks, rounds=rounds, cores=cores)
     size = on(f"ranks of {images:,} x {5 * images:,}, d = {d}", cores)
-    mine, plain = found["auto"], found["never"]
+    ours, plain = costs["auto"], costs["never"]
     yield Claim(
         f"{size}, both ways: seconds vs two bare products",
-        mine.wall,
-        2 * found["bare"].wall,
+        ours.wall,
+        2 * costs["bare"].wall,
         goal="<= 0.6",
         note=load(),
     )
-    alone, whole = found["low"], found["bare"]
-    yield Claim(f"{size}: int8 product alone vs the bare product, CPU s", alone.cpu, whole.cpu, goal="<= 0.6")
-    yield Claim(f"{size}, both ways: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=load())
-    apart = sum(
+    alone, bare_product = costs["low"], costs["bare"]
+    yield Claim(f"{size}: int8 product alone vs the bare product, CPU s", alone.cpu, bare_product.cpu, goal="<= 0.6")
+    yield Claim(f"{size}, both ways: seconds vs the float32 way", ours.wall, plain.wall, goal="<= 1.05", note=load())
+    differing = sum(
         int((x != y).sum())
-        for a, b in zip(mine.value[0], plain.value[0], strict=True)
+        for a, b in zip(ours.value[0], plain.value[0], strict=True)
         for x, y in zip(a, b, strict=True)
     )
-    yield Claim(f"{size}: places that differ from the float32 way", apart, goal="== 0")
+    yield Claim(f"{size}: places that differ from the float32 way", differing, goal="== 0")
 
 
 def long(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:
     """Lists of 100, as re-ranking and assignment read them, from fewer candidates: more of them has to be verified."""
     n = 5_000 if quick else 10_000
     for d in (64, 256):
-        tasks = {way: Task(by_setting, n, n, d, 100, None, way, 0.0) for way in ("auto", "never")}
+        tasks = {mode: Task(by_setting, n, n, d, 100, None, mode, 0.0) for mode in ("auto", "never")}
         tasks |= {"faiss": Task(faiss_top, n, n, d, 100)} if find_spec("faiss") else {}
-        found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
-        size, mine, plain = on(f"top-100 of {n:,} x {n:,}, d = {d}", cores), found["auto"], found["never"]
-        same = all(np.array_equal(x, y) for x, y in zip(mine.value[0], plain.value[0], strict=True))
+        costs, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+        size, ours, plain = on(f"top-100 of {n:,} x {n:,}, d = {d}", cores), costs["auto"], costs["never"]
+        equal_lists = all(np.array_equal(x, y) for x, y in zip(ours.value[0], plain.value[0], strict=True))
         case = f"{size}, low precision"
-        yield Claim(f"{case}: CPU seconds vs the float32 way", mine.cpu, plain.cpu, goal="<= 0.8", note=note)
-        yield Claim(f"{case}: lists and scores that differ in any bit", float(not same), goal="== 0")
-        if "faiss" in found:
-            yield Claim(f"{case}: seconds vs faiss", mine.wall, found["faiss"].wall, goal="< 1", note=note)
+        yield Claim(f"{case}: CPU seconds vs the float32 way", ours.cpu, plain.cpu, goal="<= 0.8", note=note)
+        yield Claim(f"{case}: lists and scores that differ in any bit", float(not equal_lists), goal="== 0")
+        if "faiss" in costs:
+            yield Claim(f"{case}: seconds vs faiss", ours.wall, costs["faiss"].wall, goal="< 1", note=note)
 
 
 def _beside_float32(
     size: str, case: tuple[Any, ...], rounds: int, cores: int, goal: str, outlying: float = 0.0
 ) -> Iterator[Claim]:
     n, m, d, k, name = case
-    tasks = {way: Task(by_setting, *case, way, outlying) for way in ("auto", "never")} | {"bare": Task(bare, n, m, d)}
+    tasks = {mode: Task(by_setting, *case, mode, outlying) for mode in ("auto", "never")} | {
+        "bare": Task(bare, n, m, d)
+    }
     if name is None and not outlying and find_spec("faiss"):
         tasks["faiss"] = Task(faiss_top, n, m, d, k)
-    found, note = interleaved(tasks, rounds=rounds, cores=cores), load()
-    mine, plain = found["auto"], found["never"]
-    same = all(np.array_equal(x, y) for x, y in zip(mine.value[0], plain.value[0], strict=True))
+    costs, note = interleaved(tasks, rounds=rounds, cores=cores), load()
+    ours, plain = costs["auto"], costs["never"]
+    equal_lists = all(np.array_equal(x, y) for x, y in zip(ours.value[0], plain.value[0], strict=True))
     yield Claim(
-        f"{size}, low precision: seconds vs the bare product", mine.wall, found["bare"].wall, goal=goal, note=note
+        f"{size}, low precision: seconds vs the bare product", ours.wall, costs["bare"].wall, goal=goal, note=note
     )
     yield Claim(
-        f"{size}, low precision: CPU seconds vs the bare product", mine.cpu, found["bare"].cpu, goal=goal, note=note
+        f"{size}, low precision: CPU seconds vs the bare product", ours.cpu, costs["bare"].cpu, goal=goal, note=note
     )
-    yield Claim(f"{size}, low precision: seconds vs the float32 way", mine.wall, plain.wall, goal="<= 1.05", note=note)
+    yield Claim(f"{size}, low precision: seconds vs the float32 way", ours.wall, plain.wall, goal="<= 1.05", note=note)
     yield Claim(
         f"{size}, float32 way: seconds vs the bare product",
         plain.wall,
-        found["bare"].wall,
+        costs["bare"].wall,
         goal="<= 2.0" if name else "<= 1.15",
         note=note,
     )
-    yield Claim(f"{size}, low precision: memory beyond the inputs, MB", grown(mine), goal="< 1500")
-    yield Claim(f"{size}, low precision: lists and scores that differ in any bit", float(not same), goal="== 0")
-    if "faiss" in found:
-        yield Claim(f"{size}, low precision: seconds vs faiss", mine.wall, found["faiss"].wall, goal="< 1", note=note)
-        yield Claim(f"{size}, float32 way: seconds vs faiss", plain.wall, found["faiss"].wall, goal="< 1", note=note)
+    yield Claim(f"{size}, low precision: memory beyond the inputs, MB", grown(ours), goal="< 1500")
+    yield Claim(f"{size}, low precision: lists and scores that differ in any bit", float(not equal_lists), goal="== 0")
+    if "faiss" in costs:
+        yield Claim(f"{size}, low precision: seconds vs faiss", ours.wall, costs["faiss"].wall, goal="< 1", note=note)
+        yield Claim(f"{size}, float32 way: seconds vs faiss", plain.wall, costs["faiss"].wall, goal="< 1", note=note)
 
 
 def wikipedia(quick: bool, rounds: int, cores: int) -> Iterator[Claim]:

@@ -78,24 +78,24 @@ def check(device: str) -> Iterator[Claim]:
         np.sort(plain, axis=axis).take(range(-10, 0), axis=axis).mean(axis=axis, keepdims=True) for axis in (0, 1)
     ]
     csls = 2 * plain - k_best[0] - k_best[1]
-    found, values = lists(scores.correct("csls"), K)
-    wanted = np.take_along_axis(csls, np.argsort(-csls, axis=1, kind="stable")[:, :K], axis=1)
+    columns, values = lists(scores.correct("csls"), K)
+    expected = np.take_along_axis(csls, np.argsort(-csls, axis=1, kind="stable")[:, :K], axis=1)
     yield Claim(
         "card: largest difference of the top-5 CSLS values from float64",
-        float(np.abs(values - wanted).max()),
+        float(np.abs(values - expected).max()),
         goal="< 1e-5",
     )
     yield Claim(
         "card: largest loss of a chosen candidate",
-        float((wanted - np.take_along_axis(csls, found, axis=1)).max()),
+        float((expected - np.take_along_axis(csls, columns, axis=1)).max()),
         goal="< 1e-5",
     )
-    whole = np.random.default_rng(5).integers(-1, 2, (3000, 16)).astype(np.float32)  # exact products, full of ties
-    whole[~whole.any(axis=1)] = 1
+    integers = np.random.default_rng(5).integers(-1, 2, (3000, 16)).astype(np.float32)  # exact products, full of ties
+    integers[~integers.any(axis=1)] = 1
     tied = Scores.from_embeddings(
-        Embeddings(range(500), whole[:500]), Embeddings(range(3000), whole), similarity="dot", device=device
+        Embeddings(range(500), integers[:500]), Embeddings(range(3000), integers), similarity="dot", device=device
     )
-    order = np.argsort(-(whole[:500] @ whole.T), axis=1, kind="stable")[:, :10]
+    order = np.argsort(-(integers[:500] @ integers.T), axis=1, kind="stable")[:, :10]
     yield Claim(
         "card: lists that differ from a stable sort where scores tie",
         float((lists(tied, 10)[0] != order).any(axis=1).sum()),
@@ -112,13 +112,13 @@ def low(prepared: Any, csls: Callable[[], tuple[Any, Any]], rounds: int, bare: f
     decides = gpu_filter.saves_time
     gpu_filter.saves_time = lambda scores: False
     plain = csls(), lists(prepared, 10)
-    whole, corrected = timed(lambda: lists(prepared, 10), rounds), timed(csls, rounds)
+    product_seconds, corrected = timed(lambda: lists(prepared, 10), rounds), timed(csls, rounds)
     gpu_filter.saves_time = decides
     yield Claim(f"low precision: top-10 vs the bare product, seconds ({size})", top, bare, goal="<= 0.5")
-    yield Claim(f"float32 alone: top-10 vs the bare product, seconds ({size})", whole, bare, goal="<= 2")
+    yield Claim(f"float32 alone: top-10 vs the bare product, seconds ({size})", product_seconds, bare, goal="<= 2")
     yield Claim(f"float32 alone: CSLS top-5 of {size}, from host memory to lists, seconds", corrected, goal="< 3")
-    for name, one, other in zip(("CSLS top-5", "top-10"), filtered, plain, strict=True):
-        differ = (one[0] != other[0]).any(axis=1) | (one[1] != other[1]).any(axis=1)
+    for name, one, unfiltered in zip(("CSLS top-5", "top-10"), filtered, plain, strict=True):
+        differ = (one[0] != unfiltered[0]).any(axis=1) | (one[1] != unfiltered[1]).any(axis=1)
         yield Claim(
             f"low precision: lists of {name} that differ from float32 in any bit", float(differ.sum()), goal="== 0"
         )
@@ -140,22 +140,22 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
         for start in range(0, n, prepared.block_rows):
             prepared.block(start, min(start + prepared.block_rows, n))
 
-    def whole() -> tuple[Any, Any]:
+    def csls_pass() -> tuple[Any, Any]:
         return lists(Scores.from_embeddings(queries, candidates, device=device).correct("csls"), K)
 
-    product(), whole()
+    product(), csls_pass()
     log("copy and normalise, bare product, top-5, CSLS top-5, inverted softmax top-5, all from host memory")
     copy = timed(lambda: Scores.from_embeddings(queries, candidates, device=device), rounds)
     bare = timed(product, rounds)
     top = timed(lambda: lists(prepared, K), rounds)
     softmax = timed(lambda: lists(prepared.correct("inverted_softmax"), K), rounds)
-    csls = timed(whole, rounds)
+    csls = timed(csls_pass, rounds)
     yield Claim(f"CSLS top-5 of {size}, from host memory to lists, seconds", csls, goal="< 3")
     yield Claim(f"copying and normalising, seconds ({size})", copy, goal="< 1")
     yield Claim(f"top-5 vs the bare product, seconds ({size})", top, bare, goal="<= 2")
     yield Claim(f"inverted softmax top-5 vs the bare product, seconds ({size})", softmax, bare, goal="<= 5")
     yield Claim(f"CSLS top-5 from host memory vs the bare product, seconds ({size})", csls, bare, goal="<= 5")
-    yield from low(prepared, whole, rounds, bare, size)
+    yield from low(prepared, csls_pass, rounds, bare, size)
     if device == "cuda":
         yield Claim("peak memory of the card, GB", torch.cuda.max_memory_allocated() / 1e9, goal="< 20")
 

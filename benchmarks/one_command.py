@@ -46,12 +46,12 @@ CLIP, PACKAGED = "tiny CLIP", "packaged weights"
 
 def read(folder: Path, split: str) -> tuple[list[Path], list[str]]:
     """Photographs of a split, and their captions, five each, in order."""
-    said: dict[str, list[str]] = {}
+    captions: dict[str, list[str]] = {}
     for line in (folder / "text" / "Flickr8k.token.txt").read_text(encoding="utf-8").splitlines():
         key, _, caption = line.partition("\t")
-        said.setdefault(key.partition("#")[0], []).append(caption)
+        captions.setdefault(key.partition("#")[0], []).append(caption)
     names = (folder / "text" / f"Flickr_8k.{split}Images.txt").read_text(encoding="utf-8").split()
-    return [folder / "images" / name for name in names], [caption for name in names for caption in said[name]]
+    return [folder / "images" / name for name in names], [caption for name in names for caption in captions[name]]
 
 
 def by_clip(model: Path, photographs: list[Path], captions: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -67,14 +67,14 @@ def by_clip(model: Path, photographs: list[Path], captions: list[str]) -> tuple[
             batch = [Image.open(file).convert("RGB") for file in photographs[low : low + 64]]
             images.append(pooled(clip.get_image_features(**processor(images=batch, return_tensors="pt"))))
         for low in range(0, len(captions), 64):
-            given = processor(text=captions[low : low + 64], return_tensors="pt", padding=True, truncation=True)
-            texts.append(pooled(clip.get_text_features(**given)))
+            inputs = processor(text=captions[low : low + 64], return_tensors="pt", padding=True, truncation=True)
+            texts.append(pooled(clip.get_text_features(**inputs)))
     return np.concatenate(images), np.concatenate(texts)
 
 
-def pooled(found: Any) -> np.ndarray:
+def pooled(outputs: Any) -> np.ndarray:
     """The vectors in what a model returns: a tensor, or in newer versions an object that holds it."""
-    return np.asarray(getattr(found, "pooler_output", found))
+    return np.asarray(getattr(outputs, "pooler_output", outputs))
 
 
 def by_packages(photographs: list[Path], captions: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -95,12 +95,13 @@ def mapped(train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndar
     a = np.repeat(a, len(b) // len(a), axis=0)
     centres = a.mean(axis=0), b.mean(axis=0)
     a, b = a - centres[0], b - centres[1]
-    within = [each.T @ each / len(each) for each in (a, b)]
-    lows = [np.linalg.cholesky(c + RIDGE * np.trace(c) / len(c) * np.eye(len(c))) for c in within]
+    covariances = [each.T @ each / len(each) for each in (a, b)]
+    lows = [np.linalg.cholesky(c + RIDGE * np.trace(c) / len(c) * np.eye(len(c))) for c in covariances]
     left, strength, right = np.linalg.svd(np.linalg.solve(lows[0], a.T @ b / len(a)) @ np.linalg.inv(lows[1]).T)
-    kept = min(DIMENSIONS, len(strength))
+    width = min(DIMENSIONS, len(strength))
     maps = [
-        np.linalg.inv(low).T @ side[:, :kept] * strength[:kept] for low, side in zip(lows, (left, right.T), strict=True)
+        np.linalg.inv(low).T @ side[:, :width] * strength[:width]
+        for low, side in zip(lows, (left, right.T), strict=True)
     ]
     return [(unit(rows.astype(np.float64)) - c) @ m for rows, c, m in zip(test, centres, maps, strict=True)]
 
@@ -111,25 +112,31 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 def recalls(images: np.ndarray, texts: np.ndarray) -> dict[str, float]:
     """R@k of both directions, five captions an image."""
-    scores, own = unit(images) @ unit(texts).T, np.arange(len(texts)) // 5
-    best = np.array([(scores[row] > scores[row, own == row].max()).sum() for row in range(len(images))])
-    text_ranks = (scores > scores[own, np.arange(len(texts))]).sum(axis=0)
+    scores, image_rows = unit(images) @ unit(texts).T, np.arange(len(texts)) // 5
+    best = np.array([(scores[row] > scores[row, image_rows == row].max()).sum() for row in range(len(images))])
+    text_ranks = (scores > scores[image_rows, np.arange(len(texts))]).sum(axis=0)
     ranks = {"i2t": best, "t2i": text_ranks}
-    return {f"{way} R@{k}": float((found < k).mean()) for way, found in ranks.items() for k in (1, 5, 10)}
+    return {
+        f"{direction} R@{k}": float((found_ranks < k).mean())
+        for direction, found_ranks in ranks.items()
+        for k in (1, 5, 10)
+    }
 
 
-def by_hand(what: str, folder: Path, model: Path, vectors: Path) -> dict[str, float]:
+def by_hand(model_name: str, folder: Path, model: Path, vectors: Path) -> dict[str, float]:
     """Encodes, or reads the vectors of the last time, and evaluates."""
-    kept = vectors / "vectors.npz"
-    if not kept.exists():
+    cache_file = vectors / "vectors.npz"
+    if not cache_file.exists():
         rows = {}
-        for split in ("test",) if what == CLIP else ("test", "train"):
-            images, texts = by_clip(model, *read(folder, split)) if what == CLIP else by_packages(*read(folder, split))
+        for split in ("test",) if model_name == CLIP else ("test", "train"):
+            images, texts = (
+                by_clip(model, *read(folder, split)) if model_name == CLIP else by_packages(*read(folder, split))
+            )
             rows |= {f"{split} images": images, f"{split} texts": texts}
-        np.savez(kept, **rows)
-    held = np.load(kept)
-    test = held["test images"], held["test texts"]
-    return recalls(*(test if what == CLIP else mapped((held["train images"], held["train texts"]), test)))
+        np.savez(cache_file, **rows)
+    arrays = np.load(cache_file)
+    test = arrays["test images"], arrays["test texts"]
+    return recalls(*(test if model_name == CLIP else mapped((arrays["train images"], arrays["train texts"]), test)))
 
 
 # --- both ways --------------------------------------------------------------------------------------------------
@@ -143,20 +150,27 @@ class Place:
     model: Path
     kept: Path
 
-    def encoder(self, what: str) -> str:
+    def encoder(self, model_name: str) -> str:
         """The name for `--encoder`."""
-        return f"clip(model={self.model})" if what == CLIP else "aligned(images=efficientnet-lite, texts=minilm)"
+        return f"clip(model={self.model})" if model_name == CLIP else "aligned(images=efficientnet-lite, texts=minilm)"
 
 
-def hand(what: str, place: Place) -> Callable[[], object]:
+def hand(model_name: str, place: Place) -> Callable[[], object]:
     """This script as the script that somebody writes."""
-    words = ["--by-hand", what, str(place.flickr8k), str(place.model), str(place.kept)]
+    words = ["--by-hand", model_name, str(place.flickr8k), str(place.model), str(place.kept)]
     return lambda: json.loads(_ran([sys.executable, __file__, *words]).splitlines()[-1])
 
 
-def command(what: str, place: Place) -> Callable[[], object]:
+def command(model_name: str, place: Place) -> Callable[[], object]:
     """The one command."""
-    words = ["evaluate", f"flickr8k:{place.flickr8k}", "--encoder", place.encoder(what), "--cache", str(place.kept)]
+    words = [
+        "evaluate",
+        f"flickr8k:{place.flickr8k}",
+        "--encoder",
+        place.encoder(model_name),
+        "--cache",
+        str(place.kept),
+    ]
     words += ["--measures", " ".join(MEASURES), "--save", str(place.kept / "report.html"), "--json"]
 
     def work() -> dict[str, float]:
@@ -175,49 +189,48 @@ def _ran(words: list[str]) -> str:
     return done.stdout
 
 
-def both(what: str, folder: Path, model: Path, rounds: int) -> Iterator[Claim]:
+def cold_and_warm(model_name: str, folder: Path, model: Path, rounds: int) -> Iterator[Claim]:
     """Both ways in turn, each round first with nothing kept, then with everything kept."""
     costs: dict[tuple[str, str], list[Cost]] = {}
     for number in range(rounds):
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as hand_folder:
             for state in ("cold", "warm"):
-                for name, way, kept in (("hand", hand, one), ("limner", command, other)):
-                    cost = measured(Task(way, what, Place(folder, model, Path(kept))))
+                for name, command_line, hand_warm in (("hand", hand, one), ("limner", command, hand_folder)):
+                    cost = measured(Task(command_line, model_name, Place(folder, model, Path(hand_warm))))
                     costs.setdefault((name, state), []).append(cost)
-                    log(
-                        f"round {number + 1}/{rounds}, {what}, {name}, {state}: {cost.wall:.1f} s, {cost.cpu:.1f} CPU s"
-                    )
-    yield from _same(what, *(costs[name, "cold"][-1].value for name in ("limner", "hand")))
+                    took = f"{cost.wall:.1f} s, {cost.cpu:.1f} CPU s"
+                    log(f"round {number + 1}/{rounds}, {model_name}, {name}, {state}: {took}")
+    yield from _equal_values(model_name, *(costs[name, "cold"][-1].value for name in ("limner", "hand")))
     cpu, wall = ({key: float(np.median([getattr(c, f) for c in each])) for key, each in costs.items()} for f in FIELDS)
-    cold, again, theirs, kept = ("limner", "cold"), ("limner", "warm"), ("hand", "cold"), ("hand", "warm")
+    cold, warm, theirs, hand_warm = ("limner", "cold"), ("limner", "warm"), ("hand", "cold"), ("hand", "warm")
     note = f"{wall[cold]:.1f} s beside {wall[theirs]:.1f} s by the clock, medians of {rounds}"
-    yield Claim(f"{what}, name to report, vs by hand, CPU-seconds", cpu[cold], cpu[theirs], "<= 1.1", note)
+    yield Claim(f"{model_name}, name to report, vs by hand, CPU-seconds", cpu[cold], cpu[theirs], "<= 1.1", note)
     note = (
-        f"{wall[again]:.1f} s beside {wall[theirs]:.1f} s by the clock; by hand with vectors that were kept in a file, "
-        f"without the model: {cpu[kept]:.1f} CPU-seconds, {wall[kept]:.1f} s"
+        f"{wall[warm]:.1f} s beside {wall[theirs]:.1f} s by the clock; by hand with vectors that were kept in a file, "
+        f"without the model: {cpu[hand_warm]:.1f} CPU-seconds, {wall[hand_warm]:.1f} s"
     )
-    title = f"{what}, name to report with all vectors in the cache, vs encoding by hand, CPU-seconds"
-    yield Claim(title, cpu[again], cpu[theirs], "<= 0.5", note)
+    title = f"{model_name}, name to report with all vectors in the cache, vs encoding by hand, CPU-seconds"
+    yield Claim(title, cpu[warm], cpu[theirs], "<= 0.5", note)
 
 
-def _same(what: str, ours: dict[str, float], theirs: dict[str, float]) -> Iterator[Claim]:
+def _equal_values(model_name: str, ours: dict[str, float], theirs: dict[str, float]) -> Iterator[Claim]:
     far = max(abs(ours[key] - theirs[key]) for key in theirs)
-    told = ", ".join(f"{key} {100 * ours[key]:.1f}" for key in theirs if key.endswith(("@1", "@10")))
-    claim = f"{what}, largest difference of six recalls from those by hand, points"
-    yield Claim(claim, 100 * far, goal="<= 1", note=told)
+    values_note = ", ".join(f"{key} {100 * ours[key]:.1f}" for key in theirs if key.endswith(("@1", "@10")))
+    claim = f"{model_name}, largest difference of six recalls from those by hand, points"
+    yield Claim(claim, 100 * far, goal="<= 1", note=values_note)
 
 
 # --- the data ---------------------------------------------------------------------------------------------------
 
 
-def part_of_flickr8k(data: Path, folder: Path, many: int) -> Path:
+def part_of_flickr8k(data: Path, folder: Path, count: int) -> Path:
     """A folder of Flickr8k with shorter lists of the splits, and links to everything else."""
     text = folder / "flickr8k" / "text"
     text.mkdir(parents=True)
     (text.parent / "images").symlink_to(data / "flickr8k" / "images")
     for file in (data / "flickr8k" / "text").iterdir():
         if file.name.endswith("Images.txt"):
-            names = file.read_text(encoding="utf-8").split()[:many]
+            names = file.read_text(encoding="utf-8").split()[:count]
             (text / file.name).write_text("\n".join(names) + "\n", encoding="utf-8")
         else:
             (text / file.name).symlink_to(file)
@@ -229,12 +242,12 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     set_part(options, options.only and options.only.replace(" ", "-").lower())
     if options.data is None or not (options.data / "flickr8k").is_dir():
         raise SystemExit("--data DIR: expected the folder that holds flickr8k/")
-    for what in (CLIP, PACKAGED) if not options.only else (options.only,):
+    for model_name in (CLIP, PACKAGED) if not options.only else (options.only,):
         with tempfile.TemporaryDirectory() as place:
-            many = 60 if options.quick else PHOTOGRAPHS[what]
-            folder = part_of_flickr8k(options.data.resolve(), Path(place), many)
+            count = 60 if options.quick else PHOTOGRAPHS[model_name]
+            folder = part_of_flickr8k(options.data.resolve(), Path(place), count)
             model = tiny_clip(Path(place) / "clip", read(folder, "train")[1])
-            yield from both(what, folder, model, 1 if options.quick else options.rounds)
+            yield from cold_and_warm(model_name, folder, model, 1 if options.quick else options.rounds)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -101,8 +101,8 @@ def _side_by_side(runs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict
 def _measured(run: dict[str, Any]) -> str:
     quick = "**A quick run: smaller work, fewer rounds.** " if run["quick"] else ""
     part = f" (part *{run['part']}*)" if run["part"] else ""
-    told = f"commit {run['commit']}; {hardware.told(run['machine'])}"
-    return f"{quick}`python {run['script']}`{part}, {run['date']}, {told}."
+    run_note = f"commit {run['commit']}; {hardware.description(run['machine'])}"
+    return f"{quick}`python {run['script']}`{part}, {run['date']}, {run_note}."
 
 
 def _row(claim: dict[str, Any], machine: str | None) -> str:
@@ -127,9 +127,9 @@ def _number(value: float | None) -> str:
 
 
 def _notes(runs: list[dict[str, Any]]) -> list[str]:
-    where = {run["kind"]: f" ({run['kind']})" if len(runs) > 1 else "" for run in runs}
+    machine_note = {run["kind"]: f" ({run['kind']})" if len(runs) > 1 else "" for run in runs}
     noted = [
-        f"- {claim['claim']}{where[run['kind']]}: {claim['note']}"
+        f"- {claim['claim']}{machine_note[run['kind']]}: {claim['note']}"
         for run, claim in _side_by_side(runs)
         if claim.get("note")
     ]

@@ -56,18 +56,22 @@ def projected(queries: int, items: int, workers: int, nodes: int, costs: Costs) 
 def constants() -> dict[str, float]:
     """The saved numbers that the arithmetic stands on, in basic units."""
     claims = json.loads(RESULTS.read_text(encoding="utf-8"))["claims"]
-    found = {claim["claim"].partition(",")[0]: claim for claim in claims}
+    claims_by_name = {claim["claim"].partition(",")[0]: claim for claim in claims}
     return {
-        "products per second and core": found["products per second of one core"]["ours"] * 1e9,
-        "a pass of log sums, in passes of top-10": found["log sums of the columns vs top-10"]["ratio"],
-        "seconds per task that does nothing": found["a task that does nothing"]["ours"] / 1e3,
-        "seconds per pass with next to nothing to compute": found["a pass with next to nothing to compute"]["ours"],
-        "bytes per second into the object store": found["putting an array into the object store"]["ours"] * 1e9,
-        "bytes per second from store to store": found["from one node's object store to another's"]["ours"] * 1e9,
-        "CPU-seconds of workers, per CPU-second of a local thread": found["top-10 by two workers vs one local thread"][
-            "ratio"
+        "products per second and core": claims_by_name["products per second of one core"]["ours"] * 1e9,
+        "a pass of log sums, in passes of top-10": claims_by_name["log sums of the columns vs top-10"]["ratio"],
+        "seconds per task that does nothing": claims_by_name["a task that does nothing"]["ours"] / 1e3,
+        "seconds per pass with next to nothing to compute": claims_by_name["a pass with next to nothing to compute"][
+            "ours"
         ],
-        "speed-up of a second worker, by the clock": found["top-10: one worker vs two"]["ratio"],
+        "bytes per second into the object store": claims_by_name["putting an array into the object store"]["ours"]
+        * 1e9,
+        "bytes per second from store to store": claims_by_name["from one node's object store to another's"]["ours"]
+        * 1e9,
+        "CPU-seconds of workers, per CPU-second of a local thread": claims_by_name[
+            "top-10 by two workers vs one local thread"
+        ]["ratio"],
+        "speed-up of a second worker, by the clock": claims_by_name["top-10: one worker vs two"]["ratio"],
     }
 
 

@@ -69,9 +69,11 @@ def workloads(options: argparse.Namespace, queries: int) -> dict[str, tuple[list
 
 def _pairs(texts: list[str], queries: int, seed: int) -> tuple[list[str], list[str]]:
     rng = np.random.default_rng(seed)
-    asked = [" ".join(texts[n].split()[: rng.integers(2, 9)]) for n in rng.integers(0, len(texts), queries)]
-    found = [" ".join(texts[m] for m in rng.integers(0, len(texts), rng.integers(1, 6))) for _ in range(queries * EACH)]
-    return [query for query in asked for _ in range(EACH)], found
+    queries_text = [" ".join(texts[n].split()[: rng.integers(2, 9)]) for n in rng.integers(0, len(texts), queries)]
+    captions = [
+        " ".join(texts[m] for m in rng.integers(0, len(texts), rng.integers(1, 6))) for _ in range(queries * EACH)
+    ]
+    return [query for query in queries_text for _ in range(EACH)], captions
 
 
 def timed(work: Callable[[], Any], device: str) -> tuple[float, float, Any]:
@@ -89,13 +91,13 @@ def timed(work: Callable[[], Any], device: str) -> tuple[float, float, Any]:
 
 def interleaved(works: dict[str, Callable[[], Any]], rounds: int, device: str) -> dict[str, tuple[float, float, Any]]:
     """Medians of each, measured in turn."""
-    seen: dict[str, list[tuple[float, float, Any]]] = {name: [] for name in works}
+    timings: dict[str, list[tuple[float, float, Any]]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
-            seen[name].append(timed(work, device))
-            log(f"  {name}: {seen[name][-1][0]:.3f} s, {seen[name][-1][1]:.3f} CPU s")
-    middle = {name: [statistics.median(row[n] for row in rows) for n in (0, 1)] for name, rows in seen.items()}
-    return {name: (middle[name][0], middle[name][1], rows[-1][2]) for name, rows in seen.items()}
+            timings[name].append(timed(work, device))
+            log(f"  {name}: {timings[name][-1][0]:.3f} s, {timings[name][-1][1]:.3f} CPU s")
+    middle = {name: [statistics.median(row[n] for row in rows) for n in (0, 1)] for name, rows in timings.items()}
+    return {name: (middle[name][0], middle[name][1], rows[-1][2]) for name, rows in timings.items()}
 
 
 def run(options: argparse.Namespace) -> Iterator[Claim]:
@@ -125,26 +127,26 @@ def on_processor(
     }
     for scorer in (lambda: ours.score_pairs(pairs[0][:EACH], pairs[1][:EACH]), lambda: theirs.predict(listed[:EACH])):
         scorer()
-    found = interleaved(works, 1 if options.quick else 5, "cpu")
-    agree(found["limner"][2], found["predict"][2], 1e-4)
-    note = f"single precision on both sides, scores within 1e-4; CPU-seconds {_ratio(found, 1):.2f} times fewer"
-    yield claim(f"{name}, processor, pairs/s", len(listed), found["limner"][0], found["predict"][0], note)
+    timings = interleaved(works, 1 if options.quick else 5, "cpu")
+    agree(timings["limner"][2], timings["predict"][2], 1e-4)
+    note = f"single precision on both sides, scores within 1e-4; CPU-seconds {_ratio(timings, 1):.2f} times fewer"
+    yield claim(f"{name}, processor, pairs/s", len(listed), timings["limner"][0], timings["predict"][0], note)
 
 
-def agree(ours: np.ndarray, theirs: np.ndarray, most: float) -> None:
+def agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> None:
     """Refuses to time things that do not do the same."""
-    apart = float(np.abs(ours - theirs).max())
-    if apart > most:
-        raise SystemExit(f"the scores differ by {apart}: expected at most {most}")
+    largest_difference = float(np.abs(ours - theirs).max())
+    if largest_difference > tolerance:
+        raise SystemExit(f"the scores differ by {largest_difference}: expected at most {tolerance}")
 
 
-def _ratio(found: dict[str, tuple[float, float, Any]], column: int) -> float:
-    return float(found["predict"][column] / found["limner"][column])
+def _ratio(timings: dict[str, tuple[float, float, Any]], column: int) -> float:
+    return float(timings["predict"][column] / timings["limner"][column])
 
 
-def claim(what: str, count: int, ours: float, theirs: float, note: str) -> Claim:
+def claim(label: str, count: int, ours: float, theirs: float, note: str) -> Claim:
     """Pairs in a second, ours beside theirs."""
-    return Claim(what, count / ours, count / theirs, GOAL, note)
+    return Claim(label, count / ours, count / theirs, GOAL, note)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 
 
 def from_arrays(queries: int, size: str, rounds: int) -> Iterator[Claim]:
-    found = interleaved({"limner": Task(limner_arrays, queries), "ranx": Task(ranx_arrays, queries)}, rounds=rounds)
-    ours, theirs = found["limner"], found["ranx"]
+    costs = interleaved({"limner": Task(limner_arrays, queries), "ranx": Task(ranx_arrays, queries)}, rounds=rounds)
+    ours, theirs = costs["limner"], costs["ranx"]
     yield Claim(f"from arrays, {size}, vs ranx's second call, s", ours.wall, theirs.wall, "<= 1", "ranx on all cores")
     yield Claim(f"from arrays, {size}, vs ranx's second call, CPU s", ours.cpu, theirs.cpu, "<= 1")
     yield Claim(f"largest difference to ranx, {size}", difference(ours, theirs), goal="<= 1e-14")
@@ -56,18 +56,18 @@ def from_file(queries: int, path: Path, size: str, rounds: int) -> Iterator[Clai
     installed = importlib.util.find_spec("pytrec_eval") is not None
     tasks = {"limner": Task(limner_file, queries, path), "ranx": Task(ranx_file, queries, path)}
     tasks["pytrec_eval"] = Task(pytrec_file if installed else pytrec_reading, queries, path)
-    found = interleaved(tasks, rounds=rounds)
-    ours, ranx, pytrec = found["limner"], found["ranx"], found["pytrec_eval"]
+    costs = interleaved(tasks, rounds=rounds)
+    ours, ranx, pytrec = costs["limner"], costs["ranx"], costs["pytrec_eval"]
     case = f"from a TREC file, {size}"
-    yield Claim(f"{case}, vs ranx, s (a fifth or less)", ours.wall, ranx.wall, "<= 0.2", beside(ours, ranx))
-    lacking = "" if installed else "no wheel for this machine: its reading of the file alone, nothing evaluated; "
-    note = lacking + beside(ours, pytrec)
+    yield Claim(f"{case}, vs ranx, s (a fifth or less)", ours.wall, ranx.wall, "<= 0.2", rates_note(ours, ranx))
+    missing_note = "" if installed else "no wheel for this machine: its reading of the file alone, nothing evaluated; "
+    note = missing_note + rates_note(ours, pytrec)
     yield Claim(f"{case}, vs pytrec_eval, s (a fifth or less)", ours.wall, pytrec.wall, "<= 0.2", note)
     for name in ("ranx", "pytrec_eval") if installed else ("ranx",):
-        yield Claim(f"{case}, largest difference to {name}", difference(ours, found[name]), goal="<= 1e-14")
+        yield Claim(f"{case}, largest difference to {name}", difference(ours, costs[name]), goal="<= 1e-14")
 
 
-def beside(ours: Cost, theirs: Cost) -> str:
+def rates_note(ours: Cost, theirs: Cost) -> str:
     """What the ratio of seconds does not say."""
     return f"{ours.cpu:.1f} and {theirs.cpu:.1f} CPU s; peaks of {ours.peak:,.0f} and {theirs.peak:,.0f} MB"
 
@@ -132,12 +132,12 @@ def qrels(queries: int) -> dict[str, dict[str, int]]:
 
 def limner_arrays(queries: int) -> Callable[[], Means]:
     drawn, (query_ids, ids) = problem(queries), names(queries)
-    asked, pool = Ids(query_ids, what="query"), Ids(ids, what="candidate")
+    queries_, pool = Ids(query_ids, what="query"), Ids(ids, what="candidate")
     rows = np.repeat(np.arange(queries), RELEVANT)
-    truth = Judgements(asked, pool, rows, drawn.relevant.ravel(), drawn.grades.ravel().astype(np.float64))
+    truth = Judgements(queries_, pool, rows, drawn.relevant.ravel(), drawn.grades.ravel().astype(np.float64))
 
     def work() -> Means:
-        return means(Ranking(asked, pool, drawn.lists, drawn.scores), truth)
+        return means(Ranking(queries_, pool, drawn.lists, drawn.scores), truth)
 
     work()
     return work
@@ -145,7 +145,7 @@ def limner_arrays(queries: int) -> Callable[[], Means]:
 
 def limner_file(queries: int, path: Path) -> Callable[[], Means]:
     judged = qrels(queries)
-    truth = Judgements.from_pairs((q, c, grade) for q, found in judged.items() for c, grade in found.items())
+    truth = Judgements.from_pairs((q, c, grade) for q, grades in judged.items() for c, grade in grades.items())
     with tempfile.TemporaryDirectory() as folder:  # loads the compiled loops
         tiny = Path(folder, "tiny")
         tiny.write_text("q00000 Q0 d000000 1 2.0 tag\nq00000 Q0 d000001 2 1.0 tag\n")
@@ -179,8 +179,8 @@ def ranx_file(queries: int, path: Path) -> Callable[[], Means]:
     from ranx import Qrels, Run, evaluate
 
     judged = qrels(queries)
-    few = {q: judged[q] for q in list(judged)[:20]}
-    evaluate(Qrels(few), Run({q: {"d000000": 1.0} for q in few}), list(NAMES))  # compiles its loops
+    first_queries = {q: judged[q] for q in list(judged)[:20]}
+    evaluate(Qrels(first_queries), Run({q: {"d000000": 1.0} for q in first_queries}), list(NAMES))  # compiles its loops
     truth = Qrels(judged)
     return lambda: {
         name: float(value)
@@ -195,8 +195,8 @@ def pytrec_file(queries: int, path: Path) -> Callable[[], Means]:
 
     def work() -> Means:
         with path.open() as file:
-            found = list(evaluator.evaluate(pytrec_eval.parse_run(file)).values())
-        return {name: float(np.mean([each[theirs] for each in found])) for name, (_, theirs) in NAMES.items()}
+            per_query = list(evaluator.evaluate(pytrec_eval.parse_run(file)).values())
+        return {name: float(np.mean([each[theirs] for each in per_query])) for name, (_, theirs) in NAMES.items()}
 
     return work
 
@@ -205,12 +205,12 @@ def pytrec_reading(queries: int, path: Path) -> Callable[[], int]:
     """The loop of `pytrec_eval.parse_run`, which is plain Python, for machines that cannot install it."""
 
     def work() -> int:
-        found: dict[str, dict[str, float]] = {}
+        run: dict[str, dict[str, float]] = {}
         with path.open() as file:
             for line in file:
                 query, _, candidate, _, score, _ = line.strip().split()
-                found.setdefault(query, {})[candidate] = float(score)
-        return len(found)
+                run.setdefault(query, {})[candidate] = float(score)
+        return len(run)
 
     return work
 

@@ -22,7 +22,7 @@ TUNED = 100  # queries that recall is measured with
 WARM = "ours also scores the finalists on the grid of Scores, and gives their ids and values"
 
 
-def made(folder: Path, rows: int) -> None:
+def write_index(folder: Path, rows: int) -> None:
     """Vectors, queries, and an index of each kind."""
     from limner import Embeddings
     from limner.search import index
@@ -30,10 +30,10 @@ def made(folder: Path, rows: int) -> None:
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((CENTRES, DIM)).astype(np.float32)
 
-    def near(count: int) -> Any:
+    def clustered(count: int) -> Any:
         return centres[rng.integers(0, CENTRES, count)] + rng.standard_normal((count, DIM)).astype(np.float32)
 
-    vectors, queries = near(rows), near(ASKED)
+    vectors, queries = clustered(rows), clustered(ASKED)
     unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, queries)]
     np.save(folder / "vectors.npy", unit[0].astype(np.float32))
     np.save(folder / "queries.npy", unit[1].astype(np.float32))
@@ -82,7 +82,7 @@ def numpy_scan(folder: str, count: int) -> Callable[[], Any]:
     pieces = [queries] if count < 0 else [queries[row : row + 1] for row in range(count)]
 
     def run() -> list[Any]:
-        return [found for piece in pieces for found in _best(piece @ vectors.T)]
+        return [best for piece in pieces for best in _best(piece @ vectors.T)]
 
     run()
     return run
@@ -102,8 +102,8 @@ def lance_scan(folder: str, count: int) -> Callable[[], Any]:
     table = open_index(Path(folder, "plain")).store.table
 
     def one(query: Any) -> list[str]:
-        asked = table.search(query, vector_column_name="vector").distance_type("dot").limit(K)
-        return list(asked.select(["id", "_distance"]).to_arrow()["id"].to_pylist())
+        request = table.search(query, vector_column_name="vector").distance_type("dot").limit(K)
+        return list(request.select(["id", "_distance"]).to_arrow()["id"].to_pylist())
 
     def run() -> list[Any]:
         return [one(query) for query in queries[:count]]
@@ -115,7 +115,7 @@ def lance_scan(folder: str, count: int) -> Callable[[], Any]:
 def run(options: Any) -> Iterator[Claim]:
     rows, rounds, count = (10_000, 1, 10) if options.quick else (100_000, 3, 20)
     with tempfile.TemporaryDirectory() as folder:
-        made(Path(folder), rows)
+        write_index(Path(folder), rows)
         tasks = {
             "warm": Task(warm, folder, count),
             "numpy": Task(numpy_scan, folder, count),
@@ -126,22 +126,25 @@ def run(options: Any) -> Iterator[Claim]:
             "numpy batch": Task(numpy_scan, folder, -1),
             **{kind: Task(approximate, folder, count, kind) for kind in KINDS},
         }
-        found = interleaved(tasks, rounds=rounds)
-        yield from _claims(found, f"{rows:,} x {DIM}", count, Path(folder))
+        costs = interleaved(tasks, rounds=rounds)
+        yield from _claims(costs, f"{rows:,} x {DIM}", count, Path(folder))
 
 
-def _claims(found: dict[str, Cost], size: str, count: int, folder: Path) -> Iterable[Claim]:
-    each = {name: 1000 * cost.wall / (ASKED if "batch" in name else count) for name, cost in found.items()}
-    one, many = f"one query over {size}, exact top-{K}, ms", f"{ASKED} queries over {size}, exact top-{K}, ms per query"
+def _claims(costs: dict[str, Cost], size: str, count: int, folder: Path) -> Iterable[Claim]:
+    each = {name: 1000 * cost.wall / (ASKED if "batch" in name else count) for name, cost in costs.items()}
+    one, batch_label = (
+        f"one query over {size}, exact top-{K}, ms",
+        f"{ASKED} queries over {size}, exact top-{K}, ms per query",
+    )
     yield Claim(f"{one}: in memory vs a numpy scan", each["warm"], each["numpy"], goal="<= 1.1", note=WARM)
     yield Claim(
         f"{one}: streamed from the store vs LanceDB's exact scan", each["streamed"], each["lance"], goal="<= 1.25"
     )
-    yield Claim(f"{many}: in memory vs a numpy scan", each["warm batch"], each["numpy batch"], goal="<= 1")
+    yield Claim(f"{batch_label}: in memory vs a numpy scan", each["warm batch"], each["numpy batch"], goal="<= 1")
     yield Claim(
-        f"{many}: streamed vs a numpy scan in memory", each["streamed batch"], each["numpy batch"], goal="<= 1.5"
+        f"{batch_label}: streamed vs a numpy scan in memory", each["streamed batch"], each["numpy batch"], goal="<= 1.5"
     )
-    wrong = sum(a != b for a, b in zip(found["warm"].value, found["numpy"].value, strict=True))
+    wrong = sum(a != b for a, b in zip(costs["warm"].value, costs["numpy"].value, strict=True))
     yield Claim(f"exact lists of {count} queries that differ from the numpy scan's", wrong, goal="<= 0")
     yield from (claim for kind in KINDS for claim in _approximate_claims(kind, each, folder, size))
 

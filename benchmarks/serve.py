@@ -71,8 +71,8 @@ class Server:
                 command, stdout=subprocess.PIPE, stderr=log_file, text=True, env=environment, preexec_fn=self._limit
             )
         assert self.process.stdout is not None
-        told = json.loads("".join(iter(self.process.stdout.readline, "}\n")) + "}")
-        self.invitation = self.invitation or told["invitation"]
+        state = json.loads("".join(iter(self.process.stdout.readline, "}\n")) + "}")
+        self.invitation = self.invitation or state["invitation"]
         self._await()
 
     def _limit(self) -> None:
@@ -173,23 +173,23 @@ def fill(path: Path, *, annotators: int, tasks: int, size: int, replication: int
     from limner.annotate.store.tasks import Draft, TaskPair, add_tasks
     from limner.web.passwords import hashed
 
-    held = limner.load("scenes", images=images).test
-    pairs = [(image, text) for shift in range(len(held.texts)) for image, text in _shifted(held, shift)]
+    test_set = limner.load("scenes", images=images).test
+    pairs = [(image, text) for shift in range(len(test_set.texts)) for image, text in _shifted(test_set, shift)]
     with open_store(path) as store:
-        add_collection(store, held, spec="scenes")
+        add_collection(store, test_set, spec="scenes")
         chosen = pairs[: tasks * size]
         drafts = [
             Draft(tuple(TaskPair(*pair) for pair in chosen[low : low + size])) for low in range(0, len(chosen), size)
         ]
         add_tasks(store, drafts, replication=replication)
-        kept = hashed(PASSWORD, name="annotator")
+        password_hash = hashed(PASSWORD, name="annotator")
         for number in range(annotators):
-            add_annotator(store, f"annotator {number}", password_hash=kept)
+            add_annotator(store, f"annotator {number}", password_hash=password_hash)
 
 
-def _shifted(held, shift: int):
-    texts = list(held.texts.ids)
-    return [(image, texts[(row * 5 + shift) % len(texts)]) for row, image in enumerate(held.images.ids)]
+def _shifted(test_set, shift: int):
+    texts = list(test_set.texts.ids)
+    return [(image, texts[(row * 5 + shift) % len(texts)]) for row, image in enumerate(test_set.images.ids)]
 
 
 def sessions(path: Path, annotators: int) -> list[str]:
@@ -314,16 +314,16 @@ def compared(path: Path, tally: Tally, replication: int, kills: int) -> Storm:
     from limner.annotate.store.answers import answers, history
 
     with open_store(path) as store:
-        kept = {row["client_key"]: (row["annotator"], row["item_id"], row["grade"]) for row in history(store)}
+        stored = {row["client_key"]: (row["annotator"], row["item_id"], row["grade"]) for row in history(store)}
         current = answers(store)
-    lost = sum(kept.get(key) != told for key, told in tally.acknowledged.items())
+    lost = sum(stored.get(key) != sent for key, sent in tally.acknowledged.items())
     each = Counter((answer.annotator, answer.item) for answer in current)
     per_pair = Counter(answer.pair for answer in current if answer.role == "real")
     times = sorted(tally.seconds)
     return Storm(
         len(tally.acknowledged),
         lost,
-        sum(count - 1 for count in each.values()) + len(kept) - len(tally.acknowledged),
+        sum(count - 1 for count in each.values()) + len(stored) - len(tally.acknowledged),
         sum(count > replication for count in per_pair.values()),
         tally.again,
         tally.errors,
@@ -399,18 +399,18 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
 def _storm_claims(folder: Path, quick: bool) -> Iterator[Claim]:
     people, kills = (10, 3) if quick else (50, 20)
     tasks, size = (10, 10) if quick else (100, 20)
-    found = storm(
+    outcome = storm(
         folder, annotators=people, tasks=tasks, size=size, replication=2, kills=kills, think=0.1 if quick else 0.3
     )
-    what = f"{people} annotators over HTTP, {found.kills} kills"
-    note = f"{found.acknowledged:,} answers acknowledged, {found.again:,} requests sent again"
-    yield Claim(f"{what}: acknowledged answers", found.acknowledged, goal=f"== {tasks * size * 2}")
-    yield Claim(f"{what}: acknowledged answers that are not in the store", found.lost, goal="<= 0", note=note)
-    yield Claim(f"{what}: answers stored twice", found.doubled, goal="<= 0")
-    yield Claim(f"{what}: pairs with more answers than asked", found.over, goal="<= 0")
-    yield Claim(f"{what}: requests refused", len(found.errors), goal="<= 0", note="; ".join(found.errors[:2]))
-    rate = f"median {1000 * found.p50:.0f} ms; clients, server and disk share one machine"
-    yield Claim(f"{what}: p95 of a submit, ms", 1000 * found.p95, goal="< 1000", note=rate)
+    label = f"{people} annotators over HTTP, {outcome.kills} kills"
+    note = f"{outcome.acknowledged:,} answers acknowledged, {outcome.again:,} requests sent again"
+    yield Claim(f"{label}: acknowledged answers", outcome.acknowledged, goal=f"== {tasks * size * 2}")
+    yield Claim(f"{label}: acknowledged answers that are not in the store", outcome.lost, goal="<= 0", note=note)
+    yield Claim(f"{label}: answers stored twice", outcome.doubled, goal="<= 0")
+    yield Claim(f"{label}: pairs with more answers than asked", outcome.over, goal="<= 0")
+    yield Claim(f"{label}: requests refused", len(outcome.errors), goal="<= 0", note="; ".join(outcome.errors[:2]))
+    rate = f"median {1000 * outcome.p50:.0f} ms; clients, server and disk share one machine"
+    yield Claim(f"{label}: p95 of a submit, ms", 1000 * outcome.p95, goal="< 1000", note=rate)
 
 
 if __name__ == "__main__":

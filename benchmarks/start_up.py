@@ -45,7 +45,7 @@ def imported(name: str) -> list[str]:
     return [sys.executable, "-c", f"import {name}"]
 
 
-def made(folder: Path, rows: int) -> list[str]:
+def written_inputs(folder: Path, rows: int) -> list[str]:
     """The command that searches an index of as many rows for one vector."""
     from limner import Embeddings
     from limner.search import index
@@ -80,26 +80,26 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     rows, rounds = (10_000, 2) if options.quick else (100_000, 5)
     with tempfile.TemporaryDirectory() as folder:
         commands = {"import limner": imported("limner"), "limner --help": [*LIMNER, "--help"]}
-        commands["limner search"] = made(Path(folder), rows)
+        commands["limner search"] = written_inputs(Path(folder), rows)
         commands["limner index"] = indexed(Path(folder), FEW)
         commands["without pandas"] = [sys.executable, "-c", WITHOUT_PANDAS, *commands["limner search"][len(LIMNER) :]]
         commands |= {f"import {name}": imported(name) for name in PEERS if find_spec(name)}
-        found = _measured(commands, rounds)
+        costs = _measured(commands, rounds)
     load = f"load average when measured {os.getloadavg()[0]:.1f}"
-    yield Claim("import limner, CPU-seconds", found["import limner"][1], goal="< 0.2", note=load)
-    yield Claim("limner --help, CPU-seconds", found["limner --help"][1], goal="< 1", note=load)
+    yield Claim("import limner, CPU-seconds", costs["import limner"][1], goal="< 0.2", note=load)
+    yield Claim("limner --help, CPU-seconds", costs["limner --help"][1], goal="< 1", note=load)
     first = f"limner search, one vector over {rows:,} x 256, from the command to the answer"
-    yield Claim(f"{first}, seconds", found["limner search"][0], goal="< 1.5", note=load)
-    yield Claim(f"{first}, CPU-seconds", found["limner search"][1], goal="< 1.5", note=load)
+    yield Claim(f"{first}, seconds", costs["limner search"][0], goal="< 1.5", note=load)
+    yield Claim(f"{first}, CPU-seconds", costs["limner search"][1], goal="< 1.5", note=load)
     new = f"limner index, a new index of {FEW:,} x 256, from the command to the answer"
-    yield Claim(f"{new}, seconds", found["limner index"][0], goal="< 1.5", note=load)
-    yield Claim(f"{new}, CPU-seconds", found["limner index"][1], goal="< 1.5", note=load)
+    yield Claim(f"{new}, seconds", costs["limner index"][0], goal="< 1.5", note=load)
+    yield Claim(f"{new}, CPU-seconds", costs["limner index"][1], goal="< 1.5", note=load)
     alone = f"{first}, pandas not installed, CPU-seconds"
-    yield Claim(alone, found["without pandas"][1], goal="< 1.5", note=load)
-    for name in (each for each in PEERS if f"import {each}" in found):
+    yield Claim(alone, costs["without pandas"][1], goal="< 1.5", note=load)
+    for name in (each for each in PEERS if f"import {each}" in costs):
         ours = "limner search" if name == "lancedb" else "limner --help"
-        theirs = found[f"import {name}"][1]
-        yield Claim(f"{ours} vs import {name}, CPU-seconds", found[ours][1], theirs, goal="< 1", note=load)
+        theirs = costs[f"import {name}"][1]
+        yield Claim(f"{ours} vs import {name}, CPU-seconds", costs[ours][1], theirs, goal="< 1", note=load)
 
 
 def _measured(commands: dict[str, list[str]], rounds: int) -> dict[str, tuple[float, float]]:

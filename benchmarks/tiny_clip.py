@@ -38,8 +38,8 @@ def tiny_clip(
     import torch
     import transformers
 
-    known = word_tokenizer(captions, max_tokens=max_tokens, lowercase=lowercase)
-    text = {**shape, "vocab_size": len(known), "max_position_embeddings": max_tokens}
+    vocabulary = word_tokenizer(captions, max_tokens=max_tokens, lowercase=lowercase)
+    text = {**shape, "vocab_size": len(vocabulary), "max_position_embeddings": max_tokens}
     text |= {"bos_token_id": 0, "eos_token_id": 1}
     image = {**shape, "image_size": side, "patch_size": patch}
     torch.manual_seed(0)
@@ -47,9 +47,11 @@ def tiny_clip(
     transformers.CLIPModel(config).save_pretrained(folder)
     processor = getattr(transformers, "CLIPImageProcessorPil", transformers.CLIPImageProcessor)
     square = {"height": side, "width": side}
-    how = {"size": {"shortest_edge": side}, "crop_size": square} if crop else {"size": square, "do_center_crop": False}
-    known.save_pretrained(folder)
-    transformers.CLIPProcessor(processor(**how), known).save_pretrained(folder)
+    resize = (
+        {"size": {"shortest_edge": side}, "crop_size": square} if crop else {"size": square, "do_center_crop": False}
+    )
+    vocabulary.save_pretrained(folder)
+    transformers.CLIPProcessor(processor(**resize), vocabulary).save_pretrained(folder)
     return folder
 
 
@@ -59,12 +61,12 @@ def word_tokenizer(captions: list[str], *, max_tokens: int, lowercase: bool) -> 
     from transformers import PreTrainedTokenizerFast
 
     first, last, unknown = marks = ["<|startoftext|>", "<|endoftext|>", "<unk>"]
-    made = Tokenizer(models.WordLevel(unk_token=unknown))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = Tokenizer(models.WordLevel(unk_token=unknown))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     if lowercase:
-        made.normalizer = normalizers.Lowercase()
-    made.train_from_iterator(captions, trainers.WordLevelTrainer(special_tokens=marks))
-    ends = [(mark, made.token_to_id(mark)) for mark in (first, last)]
-    made.post_processor = processors.TemplateProcessing(single=f"{first} $A {last}", special_tokens=ends)
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.train_from_iterator(captions, trainers.WordLevelTrainer(special_tokens=marks))
+    ends = [(mark, tokenizer.token_to_id(mark)) for mark in (first, last)]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{first} $A {last}", special_tokens=ends)
     names = {"pad_token": last, "unk_token": unknown, "eos_token": last, "bos_token": first}
-    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=max_tokens, **names)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_tokens, **names)

@@ -33,8 +33,8 @@ def world(steps: int) -> tuple[Collection, Embeddings]:
     texts = [" ".join(f"w{n}" for n in rng.integers(0, WORDS, rng.integers(5, 21))) for _ in range(5 * images)]
     names, ids = [f"t{n}" for n in range(len(texts))], [f"i{n}" for n in range(images)]
     pairs = Judgements.from_pairs([(f"i{n // 5}", name) for n, name in enumerate(names)])
-    made = Collection("random", Items(ids, [None] * images), Items(names, texts, kind="text"), pairs)
-    return made, Embeddings(ids, rng.standard_normal((images, FEATURES)).astype(np.float32))
+    collection = Collection("random", Items(ids, [None] * images), Items(names, texts, kind="text"), pairs)
+    return collection, Embeddings(ids, rng.standard_normal((images, FEATURES)).astype(np.float32))
 
 
 def task_of(steps: int, sizes: dict[str, int], device: str) -> Any:
@@ -77,10 +77,10 @@ def plain(task: Any) -> Callable[[], int]:
     diagonal = torch.eye(BATCH, dtype=torch.bool, device=pairs.device)
 
     def loss_of(scores: Any) -> Any:
-        held = scores.diagonal()[:, None]
-        others = scores.masked_fill(diagonal, -torch.inf)
-        hardest = others.topk(3, 1).values, others.T.topk(3, 1).values
-        return sum((0.2 - held + each).clamp(min=0).sum() for each in hardest)
+        positive_scores = scores.diagonal()[:, None]
+        negative_scores = scores.masked_fill(diagonal, -torch.inf)
+        hardest = negative_scores.topk(3, 1).values, negative_scores.T.topk(3, 1).values
+        return sum((0.2 - positive_scores + each).clamp(min=0).sum() for each in hardest)
 
     def work() -> int:
         optimiser = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
@@ -89,10 +89,10 @@ def plain(task: Any) -> Callable[[], int]:
         for low in range(0, task.steps * BATCH, BATCH):
             batch = order[low : low + BATCH]
             batch = batch[lengths[batch].argsort(descending=True)]
-            here = batch.to(pairs.device)
-            words = pack_padded_sequence(padded[here], lengths[batch], batch_first=True)
+            device_batch = batch.to(pairs.device)
+            words = pack_padded_sequence(padded[device_batch], lengths[batch], batch_first=True)
             texts = module.text_vectors(PackedSequence(words.data, words.batch_sizes))[0]
-            images = module.image_vectors(pairs.features[image_of[here]])[0]
+            images = module.image_vectors(pairs.features[image_of[device_batch]])[0]
             loss = loss_of(images @ texts.T)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -129,15 +129,15 @@ def run(options: argparse.Namespace) -> Iterator[Claim]:
     works = {"limner": ours(task), "plain": plain(task)}
     for work in works.values():
         work()
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    timings: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for number in range(2 if options.quick else options.rounds):
         for name in works if number % 2 else reversed(works):  # who begins, changes
-            found[name].append(seconds(works[name], options.device))
-            log(f"round {number + 1}: {name} {1000 * found[name][-1][0]:.2f} ms a step")
-    where = torch.cuda.get_device_name() if card else f"processor, {options.threads} thread"
-    label = f"GRU {sizes['hidden']}, batch {BATCH}, {where}"
+            timings[name].append(seconds(works[name], options.device))
+            log(f"round {number + 1}: {name} {1000 * timings[name][-1][0]:.2f} ms a step")
+    machine_note = torch.cuda.get_device_name() if card else f"processor, {options.threads} thread"
+    label = f"GRU {sizes['hidden']}, batch {BATCH}, {machine_note}"
     middle = {
-        name: [1000 * statistics.median(each) for each in zip(*rows, strict=True)] for name, rows in found.items()
+        name: [1000 * statistics.median(each) for each in zip(*rows, strict=True)] for name, rows in timings.items()
     }
     yield Claim(
         f"a training step ({label}) vs a plain loop, ms", middle["limner"][0], middle["plain"][0], goal="<= 1.05"

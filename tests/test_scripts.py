@@ -60,8 +60,8 @@ def test_the_index_on_disk_and_the_shards_of_the_benchmarks_fit_the_library(tmp_
 from pathlib import Path
 import cluster, growth
 from limner.search import open_index
-growth.made(Path({str(tmp_path)!r}) / "index", 50)
-print(len(open_index(Path({str(tmp_path)!r}) / "index").search(growth.asked(2), 3).queries))
+growth.write_index(Path({str(tmp_path)!r}) / "index", 50)
+print(len(open_index(Path({str(tmp_path)!r}) / "index").search(growth.random_queries(2), 3).queries))
 for cores in range(2, 129):
     cluster.usable = lambda: cores
     assert cluster.items(False) % (4 * 1024) == 0, cores
