@@ -20,6 +20,7 @@ import numpy as np
 from claims import Claim, Cost, Task, interleaved, log, main
 from limner import Ids, Judgements, Ranking, Report
 from limner import evaluate as evaluate_with_limner
+from limner.datasets.runs import read_run
 
 DEPTH, POOL, RELEVANT, FOUND = 1000, 100_000, 5, 3
 BYTES_PER_LINE = 40
@@ -149,8 +150,8 @@ def limner_file(queries: int, path: Path) -> Callable[[], Means]:
     with tempfile.TemporaryDirectory() as folder:  # loads the compiled loops
         tiny = Path(folder, "tiny")
         tiny.write_text("q00000 Q0 d000000 1 2.0 tag\nq00000 Q0 d000001 2 1.0 tag\n")
-        means(Ranking.load(tiny), truth.restrict(queries=["q00000"]))
-    return lambda: means(Ranking.load(path), truth)
+        means(read_run(tiny), truth.restrict(queries=["q00000"]))
+    return lambda: means(read_run(path), truth)
 
 
 def means(ranking: Ranking, truth: Judgements) -> Means:

@@ -25,6 +25,7 @@ from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
 from limner.core.errors import UnknownName
 from limner.datasets import DATASETS
+from limner.datasets.runs import read_run
 from limner.evaluation.measures import MEASURES as KINDS
 from limner.evaluation.protocols import PROTOCOLS
 from limner.systems import SYSTEMS
@@ -146,7 +147,7 @@ def test_runs_find_their_direction_by_their_ids(here, expected):
 def test_a_qrels_file_is_a_collection(here, qrels):
     found = values(data("evaluate", qrels, "--run", "short.run", "--measures", "R@1 R@5"))
     world = limner.load("scenes", images=60).test
-    report = limner.evaluate(limner.Ranking.load("short.run"), world.judgements, measures="R@1 R@5")
+    report = limner.evaluate(read_run("short.run"), world.judgements, measures="R@1 R@5")
     assert list(found.values()) == [r.value for r in report.results]
     assert {direction for _, direction, _ in found} == {"run"}
 
@@ -529,7 +530,7 @@ def test_an_interrupt_from_the_keyboard_ends_it_quietly(tmp_path):
 
 LOST = """
 import signal, time
-from limner.core import interrupts
+from limner.cli import interrupts
 
 interrupts.PATIENCE = 60
 interrupts.end_soon()

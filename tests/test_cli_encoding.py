@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import limner
 from limner.cli import app
 from limner.core.embeddings import Embeddings
-from limner.core.ranking import Ranking
+from limner.datasets.runs import read_run
 
 
 def run(*args, status=0):
@@ -61,7 +61,7 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
     assert told["pairs"] == 20 * len(world.images) and told["from the cache"] == 0
     names = [key for key in world.images.ids]  # noqa: C416
     expected = cascade(proposer, Levenshtein(), queries=names, candidates=world.texts, depth=20)
-    found = Ranking.load("out.run")
+    found = read_run("out.run")
     assert all(found[q] == expected[q] for q in expected.queries)
     lines = (here / "sub.csv").read_text().splitlines()
     assert lines[0] == "id,caption_title_and_reference_description" and len(lines) == 1 + 5 * len(world.images)

@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 import toys
-from limner import Embeddings, Ranking, evaluate
+from limner import Embeddings, evaluate
 from limner.cli import app
+from limner.datasets.runs import read_run
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +59,12 @@ def test_tuned_on_dev(files):
 
 def test_fused(files):
     said = json.loads(limner(files, "fuse", files / "a.run", files / "b.run", "-o", files / "f.run", "--json").stdout)
-    assert said["queries"] == 40 and len(Ranking.load(files / "f.run")["i0"]) >= 8
+    assert said["queries"] == 40 and len(read_run(files / "f.run")["i0"]) >= 8
 
 
 def test_assigned(files):
     said = json.loads(limner(files, "assign", files / "s.npy", "-o", files / "g.run", "--rounds", 2, "--json").stdout)
-    first = [Ranking.load(files / "g.run")[str(q)][0] for q in range(40)]
+    first = [read_run(files / "g.run")[str(q)][0] for q in range(40)]
     assert len(set(first)) == 40 and said["exact"] and said["totals"][0] >= said["totals"][1]
 
 

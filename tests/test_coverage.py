@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 import toys
 from limner import Collection, Judgements, LimnerError, Ranking, compare, evaluate
 from limner.cli import app
+from limner.datasets.runs import read_run
 
 RUN = "a Q0 x 1 3 t\na Q0 y 2 2 t\nb Q0 y 1 3 t\nd Q0 x 1 1 t\n"
 QRELS = "a 0 x 1\nb 0 x 1\nc 0 y 1\ne 0 y 0\n"
@@ -146,7 +147,7 @@ def test_other_queries_are_still_refused():
 )
 def test_a_rank_column_that_contradicts_the_scores_is_told(tmp_path, text, told):
     (tmp_path / "s.run").write_text(text)
-    run = Ranking.load(tmp_path / "s.run")
+    run = read_run(tmp_path / "s.run")
     assert run["a"] == [c for _, c in sorted(_scored(text, "a"), reverse=True)]
     assert len(run.notes) == bool(told)
     if told:

@@ -5,6 +5,7 @@ import pytest
 
 import toys
 from limner import Collection, Items, Judgements, LimnerError, Measure, Ranking, Scores, evaluate
+from limner.datasets.runs import read_run
 from limner.evaluation.protocols import PROTOCOLS
 
 
@@ -119,7 +120,7 @@ def test_every_way_in_gives_the_same(toy, scored, tmp_path):
     expected = [r.value for r in evaluate(scored, toy).results]
     matrix = Scores.from_matrix(scored.matrix(), toy.images.ids, toy.texts.ids)
     lists = {"i2t": scored.ranking(), "t2i": scored.T.ranking()}
-    runs = {d: Ranking.load(r.save(tmp_path / f"{d}.run"), candidates=r.candidates) for d, r in lists.items()}
+    runs = {d: read_run(r.save(tmp_path / f"{d}.run"), candidates=r.candidates) for d, r in lists.items()}
     for system in (scored.T, matrix, lists, runs):
         assert [r.value for r in evaluate(system, toy).results] == pytest.approx(expected, abs=1e-12)
 

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 import limner
 import own_things
-from limner import LimnerError, Ranking, Scores
+from limner import LimnerError, Scores
 from limner.cli import app
 from limner.core.errors import Untrusted
+from limner.datasets.runs import read_run
 from limner.encoders import ENCODERS, encoded, encoder
 from limner.evaluation import corrected, tune
 from limner.match import CORRECTIONS, FUSIONS, SCORERS, Statistics, correction, fuse, scorer
@@ -188,7 +189,7 @@ def runs(whole, tmp_path_factory):
 
 
 def test_a_fusion(whole, runs, tmp_path):
-    systems = [Ranking.load(runs / name) for name in ("a.run", "b.run")]
+    systems = [read_run(runs / name) for name in ("a.run", "b.run")]
     by_name, by_function = (fuse(systems, how, depth=3) for how in ("own_things:weighted", own_things.weighted))
     assert np.array_equal(by_name.indices, by_function.indices) and by_name.depth == 3
     with pytest.raises(LimnerError, match="unknown option 'k' of fusion 'own_things:weighted'"):
@@ -198,9 +199,7 @@ def test_a_fusion(whole, runs, tmp_path):
     given = ("fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
     shell(*given, "--method", "own_things:weighted(normalise=zscore)")
     expected = fuse(systems, "own_things:weighted", depth=3, normalise="zscore")
-    assert {q: Ranking.load(tmp_path / "f.run")[q] for q in expected.queries} == {
-        q: expected[q] for q in expected.queries
-    }
+    assert {q: read_run(tmp_path / "f.run")[q] for q in expected.queries} == {q: expected[q] for q in expected.queries}
     shell(*given, "--method", "reciprocal_rank(k=20)")
     assert list(FUSIONS) == list(FUSIONS.summaries())
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from limner import Embeddings, Judgements, LimnerError, Scores, evaluate
 from limner.cli import app
 from limner.core import cache_dir
-from limner.core.trec import read_run
+from limner.datasets.runs import read_run
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from limner import LimnerError, Ranking, Scores
+from limner.datasets.runs import read_run
 
 
 def test_knows_when_it_is_truncated():
@@ -17,13 +18,13 @@ def test_knows_when_it_is_truncated():
 def test_round_trip(tmp_path, name):
     scores = Scores.from_matrix(np.random.default_rng(0).standard_normal((4, 9)), "abcd", range(9))
     ranking = scores.top(5)
-    again = Ranking.load(ranking.save(tmp_path / name), candidates=range(9))
+    again = read_run(ranking.save(tmp_path / name), candidates=range(9))
     assert all(again[q] == ranking[q] for q in "abcd") and again.n_candidates == 9
 
 
 def test_a_run_is_ordered_by_score_and_ties_keep_the_files_order(tmp_path):
     (tmp_path / "r").write_text("q2 Q0 x 1 1.0 t\nq1 Q0 a 9 0.5 t\nq1 Q0 b 1 0.5 t\nq2 Q0 y 2 3e0 t\nq1 Q0 c 2 0.7 t\n")
-    run = Ranking.load(tmp_path / "r")
+    run = read_run(tmp_path / "r")
     assert run["q1"] == ["c", "a", "b"] and run["q2"] == ["y", "x"] and run.lengths.tolist() == [2, 3]
 
 
@@ -32,7 +33,7 @@ def test_any_white_space(tmp_path, between):
     (tmp_path / "r").write_text(
         "".join(between.join(["q", "Q0", c, "1", s, "t"]) + "\n" for c, s in (("a", "1"), ("b", "2")))
     )
-    assert Ranking.load(tmp_path / "r")["q"] == ["b", "a"]
+    assert read_run(tmp_path / "r")["q"] == ["b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -47,13 +48,13 @@ def test_any_white_space(tmp_path, between):
 def test_bad_runs_name_the_line(tmp_path, text, message):
     (tmp_path / "r").write_text(text)
     with pytest.raises(LimnerError, match=message):
-        Ranking.load(tmp_path / "r")
+        read_run(tmp_path / "r")
 
 
 def test_bad_bytes_name_the_line(tmp_path):
     (tmp_path / "r").write_bytes(b"q Q0 a 1 2 t\nq Q0 \xff 1 1 t\n")
     with pytest.raises(LimnerError, match="line 2: not UTF-8"):
-        Ranking.load(tmp_path / "r")
+        read_run(tmp_path / "r")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_bad_bytes_name_the_line(tmp_path):
         (lambda: Ranking("q", "ab", np.array([[0, 1]]), np.array([[1.0]])), "same shape"),
         (lambda: Ranking("q", "ab", np.array([[0, 1]]), None, 1), "fewer than the 2 candidates"),
         (lambda: Ranking.from_lists({"q": ["z"]}, candidates="ab"), "unknown"),
-        (lambda: Ranking.load("nowhere.txt"), "no ranking file"),
+        (lambda: read_run("nowhere.txt"), "no ranking file"),
     ],
 )
 def test_refused(make, message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from limner.core.interrupts import end_soon, heard, leave, raise_no_more
+from limner.cli.interrupts import end_soon, heard, leave, raise_no_more
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import pytest
 import limner
 from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
+from limner.datasets.runs import read_run
 from limner.match import cascade
 from limner.scores import Scores
 from limner.systems.levenshtein import Levenshtein
@@ -67,7 +68,7 @@ def test_a_ranking_proposes_as_well_as_scores(world, tmp_path):
     proposer, queries, candidates = world
     expected = slow(proposer, Coarse(), 7)
     values = dict(zip(candidates, candidates, strict=True))
-    run = Ranking.load(proposer.top(9).save(tmp_path / "p.run"))
+    run = read_run(proposer.top(9).save(tmp_path / "p.run"))
     found = cascade(run, Coarse(), queries=dict(zip(queries, queries, strict=True)), candidates=values, depth=7)
     assert {q: found[q] for q in queries} == expected
     with pytest.raises(LimnerError, match="ranks 9 of an unknown pool, but depth is 10"):
@@ -93,7 +94,7 @@ def test_a_weight_below_one_mixes_both_as_a_slow_loop_does(world, weight):
 
 def test_a_weight_keeps_short_lists_and_scores_that_say_nothing(tmp_path):
     (tmp_path / "p.run").write_text("q1 Q0 c1 1 2.0 x\nq1 Q0 c2 2 1.0 x\nq2 Q0 c3 1 1.0 x\n")
-    ranked = Ranking.load(tmp_path / "p.run", candidates=["c1", "c2", "c3"])
+    ranked = read_run(tmp_path / "p.run", candidates=["c1", "c2", "c3"])
 
     class Same:
         def score_pairs(self, queries, candidates):

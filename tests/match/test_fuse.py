@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from limner import Embeddings, LimnerError, Ranking, Scores
+from limner.datasets.runs import read_run
 from limner.match.fusion import FUSIONS, borda, fuse, mean, reciprocal_rank
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 6))
@@ -64,7 +65,7 @@ def test_ties_go_to_the_lower_median_rank():
 def test_scores_their_ranking_and_their_run_file_fuse_alike(method, tmp_path):
     rng = np.random.default_rng(0)
     systems = [given_as(rng.integers(0, 9, (20, 30)).astype(float)) for _ in range(3)]
-    runs = [Ranking.load(s.ranking().save(tmp_path / f"{i}.run")) for i, s in enumerate(systems)]
+    runs = [read_run(s.ranking().save(tmp_path / f"{i}.run")) for i, s in enumerate(systems)]
     shuffled = [_shuffled(s, rng) for s in systems]
     plain = fuse(systems, method, depth=30)
     for others in ([systems[0], *(s.ranking() for s in systems[1:])], [systems[0], *shuffled[1:]]):

@@ -7,6 +7,7 @@ import pytest
 
 import toys
 from limner import Embeddings, Hubs, Judgements, LimnerError, Ranking, Scores, evaluate
+from limner.datasets.runs import read_run
 
 
 def one_each(n: int, *, candidates: int | None = None) -> Judgements:
@@ -31,7 +32,7 @@ def test_nan_is_refused_wherever_it_comes_in(tmp_path):
         lambda: Scores.load(tmp_path / "matrix.npy", "abc", "xyz"),
         lambda: Embeddings("abc", matrix),
         lambda: Ranking("q", "ab", np.array([[0, 1]]), np.array([[1.0, np.nan]])),
-        lambda: Ranking.load(tmp_path / "run"),
+        lambda: read_run(tmp_path / "run"),
     ):
         with pytest.raises(LimnerError, match="NaN"):
             make()

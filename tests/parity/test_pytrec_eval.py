@@ -10,6 +10,7 @@ from cases import Case, as_trec_eval, by_score, case, judgements, per_query
 from freeze_pytrec_eval import CASES, MEASURES
 
 from limner import Ranking, evaluate
+from limner.datasets.runs import read_run
 
 OURS = {
     "map": "MAP",
@@ -66,7 +67,7 @@ def test_a_run_file_keeps_scores_apart_that_float32_cannot(tmp_path):
     of, expected = kept("tied as float32")
     lines = [f"{q} Q0 {c} 0 {score!r} t\n" for q, found in of.run.items() for c, score in found.items()]
     (tmp_path / "run").write_text("".join(lines))
-    loaded, exact = Ranking.load(tmp_path / "run"), by_score(of)
+    loaded, exact = read_run(tmp_path / "run"), by_score(of)
     assert all(loaded[q] == exact[q] for q in of.run)
     truth = judgements(of)
     got = evaluate(loaded, truth, measures="MAP", unretrieved="never").value("MAP")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limner import LimnerError, Ranking
-from limner.core import trec as _trec
+from limner.datasets import runs as _runs
+from limner.datasets.runs import read_run
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=12)
 BETWEEN = st.text(" \t\x0b\x0c", min_size=1, max_size=3)
@@ -48,11 +49,11 @@ def by_python(text: str) -> dict[str, dict[str, float]]:
 def test_reads_what_python_reads(tmp_path_factory, text, piece):
     path = tmp_path_factory.getbasetemp() / "any.run"
     path.write_bytes(text.encode())
-    before, _trec._PIECE = _trec._PIECE, piece
+    before, _runs._PIECE = _runs._PIECE, piece
     try:
-        run = Ranking.load(path)
+        run = read_run(path)
     finally:
-        _trec._PIECE = before
+        _runs._PIECE = before
     expected = by_python(text)
     assert list(run.queries) == list(expected)
     for row, (query, found) in enumerate(expected.items()):
@@ -63,14 +64,14 @@ def test_reads_what_python_reads(tmp_path_factory, text, piece):
 
 def test_many_words_in_many_pieces(tmp_path, monkeypatch):
     """More words than a table begins with, so that it has to grow, and pieces that end inside lines."""
-    monkeypatch.setattr(_trec, "_PIECE", 10_000)
+    monkeypatch.setattr(_runs, "_PIECE", 10_000)
     rng = np.random.default_rng(0)
     names = [f"{'x' * int(rng.integers(0, 30))}{n}" for n in range(5000)]
     lists = {f"q{q}": [names[c] for c in rng.permutation(5000)[:700]] for q in range(30)}
     lines = [f"{q} Q0 {c} 0 {1 / (rank + 1)!r} t" for q, row in lists.items() for rank, c in enumerate(row)]
     path = tmp_path / "r"
     path.write_text("\n".join(rng.permutation(lines)))
-    run = Ranking.load(path)
+    run = read_run(path)
     assert {q: run[q] for q in run.queries} == lists
 
 
@@ -79,7 +80,7 @@ def test_every_float_survives_writing_and_reading(tmp_path):
         -np.random.default_rng(0).standard_normal((1, 1000)) * 10.0 ** np.arange(-500, 500).clip(-300, 300)
     )
     run = Ranking(["q"], range(1000), np.arange(1000)[None], scores)
-    again = Ranking.load(run.save(tmp_path / "r.txt"))
+    again = read_run(run.save(tmp_path / "r.txt"))
     assert again.scores.tolist() == scores.tolist() and again["q"] == run["q"]
 
 
@@ -94,17 +95,17 @@ def test_every_float_survives_writing_and_reading(tmp_path):
     ],
 )
 def test_a_bad_line_is_named_wherever_it_stands(tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr(_trec, "_PIECE", 50)
+    monkeypatch.setattr(_runs, "_PIECE", 50)
     good = b"".join(b"q Q0 d%d 1 %d t\n" % (n, -n) for n in range(40))
     (tmp_path / "r").write_bytes(b"\n" + good + b"\n" + line + b"\n" + good.replace(b"d", b"e"))
     with pytest.raises(LimnerError, match=f"r, line 43: {message}"):
-        Ranking.load(tmp_path / "r")
+        read_run(tmp_path / "r")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"   \n"])
 def test_an_empty_file_is_an_empty_run(tmp_path, content):
     (tmp_path / "r").write_bytes(content)
-    assert len(Ranking.load(tmp_path / "r")) == 0
+    assert len(read_run(tmp_path / "r")) == 0
 
 
 def test_a_gap_inside_a_list_is_refused():

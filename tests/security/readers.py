@@ -18,6 +18,7 @@ import mutations as spoil
 import numpy as np
 
 import limner
+from limner.datasets.runs import read_run
 
 Files = Mapping[str, bytes]
 
@@ -504,12 +505,8 @@ VECTORS = {
     "sets npz": Reader(_several("s.npz"), {"": spoil.of_zip}, _late("s.npz"), 4),
     "sets safetensors": Reader(_several("s.safetensors"), {"": spoil.of_safetensors}, _late("s.safetensors"), 4),
     "scores": Reader(seeds(_similarities), {"": spoil.of_npy}, _scored, 5),
-    "run": Reader(
-        seeds(lambda: {"a.run": RUN}), {"": spoil.of_text}, lambda f: limner.Ranking.load(f / "a.run").top(2), 6
-    ),
-    "run json": Reader(
-        seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: limner.Ranking.load(f / "a.json"), 4
-    ),
+    "run": Reader(seeds(lambda: {"a.run": RUN}), {"": spoil.of_text}, lambda f: read_run(f / "a.run").top(2), 6),
+    "run json": Reader(seeds(lambda: {"a.json": LISTS}), {"": spoil.of_json}, lambda f: read_run(f / "a.json"), 4),
     "report": Reader(_report, {"": spoil.of_json}, _reported, 6),
     "model card": Reader(seeds(lambda: {"README.md": CARD}), {"": spoil.of_text}, _carded, 2),
     "composed queries": Reader(

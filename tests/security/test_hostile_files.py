@@ -22,6 +22,7 @@ import limner
 from limner import LimnerError
 from limner.cli.errors import Status
 from limner.core import paths
+from limner.datasets.runs import read_run
 
 EMBEDDINGS = ("evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--measures", "R@1")
 
@@ -382,7 +383,7 @@ def test_a_run_whose_table_would_not_fit(folder):
         file.writelines(f"q0 Q0 c{n} 1 {1e6 - n} x\n" for n in range(60_000))
         file.writelines(f"q{n} Q0 c0 1 1 x\n" for n in range(1, 600_000))
     with pytest.raises(LimnerError, match="a.run.*as a table"):
-        limner.Ranking.load("a.run")
+        read_run("a.run")
 
 
 # --- SQLite -----------------------------------------------------------------------------------------------------

@@ -1,44 +1,19 @@
-"""The command `limner`: parses arguments, calls the public API, prints. `limner.cli.finding` finds the subcommands."""
+"""The command `limner`: parses arguments, calls the public API, prints."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from limner import __version__
-from limner.cli.console import put
-from limner.cli.errors import STATUSES, Shell
+from typing import TYPE_CHECKING
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    name="limner",
-    cls=Shell,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
+if TYPE_CHECKING:
+    from limner.cli.shell import app
+else:
 
+    def __getattr__(name: str) -> object:
+        """Imports the command on first use: Ctrl-C is handled before the libraries that it needs are imported."""
+        if name != "app":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from limner.cli.shell import app
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        put(f"limner {__version__}")
-        raise typer.Exit
-
-
-_STATUSES = "\n".join(["Exit status:", *(f"{status:>5}  {meaning}" for status, meaning in STATUSES.items())])
-
-
-@app.callback(epilog=_STATUSES)
-def limner(
-    version: Annotated[
-        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", envvar="LIMNER_DEBUG", hidden=True)] = False,
-) -> None:
-    """Match images with text, evaluate the result, and explain failures.
-
-    Start with [bold]limner demo[/]; every command has help with examples: [bold]limner evaluate --help[/].
-    """
+        return app

@@ -18,9 +18,9 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
+from limner.cli import interrupts
 from limner.cli.console import Unprinted, as_text, put, tell
 from limner.cli.finding import Commands
-from limner.core import interrupts
 from limner.core.cut_texts import warned_once
 from limner.core.errors import LimnerError, LimnerWarning
 

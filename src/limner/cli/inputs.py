@@ -19,6 +19,7 @@ from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.paths import read_array, read_text
+from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
@@ -258,7 +259,7 @@ def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Rank
 
     if direction not in (None, "i2t", "t2i"):
         raise UnknownName("direction", direction, ("i2t", "t2i"))
-    read = Ranking.load(path)
+    read = read_run(path)
     sides = {"i2t": (part.images.ids, part.texts.ids), "t2i": (part.texts.ids, part.images.ids)}
     fits = [d for d, (queries, pool) in sides.items() if direction in (None, d) and _of(read, queries, pool)]
     if len(fits) != 1:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         ids,
         images,
         importing,
-        interrupts,
         judgements,
         lazy,
         model_store,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
         progress,
         ranking,
         registry,
-        run_kernels,
         tensor_files,
         written,
     )
@@ -43,7 +41,6 @@ __all__ = [
     "ids",
     "images",
     "importing",
-    "interrupts",
     "judgements",
     "lazy",
     "model_store",
@@ -54,7 +51,6 @@ __all__ = [
     "progress",
     "ranking",
     "registry",
-    "run_kernels",
     "tensor_files",
     "written",
 ]

@@ -1,4 +1,4 @@
-"""Ranking: candidates in order for each query, possibly truncated. Reads and writes TREC runs."""
+"""Ranking: candidates in order for each query, possibly truncated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from limner.core.files import replacing, write_text
 from limner.core.frames import Tabular
 from limner.core.ids import Ids
 from limner.core.notebook import SHOWN, html_table
-from limner.core.paths import read_json, refuse_irregular
 
 Lists = npt.NDArray[np.integer]
 
@@ -182,29 +181,6 @@ class Ranking(Tabular):
         size = len(pool) if candidates is not None and n_candidates is None else n_candidates
         return cls(Ids(rows, what="query"), pool, indices, scores, size)
 
-    @classmethod
-    def load(cls, path: str | Path, *, candidates: Iterable[object] | None = None) -> Ranking:
-        """Reads a ranking: JSON ({query id: [candidate ids]}) or a TREC run (`query Q0 candidate rank score tag`).
-
-        A run is ordered by score, higher first; equal scores keep the order of the file. If the rank column disagrees,
-        `notes` says so.
-        """
-        from limner.core import trec as _trec
-
-        source = Path(path)
-        refuse_irregular(source, what="ranking")
-        if not source.exists():
-            raise LimnerError(f"no ranking file {source}: expected a TREC run or a JSON file of lists")
-        if source.suffix.lower() == ".json":
-            return cls.from_lists(_read_json(source), candidates=candidates)
-        run = _trec.read_run(source)
-        pool, indices = run.candidates, run.indices
-        if candidates is not None:
-            pool = Ids(candidates, what="candidate")
-            indices = np.where(indices >= 0, pool.positions(run.candidates)[indices], -1)
-        size = None if candidates is None else len(pool)
-        return cls(run.queries, pool, indices, run.scores, size, notes=run.notes)
-
     def save(self, path: str | Path, *, tag: str = "limner") -> Path:
         """Writes a TREC run, or JSON lists if the file ends in .json."""
         target = Path(path)
@@ -267,10 +243,3 @@ def _frozen(array: Array) -> Array:
     view = array.view()  # a view, so that the caller's array stays writeable
     view.flags.writeable = False
     return view
-
-
-def _read_json(path: Path) -> dict[str, list[object]]:
-    content = read_json(path, what="ranking")
-    if not isinstance(content, dict) or not all(isinstance(row, list) for row in content.values()):
-        raise LimnerError(f"{path}: expected an object of lists, {{query id: [candidate ids, best first]}}")
-    return content

@@ -16,10 +16,10 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.paths import read_json
 from limner.core.progress import Progress, next_step
-from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.core.spreadsheet import is_number
 from limner.datasets._read import At, number, refuse, table
+from limner.datasets.runs import read_run
 from limner.evaluation.board import Board, BoardEntry, entries_of, ranked
 from limner.evaluation.board_slices import with_slices
 from limner.evaluation.evaluate import evaluate
@@ -196,7 +196,7 @@ def _run(path: Path, how: Mapping[str, Any]) -> list[BoardEntry]:
             "judgements (judgements=..., or --qrels FILE)"
         )
     report = evaluate(
-        Ranking.load(path),
+        read_run(path),
         how["judgements"],
         name=path.stem,
         measures=how["measures"],

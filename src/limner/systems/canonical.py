@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError
-from limner.core.interrupts import interruptible
 from limner.core.portable import signs
+from limner.systems.interruptible import interruptible
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -34,6 +34,7 @@ from limner.cli.options import (
 from limner.cli.training import SYSTEM, Features, encoded_by, system_word, trained
 from limner.core.errors import LimnerError
 from limner.core.progress import next_step
+from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
@@ -343,7 +344,6 @@ def _groups(file: Path | None, truth: object) -> dict[str, str] | None:
 
 
 def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tuple[Source, Judgements, list[str]]:
-    from limner.core.ranking import Ranking
     from limner.datasets.trec import read_qrels
 
     if directions:
@@ -353,7 +353,7 @@ def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tupl
             f"got {len(runs)} runs for one qrels file: evaluate them one by one with --save, then 'limner compare'"
         )
     path = Path(spec.removeprefix("qrels:"))
-    return Ranking.load(runs[0]), read_qrels(path, name=path.stem), []
+    return read_run(runs[0]), read_qrels(path, name=path.stem), []
 
 
 def _name(way: Way, correct: str | None) -> str:

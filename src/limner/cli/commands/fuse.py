@@ -12,6 +12,7 @@ from limner.cli.options import Json, out_word, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import read_array, read_text
 from limner.core.progress import counting, progress_for
+from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
     from limner.core.ranking import Ranking
@@ -37,14 +38,13 @@ def fuse(
       $ limner fuse a.run b.run c.run --out fused.run
       $ limner fuse a.run b.run --method reciprocal_rank --depth 100 -o fused.run
     """
-    from limner.core.ranking import Ranking
     from limner.match import fuse as fused_by
     from limner.match.fusion import FUSIONS
 
     if len(runs) < 2:
         raise typer.BadParameter(f"got {len(runs)} run: give two or more to fuse")
     with progress(f"reading {len(runs)} runs", "runs") as told:
-        systems = [Ranking.load(run) for run in counting(runs, told)]
+        systems = [read_run(run) for run in counting(runs, told)]
     with progress(f"fusing with {method}", "queries") as told:
         how: dict[str, Any] = progress_for(FUSIONS.find(FUSIONS.parsed(method)[0]), told)
         fused = fused_by(systems, method, depth=depth, **how)

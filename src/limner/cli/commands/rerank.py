@@ -11,6 +11,7 @@ from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, Trust, cache_word, load, out_word, part, saved, word
 from limner.core.errors import LimnerError
 from limner.core.paths import read_json
+from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -83,9 +84,7 @@ def rerank(
 
 def _proposed(run: Path, whole: Collection) -> Ranking:
     """The first-stage run; its queries must be images of the collection."""
-    from limner.core.ranking import Ranking
-
-    proposed = Ranking.load(run, candidates=whole.texts.ids)
+    proposed = read_run(run, candidates=whole.texts.ids)
     missing = [key for key in proposed.queries if key not in whole.images.ids]
     if missing:
         raise LimnerError(

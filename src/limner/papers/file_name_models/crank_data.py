@@ -15,6 +15,7 @@ from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
+from limner.datasets.runs import read_run
 from limner.datasets.wikipedia import image_names
 from limner.papers.file_name_models.pair_classifiers import Judge
 from limner.scores import Scores
@@ -67,7 +68,7 @@ class CrankData:
         """Adds hard negatives from a proposer."""
         if proposer is None or not share:
             return self
-        lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else Ranking.load(proposer)
+        lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else read_run(proposer)
         known = {key: row for row, key in enumerate(lists.queries)}
         missing = [key for key in collection.images.ids if key not in known]
         if missing:

@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.interrupts import interruptible
 from limner.core.portable import signs
+from limner.systems.interruptible import interruptible
 
 Matrix = Array
 Method = Literal["exact", "cholesky"]

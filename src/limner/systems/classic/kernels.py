@@ -21,12 +21,12 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.interrupts import interruptible
 from limner.core.options import checked
 from limner.core.progress import Progress
 from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
+from limner.systems.interruptible import interruptible
 
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.int32]

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.interrupts import interruptible
 from limner.core.portable import whole
 from limner.core.progress import Progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
+from limner.systems.interruptible import interruptible
 
 KAPPAS = (0.1, 0.5, 1.0, 5.0)
 DIAGONALS = (1.0, 5.0, 15.0)

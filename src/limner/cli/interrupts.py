@@ -1,4 +1,4 @@
-"""Ctrl-C during long calls of compiled code."""
+"""Ctrl-C: the process ends soon, with one line, whatever it does."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
-T = TypeVar("T")
-LOOK = 0.2
-"""Seconds between two checks for Ctrl-C."""
 LATER = 0.02
 """Seconds after which a KeyboardInterrupt is raised again that was lost in a finaliser."""
 PATIENCE = 1.5
@@ -122,38 +119,3 @@ def say_interrupted() -> None:
     told.set()
     cursor = SHOW_CURSOR if sys.stderr.isatty() else ""
     print(f"{cursor}limner: {MESSAGE}", file=sys.stderr, flush=True)
-
-
-def interruptible(work: Callable[[], T]) -> T:
-    """Runs a long call of compiled code, such as a decomposition, in a way that Ctrl-C can interrupt.
-
-    Python handles signals only in the main thread, between two of its own instructions. So the call runs in a separate
-    thread while the main thread waits. The call must release the GIL, as calls of numpy do and those of `scipy.linalg`
-    do not. After an interrupt the call is abandoned and ends with the process.
-
-    Args:
-        work: The call. Outside the main thread it is simply called.
-
-    >>> interruptible(lambda: 1 + 1)
-    2
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return work()
-    found: list[T] = []
-    failed: list[BaseException] = []
-    ended = threading.Event()
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except BaseException as error:  # raised again below, where it belongs
-            failed.append(error)
-        finally:
-            ended.set()
-
-    threading.Thread(target=run, name="limner work", daemon=True).start()
-    while not ended.wait(LOOK):
-        pass
-    if failed:
-        raise failed[0]
-    return found[0]

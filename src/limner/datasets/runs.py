@@ -1,7 +1,7 @@
-"""Fast reading of TREC run files: compiled loops split each line, number the ids and parse plain scores.
+"""Rankings from files: TREC runs, and JSON files of lists.
 
-The file is read in pieces, and pyarrow parses scores with many digits. The order is checked, and fixed where needed,
-for all lists at once.
+Compiled loops split each line of a run, number the ids and parse plain scores. The file is read in pieces, and pyarrow
+parses scores with many digits. The order is checked, and fixed where needed, for all lists at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +22,8 @@ import numpy.typing as npt
 from limner.core.arrays import Array, FloatArray, Int32
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
+from limner.core.paths import read_json, refuse_irregular
+from limner.core.ranking import Ranking
 
 COLUMNS = ("query", "Q0", "candidate", "rank", "score", "tag")
 _SHORTEST_LINE = 12  # bytes: six columns of one letter, five blanks, an end
@@ -36,26 +37,46 @@ Piece = TypeVar("Piece")
 Done = TypeVar("Done")
 
 
-@dataclass(frozen=True)
-class Run:
-    """The contents of a run file: padded lists, best first."""
+def read_run(path: str | Path, *, candidates: Iterable[object] | None = None) -> Ranking:
+    r"""Reads a ranking: JSON ({query id: [candidate ids]}) or a TREC run (`query Q0 candidate rank score tag`).
 
-    queries: Ids
-    candidates: Ids
-    indices: Int32
-    scores: FloatArray
-    notes: tuple[str, ...] = ()
+    A run is ordered by score, higher first; equal scores keep the order of the file. If the rank column disagrees,
+    `notes` says so.
+
+    Args:
+        path: The file.
+        candidates: Names the whole pool, so that truncation is known.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "system.run")
+    ...     _ = file.write_text("dog Q0 dog#0 1 0.9 clip\ndog Q0 cat#1 2 0.4 clip\n")
+    ...     read_run(file)["dog"]
+    ['dog#0', 'cat#1']
+    """
+    source = Path(path)
+    refuse_irregular(source, what="ranking")
+    if not source.exists():
+        raise LimnerError(f"no ranking file {source}: expected a TREC run or a JSON file of lists")
+    if source.suffix.lower() == ".json":
+        return Ranking.from_lists(_read_json(source), candidates=candidates)
+    if source.is_file():
+        return _read_trec(source, candidates)
+    with tempfile.NamedTemporaryFile(prefix="limner-", suffix=".run") as copy, source.open("rb") as piped:
+        shutil.copyfileobj(piped, copy)  # a shell pipe can be read only once, from start to end
+        copy.flush()
+        return _read_trec(Path(copy.name), candidates)
 
 
-def read_run(path: Path) -> Run:
-    """Reads a run; lists are ordered by score, and equal scores keep the order of the file; ranks are checked."""
-    from limner.core.run_kernels import measure_lists
+def _read_json(path: Path) -> dict[str, list[object]]:
+    content = read_json(path, what="ranking")
+    if not isinstance(content, dict) or not all(isinstance(row, list) for row in content.values()):
+        raise LimnerError(f"{path}: expected an object of lists, {{query id: [candidate ids, best first]}}")
+    return content
 
-    if not path.is_file():  # a shell pipe can be read only once, from start to end
-        with tempfile.NamedTemporaryFile(prefix="limner-", suffix=".run") as held, path.open("rb") as piped:
-            shutil.copyfileobj(piped, held)
-            held.flush()
-            return read_run(Path(held.name))
+
+def _read_trec(path: Path, whole_pool: Iterable[object] | None) -> Ranking:
+    from limner.datasets.run_kernels import measure_lists
+
     queries, candidates = _Words(), _Words()
     rows, columns, scores, ranks = _columns(path, queries, candidates)
     if np.isnan(scores).any():
@@ -71,7 +92,11 @@ def read_run(path: Path) -> Run:
         columns, scores = columns[order], scores[order]
     _refuse_uneven(path, lengths)
     indices, scores = _padded(columns, lengths, -1), _padded(scores, lengths, -np.inf)
-    return Run(Ids(names, what="query"), pool, indices, scores, notes)
+    if whole_pool is None:
+        return Ranking(Ids(names, what="query"), pool, indices, scores, notes=notes)
+    whole = Ids(whole_pool, what="candidate")
+    indices = np.where(indices >= 0, whole.positions(pool)[indices], -1)
+    return Ranking(Ids(names, what="query"), whole, indices, scores, len(whole), notes=notes)
 
 
 def _rank_notes(path: Path, rows: Int32, ranks: FloatArray, scores: FloatArray, names: list[str]) -> tuple[str, ...]:
@@ -103,13 +128,13 @@ class _Words:
 
     def number(self, text: Bytes, spans: Int32, hashes: npt.NDArray[np.uint64], numbers: Int32) -> None:
         """Writes the number of the word in each span of the text, adding new words."""
-        from limner.core.run_kernels import number_words
+        from limner.datasets.run_kernels import number_words
 
         self._make_room(len(spans), len(text))
         number_words(text, spans, hashes, self.slots, self.starts, self.held, self.count, numbers)
 
     def _make_room(self, words: int, size: int) -> None:
-        from limner.core.run_kernels import place_words
+        from limner.datasets.run_kernels import place_words
 
         count = int(self.count[0])
         if len(self.starts) <= count + words:
@@ -156,7 +181,7 @@ def _ahead(pool: Executor, work: Callable[[Piece], Done], pieces: Iterable[Piece
 
 def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint64], FloatArray, FloatArray]:
     """Splits a piece: the spans of its queries and candidates, their hashes, the scores and the ranks."""
-    from limner.core.run_kernels import read_run_lines
+    from limner.datasets.run_kernels import read_run_lines
 
     most = len(piece) // _SHORTEST_LINE + 1
     spans, hashes, scores = np.empty((3, most, 2), np.int32), np.empty((2, most), np.uint64), np.empty(most)
@@ -184,7 +209,7 @@ def _pieces(path: Path) -> Iterator[Bytes]:
 
 def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
     """Parses scores to the nearest float64, like Python."""
-    from limner.core.run_kernels import gather_words
+    from limner.datasets.run_kernels import gather_words
 
     digits, ends = np.empty(len(text), dtype=np.uint8), np.zeros(len(spans) + 1, dtype=np.int32)
     gather_words(text, spans, digits, ends)
