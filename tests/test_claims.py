@@ -250,7 +250,7 @@ def test_a_claim_that_a_later_run_of_the_same_machine_has_measured_again_counts_
 
 
 def test_a_machine_that_was_saved_as_one_line_is_read():
-    lines = [hardware.told(each) for each in (ARM, CARD)]
+    lines = [hardware.description(each) for each in (ARM, CARD)]
     assert [hardware.read(line) for line in lines] == [ARM, CARD] == [hardware.read(each) for each in (ARM, CARD)]
     with pytest.raises(ValueError, match="a machine 'a toaster'"):
         hardware.read("a toaster")
@@ -262,7 +262,7 @@ def test_this_machine_is_told():
     assert hardware.kind(here) in (family, f"{family}-vnni", f"{family}-float32")
     here.pop("units", None)  # of the kind, not of the words
     assert hardware.kind(here) == family
-    assert hardware.read(hardware.told(here)) == here
+    assert hardware.read(hardware.description(here)) == here
 
 
 def test_every_saved_result_says_which_machine_and_which_commit():
