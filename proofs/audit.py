@@ -1,4 +1,4 @@
-"""Does `limner audit` find defects? Each kind is planted at a known rate in `scenes` and Flickr8k.
+"""Does `limner data audit` find defects? Each kind is planted at a known rate in `scenes` and Flickr8k.
 
 For every kind: how many of the planted defects are found (recall), and how many of the findings are planted or were
 there before and are true by definition, such as two captions with the same words (precision). A clean copy has none of

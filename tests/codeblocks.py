@@ -153,7 +153,7 @@ def _run_console(block: Block, place: str) -> int:
 def words(command: str) -> list[str] | None:
     """The words of a command; None if it needs a shell: a pipe, a redirection, a variable, a pattern, a comment.
 
-    >>> words("limner fuse a.run --method 'my:minmax(k=2)'"), words("limner data list | head")
+    >>> words("limner match fuse a.run --method 'my:minmax(k=2)'"), words("limner list datasets | head")
     (['limner', 'fuse', 'a.run', '--method', 'my:minmax(k=2)'], None)
     """
     bare = re.sub(r"'[^']*'|\"[^\"$`]*\"", "", command)

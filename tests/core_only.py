@@ -26,7 +26,7 @@ import numpy as np
 
 import limner
 from limner.cli import app
-from limner.cli.commands.lists import KINDS
+from limner.cli.commands.list import KINDS, REGISTRIES
 from limner.core.errors import LimnerError
 from limner.core.registry import Registry
 from limner.evaluation.measures import MEASURES
@@ -97,17 +97,17 @@ def writing() -> Iterator[tuple[str, ...]]:
     yield "demo", "--images", "25", "--out", "demo"
     yield "data", "convert", *SCENES, "table.csv"
     yield "languages", *SCENES, "--scores", "S.npy", "--field", "meaning"
-    yield "gap", "--images", "I.npy", "--texts", "T.npy"
+    yield "explain", "gap", "--images", "I.npy", "--texts", "T.npy"
 
 
 def listed() -> Iterator[tuple[str, ...]]:
     """The commands that list, for every name of every kind."""
-    for plural in KINDS:
-        for name in ("", *names(plural)):
-            yield from ((plural, *filter(None, [name])), (plural, *filter(None, [name]), "--json"))
-    yield from [("measures",), ("protocols",), ("data", "list"), *(("measures", name) for name in MEASURES)]
-    for name in (*names("datasets"), *PROTOCOLS):
-        yield "data", "fetch-instructions", name
+    yield from [("list",), *(("list", kind, *more) for kind in KINDS for more in ((), ("--json",)))]
+    for kind, entries in {**{kind: names(kind) for kind in (*REGISTRIES, "datasets")}, "measures": MEASURES}.items():
+        for name in entries:
+            yield from (("list", kind, name), ("list", kind, name, "--json"))
+    for name in PROTOCOLS:
+        yield "list", "protocols", name
 
 
 def by_system() -> Iterator[tuple[str, ...]]:
@@ -117,16 +117,16 @@ def by_system() -> Iterator[tuple[str, ...]]:
         yield "train", name, *SMALL, "-o", f"trained-{name}", "--set", "model=model"
     for name in dict.fromkeys((*names("systems"), *names("encoders"), *names("scorers"))):
         system = ("--system", name)
-        for command in ("evaluate", "languages", "explain", "attack", "gap", "mixed"):
-            yield command, *SMALL, *system
-        yield "map", *SMALL, *system, "-o", "map.html"
+        for command in ("evaluate", "languages", "explain failures", "explain attack", "explain gap"):
+            yield *command.split(), *SMALL, *system
+        yield "explain", "map", *SMALL, *system, "-o", "map.html"
         yield "index", f"index-{name}", *SMALL, *system
         yield "search", f"index-{name}", "a red circle"
         yield "search", "missing", "a red circle", *system
         yield "serve", *SMALL, *system
-        yield "probe", "probe.json", "--image-folder", "photos", "--train-on", "photos", *system
+        yield "explain", "probe", "probe.json", "--image-folder", "photos", "--train-on", "photos", *system
         yield "composed", "composed.json", "--image-folder", "photos", "--train-on", "photos", *system
-        yield "uncertainty", *SMALL, "--model", name
+        yield "explain", "uncertainty", *SMALL, "--model", name
         for command in ("pool", "plan", "failures", "study"):
             yield "annotate", command, "work.db", *SMALL, *system
 
@@ -147,16 +147,16 @@ def by_other_names() -> Iterator[tuple[str, ...]]:
     """Commands with names of the other kinds: data sets, corrections, fusions, scorers, losses, measures, protocols."""
     for name, path in product(names("datasets"), ("", ":photos", ":table.csv", ":missing")):
         options = SMALL[1:] if name == "scenes" else ()
-        for words in (("data", "describe"), ("audit",), ("evaluate", "--images", "I.npy", "--texts", "T.npy")):
+        for words in (("data", "describe"), ("data", "audit"), ("evaluate", "--images", "I.npy", "--texts", "T.npy")):
             yield *words, name + path, *options
     for name in names("corrections"):
         yield "evaluate", *SCENES, "--scores", "S.npy", "--correct", name
         yield "evaluate", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--correct", name
         yield "index", "corrected", *SMALL, "--system", "histograms", "--correct", name
     for name in names("fusions"):
-        yield "fuse", "a.run", "b.run", "--method", name, "-o", "fused.run"
+        yield "match", "fuse", "a.run", "b.run", "--method", name, "-o", "fused.run"
     for name, options in product(names("scorers"), ("", "(model=model)")):
-        yield "rerank", "a.run", *SCENES, "--scorer", name + options, "-o", "reranked.run"
+        yield "match", "rerank", "a.run", *SCENES, "--scorer", name + options, "-o", "reranked.run"
     for name in names("losses"):
         yield "train", "towers", *SMALL, "--set", f"loss={name}", "-o", "trained"
     for name in MEASURES:
@@ -174,24 +174,24 @@ def by_ending() -> Iterator[tuple[str, ...]]:
         yield "compare", "a.json", "b.json", "--save", out
         yield "ranks", "a.json", "b.json", "--save", out
         yield "board", "a.json", "b.json", "--save", out
-        yield "slices", "a.json", *SCENES, "--by", "words", "--min-size", "5", "--save", out
+        yield "explain", "slices", "a.json", *SCENES, "--by", "words", "--min-size", "5", "--save", out
         yield "languages", *SCENES, "--scores", "S.npy", "--save", out
-        yield "explain", *SCENES, "--scores", "S.npy", "--save", out
-        yield "attack", *SCENES, "--system", "histograms", "--save", out
-        yield "mixed", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--save", out
-        yield "map", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", out
+        yield "explain", "failures", *SCENES, "--scores", "S.npy", "--save", out
+        yield "explain", "attack", *SCENES, "--system", "histograms", "--save", out
+        yield "explain", "gap", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--save", out
+        yield "explain", "map", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", out
         yield "report", "a.json", "-o", out
-        yield "audit", *SCENES, "--save", out
+        yield "data", "audit", *SCENES, "--save", out
         yield "encode", "photos", "--encoder", "histograms", "-o", out
         yield "data", "convert", *SMALL, f"converted{ending}"
         yield "data", "describe", f"in{ending}"
-        yield "fuse", "a.run", "b.run", "-o", out
-        yield "assign", "S.npy", "-o", out
+        yield "match", "fuse", "a.run", "b.run", "-o", out
+        yield "match", "assign", "S.npy", "-o", out
         yield "index", "from-vectors", *SCENES, "--embeddings", f"I{ending}"
         yield "evaluate", *SCENES, "--images", f"I{ending}", "--texts", f"T{ending}"
         yield "annotate", "export", "work.db", out
         yield "annotate", "import", "work.db", f"in{ending}"
-        yield "probe", f"probe{ending}", "--system", "histograms"
+        yield "explain", "probe", f"probe{ending}", "--system", "histograms"
         yield "composed", f"composed{ending}", "--system", "histograms"
     for to in ("csv", "parquet", "webdataset", "croissant", "karpathy", "huggingface", "beir"):
         yield "data", "convert", *SMALL, f"to-{to}", "--to", to
@@ -213,8 +213,8 @@ def annotating() -> Iterator[tuple[str, ...]]:
         for store in ("work.db", "postgresql://nobody@127.0.0.1:1/none"):
             yield "annotate", command, store, *further
     yield from [("serve",), ("serve", "photos"), ("serve", *SMALL, "--store", "work.db"), ("serve", "--index", "i")]
-    for words in (("evaluate", "--estimate"), ("explain", "--labels")):
-        yield words[0], *SMALL, "--system", "histograms", words[1], "work.db"
+    for words in (("evaluate", "--estimate"), ("explain", "failures", "--labels")):
+        yield *words[:-1], *SMALL, "--system", "histograms", words[-1], "work.db"
     yield "report", "a.json", "-o", "estimated.html", "--estimate", "work.db"
     yield "compare", "a.json", "b.json", "--estimate", "work.db"
 

@@ -89,12 +89,16 @@ def test_failures_with_shared_ids_are_those_of_the_direction(folder, direction):
     scores = limner.Scores.load("S.npy", world.images.ids, world.texts.ids)
     source = scores if direction == "i2t" else scores.T
     wrong = int((source.matrix().argmax(axis=1) != np.arange(N)).sum())
-    told = data("explain", "captions.csv", "--scores", "S.npy", "--objects", "objects.csv", "--direction", direction)
+    told = data(
+        "explain", "failures", "captions.csv", "--scores", "S.npy", "--objects", "objects.csv", "--direction", direction
+    )
     assert told["failures"] == wrong
     run_file = f"{direction}.run"
-    told = data("explain", "captions.csv", "--run", run_file, "--objects", "objects.csv", "--direction", direction)
+    told = data(
+        "explain", "failures", "captions.csv", "--run", run_file, "--objects", "objects.csv", "--direction", direction
+    )
     assert told["failures"] == wrong
-    refused = run("explain", "captions.csv", "--run", run_file, "--objects", "objects.csv", status=3).stderr
+    refused = run("explain", "failures", "captions.csv", "--run", run_file, "--objects", "objects.csv", status=3).stderr
     assert "--direction" in refused
 
 

@@ -1,4 +1,4 @@
-"""limner encode and limner rerank: the numbers of Python, caches that resume, clear words for what cannot be."""
+"""limner encode and limner match rerank: the numbers of Python, caches that resume, clear words for what cannot be."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
     proposer.top(30).save("p.run")
     data = ("p.run", "scenes", "-O", "images=60", "--scorer", "levenshtein", "--depth", "20")
     kept = ("--cache", "kept", "--submission", "sub.csv", "-o", "out.run", "--json")
-    told = json.loads(run("rerank", *data, *kept).stdout)
+    told = json.loads(run("match", "rerank", *data, *kept).stdout)
     assert told["pairs"] == 20 * len(world.images) and told["from the cache"] == 0
     names = [key for key in world.images.ids]  # noqa: C416
     expected = cascade(proposer, Levenshtein(), queries=names, candidates=world.texts, depth=20)
@@ -65,7 +65,7 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
     assert all(found[q] == expected[q] for q in expected.queries)
     lines = (here / "sub.csv").read_text().splitlines()
     assert lines[0] == "id,caption_title_and_reference_description" and len(lines) == 1 + 5 * len(world.images)
-    assert json.loads(run("rerank", *data, *kept).stdout)["from the cache"] == told["pairs"]
+    assert json.loads(run("match", "rerank", *data, *kept).stdout)["from the cache"] == told["pairs"]
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,15 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
         (["encode", "texts.txt", "--encoder", "word-vectors", "-o", "v.txt"], 3, "ends in '.txt'"),
         (["encode", "nothing", "--encoder", "minilm", "-o", "v.npy"], 3, "no file or folder nothing"),
         (["encode", "scenes", "--side", "both", "--encoder", "minilm", "-o", "v.npy"], 2, "expected images or texts"),
-        (["rerank", "p.run", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no ranking file p.run"),
-        (["rerank", "q.json", "scenes", "--scorer", "none", "-o", "o.run"], 3, "unknown pair scorer 'none'"),
-        (["rerank", "q.json", "scenes", "--scorer", "levenshtein", "--depth", "x", "-o", "o.run"], 2, "--depth x"),
+        (["match", "rerank", "p.run", "scenes", "--scorer", "none", "-o", "o.run"], 3, "no ranking file p.run"),
+        (["match", "rerank", "q.json", "scenes", "--scorer", "none", "-o", "o.run"], 3, "unknown pair scorer 'none'"),
         (
-            ["rerank", "q.json", "scenes", "--scorer", "levenshtein", "--weight", "2", "-o", "o.run"],
+            ["match", "rerank", "q.json", "scenes", "--scorer", "levenshtein", "--depth", "x", "-o", "o.run"],
+            2,
+            "--depth x",
+        ),
+        (
+            ["match", "rerank", "q.json", "scenes", "--scorer", "levenshtein", "--weight", "2", "-o", "o.run"],
             3,
             "weight=2.0: expected",
         ),
@@ -88,6 +92,6 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
 def test_what_cannot_be_is_said(here, words, status, message):
     world = limner.load("scenes", images=40)
     (here / "q.json").write_text(json.dumps({world.test.images.ids[0]: [world.test.texts.ids[0]]}))
-    if "scenes" in words and words[0] == "rerank":
+    if "scenes" in words and words[0] == "match":
         words = [*words, "-O", "images=40"]
     assert message in run(*words, status=status).output

@@ -246,13 +246,13 @@ def test_attack_takes_an_encoder_and_a_saved_model(here, monkeypatch):
         "        return Embeddings(items.ids, np.array([[1.0 + 9 * (c in t) for c in names] for t in items]))\n"
     )
     monkeypatch.syspath_prepend(here)
-    found = data("attack", "captions.csv", "--system", "mine:Two", "--kind", "colour-in")["attacks"][0]
+    found = data("explain", "attack", "captions.csv", "--system", "mine:Two", "--kind", "colour-in")["attacks"][0]
     assert found["kind"] == "colour-in" and found["changed"] == 12
     whole = limner.load("captions.csv")
     limner.train(whole.restrict(whole.images.ids[:8]), "colours").save("model")
-    found = data("attack", "captions.csv", "--system", "model", "--kind", "colour-in")["attacks"][0]
+    found = data("explain", "attack", "captions.csv", "--system", "model", "--kind", "colour-in")["attacks"][0]
     assert found["changed"] == 4, "the images that the model was trained on are left out"
-    assert "unknown system" in refused("attack", "captions.csv", "--system", "clop")
+    assert "unknown system" in refused("explain", "attack", "captions.csv", "--system", "clop")
 
 
 def test_edits_are_english():
@@ -270,7 +270,7 @@ def test_edits_are_english():
 
 
 def test_explain_falls_back_to_captions_in_their_own_words(here):
-    shown = run("explain", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--limit", "20").stdout
+    shown = run("explain", "failures", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--limit", "20").stdout
     assert "objects are taken from the captions" in shown
     assert "boy" in shown and "male child" not in shown
     assert any({"boy", "car"} <= set(line.replace(",", "").split()) for line in shown.splitlines() if "both" in line)

@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import toys
-from limner import Embeddings, evaluate
+from limner import Embeddings, Ranking, evaluate
 from limner.cli import app
-from limner.datasets.runs import read_run
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +57,16 @@ def test_tuned_on_dev(files):
 
 
 def test_fused(files):
-    said = json.loads(limner(files, "fuse", files / "a.run", files / "b.run", "-o", files / "f.run", "--json").stdout)
+    said = json.loads(
+        limner(files, "match", "fuse", files / "a.run", files / "b.run", "-o", files / "f.run", "--json").stdout
+    )
     assert said["queries"] == 40 and len(read_run(files / "f.run")["i0"]) >= 8
 
 
 def test_assigned(files):
-    said = json.loads(limner(files, "assign", files / "s.npy", "-o", files / "g.run", "--rounds", 2, "--json").stdout)
+    said = json.loads(
+        limner(files, "match", "assign", files / "s.npy", "-o", files / "g.run", "--rounds", 2, "--json").stdout
+    )
     first = [read_run(files / "g.run")[str(q)][0] for q in range(40)]
     assert len(set(first)) == 40 and said["exact"] and said["totals"][0] >= said["totals"][1]
 
@@ -84,9 +87,9 @@ def test_assigned(files):
         ),
         (("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "--correct", "csls(k=0)"), 3, "above 0"),
         (("evaluate", "CSV", "--images", "i.npz", "--texts", "t.npz", "--tune", "dev"), 2, "name one with --correct"),
-        (("fuse", "a.run", "-o", "x.run"), 2, "two or more"),
-        (("fuse", "a.run", "b.run", "-o", "x.run", "--method", "vote"), 3, "vote"),
-        (("assign", "a.run", "-o", "x.run"), 3, "not a valid npy file"),
+        (("match", "fuse", "a.run", "-o", "x.run"), 2, "two or more"),
+        (("match", "fuse", "a.run", "b.run", "-o", "x.run", "--method", "vote"), 3, "vote"),
+        (("match", "assign", "a.run", "-o", "x.run"), 3, "not a valid npy file"),
     ],
 )
 def test_refused(files, words, status, message):

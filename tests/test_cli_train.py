@@ -102,7 +102,7 @@ def test_a_system_that_chooses_gets_dev_and_only_where_there_is_one():
 
 
 def test_options_of_a_system_are_listed():
-    told = json.loads(run("systems", "histograms", "--json").stdout)
+    told = json.loads(run("list", "systems", "histograms", "--json").stdout)
     assert told["options"]["dimensions"] == {"type": "int", "default": 32}
     assert "progress" not in told["options"]
 
@@ -115,7 +115,7 @@ def test_every_option_of_a_system_has_a_type():
 
 def test_types_name_what_can_be_written_first():
     pytest.importorskip("torch")
-    options = json.loads(run("systems", "towers", "--json").stdout)["options"]
+    options = json.loads(run("list", "systems", "towers", "--json").stdout)["options"]
     vectors = "str or Path or dict or nothing or Embeddings or Encoder or TwoSided"
     assert options["features"]["type"].startswith(vectors) and options["texts"]["default"] == "gru"
     assert options["word_vectors"]["type"] == "str or Path or nothing or Embeddings"

@@ -160,7 +160,7 @@ def test_a_correction_at_the_shell(whole, pairs, tmp_path):
     shell(*given, "--correct", MINE, "--tune", "dev")
     path = str(test.correct(MINE).statistics.save(tmp_path / "bank.npz"))
     shell("evaluate", *given[1:], "--correct", path, status=3)
-    told = json.loads(shell("corrections", MINE, "--json"))
+    told = json.loads(shell("list", "corrections", MINE, "--json"))
     assert told["options"]["weight"] == {"type": "float", "default": 1.0}
 
 
@@ -196,7 +196,7 @@ def test_a_fusion(whole, runs, tmp_path):
         fuse(systems, "own_things:weighted", k=3)
     with pytest.raises(LimnerError, match="gave Model: expected a Ranking"):
         fuse(systems, "own_things:train")
-    given = ("fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
+    given = ("match", "fuse", str(runs / "a.run"), str(runs / "b.run"), "-o", str(tmp_path / "f.run"), "--depth", "3")
     shell(*given, "--method", "own_things:weighted(normalise=zscore)")
     expected = fuse(systems, "own_things:weighted", depth=3, normalise="zscore")
     assert {q: read_run(tmp_path / "f.run")[q] for q in expected.queries} == {q: expected[q] for q in expected.queries}
@@ -209,9 +209,9 @@ def test_a_pair_scorer(runs, tmp_path):
     assert made.score_pairs(["a dog", "a"], ["the dog", "b"]).tolist() == [2.0, 0.0]
     with pytest.raises(LimnerError, match="cannot score pairs"):
         scorer("own_things:Letters")
-    given = ("rerank", str(runs / "a.run"), "scenes", "-O", "images=60", "--split", "all", "--depth", "3")
+    given = ("match", "rerank", str(runs / "a.run"), "scenes", "-O", "images=60", "--split", "all", "--depth", "3")
     shell(*given, "--scorer", "own_things:SharedWords(scale=3)", "-o", str(tmp_path / "c.run"))
-    assert "levenshtein" in SCORERS and "levenshtein" in shell("scorers")
+    assert "levenshtein" in SCORERS and "levenshtein" in shell("list", "scorers")
 
 
 def test_an_encoder(tmp_path):
@@ -247,7 +247,7 @@ def test_a_data_set(tmp_path):
     DATASETS.register("lines")(own_things.load)
     try:
         assert limner.load(f"lines:{tmp_path / 'lines.tsv'}").texts.values == ("a dog", "a cat")
-        assert datasets()[-1].needs_path and "lines:PATH" in shell("data", "list")
+        assert datasets()[-1].needs_path and "lines:PATH" in shell("list", "datasets")
     finally:
         del DATASETS._own["lines"]
 
@@ -257,7 +257,7 @@ def test_a_system():
         shell("evaluate", "scenes", "-O", "images=60", "--system", "own_things:train", "--measures", "R@1", "--json")
     )
     assert found["results"]
-    assert json.loads(shell("systems", "own_things:train", "--json"))["options"] == {
+    assert json.loads(shell("list", "systems", "own_things:train", "--json"))["options"] == {
         "seed": {"type": "int", "default": 0}
     }
 
@@ -270,7 +270,7 @@ def test_a_loss(tmp_path):
     measured = ("evaluate", *given, "--system", str(tmp_path / "m"), "--measures", "R@1")
     shell(*measured, "--trust")
     shell(*measured, status=3)
-    assert "temperature" in shell("losses", "own_things:infonce")
+    assert "temperature" in shell("list", "losses", "own_things:infonce")
 
 
 # --- lists ------------------------------------------------------------------------------------------------------
@@ -320,27 +320,27 @@ def test_a_system_takes_options_in_parentheses_at_the_shell():
 
 
 def test_measures_list_one_as_every_list_does():
-    told = json.loads(shell("measures", "own_measures:RBP", "--json"))
+    told = json.loads(shell("list", "measures", "own_measures:RBP", "--json"))
     assert told["measures"][0] | {"formula": ""} == {
         "measure": "RBP[@k]", "options": ["p"], "formula": "", "source": "Moffat & Zobel 2008"
     }  # fmt: skip
-    assert shell("measures", "nDCG").startswith("nDCG[@k]")
-    assert "did you mean 'nDCG'" in CliRunner().invoke(app, ["measures", "nDGC"]).output
-    assert "expected a MeasureKind" in CliRunner().invoke(app, ["measures", "json:loads"]).output
+    assert shell("list", "measures", "nDCG").startswith("nDCG[@k]")
+    assert "did you mean 'nDCG'" in CliRunner().invoke(app, ["list", "measures", "nDGC"]).output
+    assert "expected a MeasureKind" in CliRunner().invoke(app, ["list", "measures", "json:loads"]).output
 
 
 def test_systems_tell_their_options_with_types_and_defaults():
     pytest.importorskip("torch")
-    options = json.loads(shell("systems", "towers", "--json"))["options"]
+    options = json.loads(shell("list", "systems", "towers", "--json"))["options"]
     assert options["epochs"] == {"type": "int", "default": 30} and options["loss"]["default"] == "adaptive"
     assert {"features", "hidden_dim", "margin", "device", "checkpoint_dir"} <= set(options)
     assert not {"dev", "progress", "collection"} & set(options)
-    assert json.loads(shell("systems", "crank", "--json"))["options"]["epochs"]["default"] == 10
+    assert json.loads(shell("list", "systems", "crank", "--json"))["options"]["epochs"]["default"] == 10
 
 
 @pytest.mark.parametrize("plural", ["systems", "encoders", "corrections", "fusions", "scorers", "losses", "datasets"])
 def test_every_kind_is_listed_with_a_summary(plural):
-    rows = json.loads(shell(plural, "--json"))[plural]
+    rows = json.loads(shell("list", plural, "--json"))[plural]
     assert rows and all(row["about"] for row in rows)
 
 

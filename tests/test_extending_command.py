@@ -40,7 +40,7 @@ def test_the_command_of_the_page_runs_and_is_listed(source):
     said = json.loads(done.stdout)
     assert said["characters"] == len(said["text"]) > 20
     listed = run(source, "--help").stdout
-    assert listed.index(" demo ") < listed.index(" systems ") < listed.index(" longest ")
+    assert listed.index(" demo ") < listed.index(" annotate ") < listed.index(" longest ")
 
 
 def test_its_errors_are_one_line(source):

@@ -9,7 +9,11 @@ import limner
 from limner.cli import app
 
 COMMANDS = (
-    *(f"{command} scenes --system {system}" for command in ("evaluate", "gap") for system in ("aligned", "nearest")),
+    *(
+        f"{command} scenes --system {system}"
+        for command in ("evaluate", "explain gap")
+        for system in ("aligned", "nearest")
+    ),
     *(f"{c} scenes --system colours" for c in ("evaluate", "languages", "explain", "attack", "gap", "mixed")),
     *("map scenes --system colours -o OUT/map.html", "index OUT/index scenes --system colours"),
     *("train histograms scenes -o OUT/model", "train towers scenes -o OUT/towers --set epochs=1"),

@@ -74,14 +74,25 @@ def commands(given, out):
         "index": (["index", out / "i", *WORLD, "--system", m], "i"),
         "evaluate": (["evaluate", *WORLD, "--system", m, "--save", out / "r.json"], "r.json"),
         "report": (["report", given / "r.json", "-o", out / "r.html"], "r.html"),
-        "fuse": (["fuse", given / "a.run", given / "b.run", "-o", out / "f.run"], "f.run"),
-        "assign": (["assign", given / "s.npy", "-o", out / "g.run"], "g.run"),
+        "fuse": (["match", "fuse", given / "a.run", given / "b.run", "-o", out / "f.run"], "f.run"),
+        "assign": (["match", "assign", given / "s.npy", "-o", out / "g.run"], "g.run"),
         "rerank": (
-            ["rerank", given / "a.run", *WORLD, "--scorer", "levenshtein", "--depth", "20", "-o", out / "c.run"],
+            [
+                "match",
+                "rerank",
+                given / "a.run",
+                *WORLD,
+                "--scorer",
+                "levenshtein",
+                "--depth",
+                "20",
+                "-o",
+                out / "c.run",
+            ],
             "c.run",
         ),
-        "explain": (["explain", *WORLD, "--system", m, "--save", out / "e.html"], "e.html"),
-        "attack": (["attack", *WORLD, "--save", out / "a.csv"], "a.csv"),
+        "explain": (["explain", "failures", *WORLD, "--system", m, "--save", out / "e.html"], "e.html"),
+        "attack": (["explain", "attack", *WORLD, "--save", out / "a.csv"], "a.csv"),
         "merge": (["annotate", "merge", db, "--save", out / "better.qrels"], "better.qrels"),
         "merge eccv": (["annotate", "merge", db, "--save", out / "eccv"], "eccv"),
         "export": (["annotate", "export", db, out / "answers.csv"], "answers.csv"),
@@ -229,10 +240,10 @@ def full_disk(disk):
     """On a disk without a byte left: what is there stays, and the file is named."""
     given, before = disk / "given", contents(disk / "given")
     for target in ("f.run", "f.json"):
-        done = run("fuse", given / "a.run", given / "b.run", "-o", disk / target)
+        done = run("match", "fuse", given / "a.run", given / "b.run", "-o", disk / target)
         assert done.exit_code == Status.INPUT, done.output
         assert f"{disk / target} is not written (No space left on device)" in done.stderr.replace("\n", ""), done.stderr
-    done = run("fuse", given / "a.run", given / "b.run", "-o", given / "a.run")
+    done = run("match", "fuse", given / "a.run", given / "b.run", "-o", given / "a.run")
     assert done.exit_code == Status.INPUT and contents(given) == before
     done = run("train", "colours", *WORLD, "-o", given / "m.npz")
     assert done.exit_code == Status.INPUT and "m.npz is not written" in done.stderr.replace("\n", "")

@@ -94,16 +94,21 @@ def test_from_the_shell(tmp_path):
     for name, side in zip(("i", "t"), sides, strict=True):
         np.save(tmp_path / f"{name}.npy", side.astype(np.float32))
     files = ["--images", str(tmp_path / "i.npy"), "--texts", str(tmp_path / "t.npy")]
-    done = CliRunner().invoke(app, ["gap", *files, "--json"])
+    done = CliRunner().invoke(app, ["explain", "gap", *files, "--json"])
     told, expected = json.loads(done.stdout), modality_gap(*(side.astype(np.float32) for side in sides))
     assert (told["distance"], told["separability"]) == (expected.distance, expected.separability)
     world = ["scenes", "-O", "images=40", "--split", "all"]
-    done = CliRunner().invoke(app, ["gap", *world, "--system", "test_gap:Sides"])
+    done = CliRunner().invoke(app, ["explain", "gap", *world, "--system", "test_gap:Sides"])
     assert done.exit_code == 0 and "distance of the centres  1.414" in done.stdout, done.output
     assert "separability             1.000" in done.stdout  # also where all vectors of a side are equal
-    for words in (["gap"], ["gap", *files[:2]], ["gap", *files, "--system", "histograms"], ["gap", "scenes", *files]):
+    for words in (
+        ["explain", "gap"],
+        ["explain", "gap", *files[:2]],
+        ["explain", "gap", *files, "--system", "histograms"],
+        ["explain", "gap", *files, "--save", "pool.csv"],
+    ):
         assert CliRunner().invoke(app, words).exit_code == 2
-    assert CliRunner().invoke(app, ["gap", *files[:3], str(tmp_path / "no.npy")]).exit_code == 3
+    assert CliRunner().invoke(app, ["explain", "gap", *files[:3], str(tmp_path / "no.npy")]).exit_code == 3
 
 
 class Sides:

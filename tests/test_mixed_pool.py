@@ -129,15 +129,15 @@ def test_from_the_shell(tmp_path, monkeypatch):
     images, texts = vectors(2.0)
     np.save("i.npy", images.astype(np.float32))
     np.save("t.npy", texts[:8].astype(np.float32))
-    words = ["mixed", "captions.csv", "--images", "i.npy", "--texts", "t.npy"]
+    words = ["explain", "gap", "captions.csv", "--images", "i.npy", "--texts", "t.npy"]
     done = CliRunner().invoke(app, [*words, "--save", "m.csv", "--save", "m.json"])
     assert done.exit_code == 0, done.output
     assert "image queries" in done.stdout and "mixed, centred" in done.stdout
     assert json.loads((tmp_path / "m.json").read_text())["limner"] == "mixed pool"
     assert (tmp_path / "m.csv").read_text().startswith("query,pool,measure,queries,value,low,high")
     told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert len(told["lines"]) == 2 * (3 + 7 + 7)
-    for wrong in (words[:4], words[:2], [*words, "--system", "histograms"]):
+    assert len(told["pool"]["lines"]) == 2 * (3 + 7 + 7)
+    for wrong in (words[:5], words[:2], [*words, "--system", "histograms"]):
         assert CliRunner().invoke(app, wrong).exit_code == 2
     np.save("t.npy", texts[:3].astype(np.float32))
     assert CliRunner().invoke(app, words).exit_code == 3

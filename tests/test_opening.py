@@ -223,7 +223,7 @@ def test_training_with_a_hold_out(photos, tmp_path):
 
 
 def test_attacking_a_saved_model(photos, half):
-    done = run("attack", photos, "--system", half, "--kind", "colour-in", "--json")
+    done = run("explain", "attack", photos, "--system", half, "--kind", "colour-in", "--json")
     assert "measured on the 12 others" in done.stderr.replace("\n", " ")
     assert json.loads(done.stdout)["attacks"]
 

@@ -190,7 +190,7 @@ def test_from_the_shell(report, world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     report.save("mine.json")
     page = ["report", "mine.json", "--collection", "scenes", "-O", "images=80", "--split", "all"]
-    words = ["slices", "mine.json", "scenes", "-O", "images=80", "--split", "all", "--by", "objects"]
+    words = ["explain", "slices", "mine.json", "scenes", "-O", "images=80", "--split", "all", "--by", "objects"]
     done = CliRunner().invoke(app, [*words, "--save", "slices.csv"])
     assert done.exit_code == 0 and "objects: " in done.output
     assert (tmp_path / "slices.csv").exists()

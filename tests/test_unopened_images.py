@@ -190,7 +190,7 @@ def test_commands_refuse_texts_that_are_all_empty(tmp_path, monkeypatch, model):
     commands = [
         ("evaluate", "ids", "--encoder", "own_means:Means"),
         ("evaluate", "ids", "--system", "own_means:Means"),
-        ("gap", "ids", "--system", "own_means:Means"),
+        ("explain", "gap", "ids", "--system", "own_means:Means"),
         ("encode", "ids", "--side", "texts", "--encoder", "own_means:Means", "-o", tmp_path / "t.npz"),
         ("index", tmp_path / "i", "ids", "--side", "texts", "--system", "own_means:Means"),
     ]

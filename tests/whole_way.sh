@@ -20,7 +20,7 @@ limner encode photos --side texts --encoder theirs.npz -o their_texts.npz
 
 # 3. Evaluate and explain.
 limner evaluate photos --images images.npz --texts texts.npz --name mine --save before.json --save before.html
-limner explain photos --images images.npz --texts texts.npz --limit 1
+limner explain failures photos --images images.npz --texts texts.npz --limit 1
 
 # 4. Index and search.
 limner index photos.index photos --system mine.npz

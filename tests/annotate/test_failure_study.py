@@ -216,7 +216,7 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
     assert np.isclose(found["mean_rating"], 4.5)
     text = run(app, ["annotate", "classes", "s.db"]).stdout
     assert "classes that disagree" in text and "colour -> size" in text
-    told = run(app, ["explain", *WORLD, "--system", "colours", "--labels", "s.db", "--json"])
+    told = run(app, ["explain", "failures", *WORLD, "--system", "colours", "--labels", "s.db", "--json"])
     assert json.loads(told.stdout)["classes"]["size"]["failures"] == 3
 
 

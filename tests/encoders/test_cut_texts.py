@@ -329,7 +329,7 @@ def test_index_and_search_say_it(clip, models, table, world, tmp_path):
 
 
 def test_explain_says_it(clip, models, table, world):
-    said, _ = limner_says("explain", table / "captions.csv", "--system", clip, "--json")
+    said, _ = limner_says("explain", "failures", table / "captions.csv", "--system", clip, "--json")
     assert said["warnings"] == [of_world(world, models["clip"])]
 
 

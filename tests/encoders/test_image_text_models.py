@@ -189,7 +189,7 @@ def test_one_command_from_a_name_to_a_report(models, name):
 
 
 def test_a_probe_of_a_scorer_of_pairs(models):
-    made = _limner("probe", "scenes", "--cases", 4, "--system", f"blip-itm(model={models('blip')})")
+    made = _limner("explain", "probe", "scenes", "--cases", 4, "--system", f"blip-itm(model={models('blip')})")
     assert made.exit_code == 0 and "pair accuracy" in made.output
 
 

@@ -613,7 +613,7 @@ def test_further_judgements_from_the_shell(folder):
     rows = [f"p{n % 30}.png,a thing number {n},c{n}" for n in range(60)]
     (folder / "captions.csv").write_text("image,caption,id\n" + "\n".join(rows) + "\n")
     (folder / "people.qrels").write_text("".join(f"p{n}.png 0 c{(n + 1) % 30} 1\n" for n in range(30)))
-    done = shell("audit", "captions.csv", "--no-images", "--judgements", "people.qrels", "--json")
+    done = shell("data", "audit", "captions.csv", "--no-images", "--judgements", "people.qrels", "--json")
     assert done.exit_code == 0, done.stderr
     (told,) = [f for f in json.loads(done.stdout)["findings"] if f["kind"] == "false-negatives"]
     assert told["items"] == ["people"] and told["detail"].startswith("30 matches are missing (all images")
@@ -647,7 +647,7 @@ def shell(*words):
 
 
 def test_the_command_finds_repairs_and_fails_in_ci(folder):
-    words = ["audit", "captions.csv", "--save", "f.csv", "--save", "f.json", "--save-judgements", "r.qrels"]
+    words = ["data", "audit", "captions.csv", "--save", "f.csv", "--save", "f.json", "--save-judgements", "r.qrels"]
     done = shell(*words, "--save-exclude", "out.txt", "--strict")
     assert done.exit_code == 1, done.stderr
     assert "duplicate-image" in done.stdout and "p4.png p5.png" in done.stdout
@@ -656,7 +656,7 @@ def test_the_command_finds_repairs_and_fails_in_ci(folder):
     assert {("p4.png", "c5"), ("p2.png", "c3")} <= {(q, c) for q, c, _ in repaired}
     content = json.loads((folder / "f.json").read_text())
     assert content["counts"]["duplicate-image"] == 1 and "severity,kind" in (folder / "f.csv").read_text()
-    assert shell("audit", "captions.csv", "--no-images", "--scores", "S.npy", "--json").exit_code == 0
+    assert shell("data", "audit", "captions.csv", "--no-images", "--scores", "S.npy", "--json").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -669,7 +669,7 @@ def test_the_command_finds_repairs_and_fails_in_ci(folder):
     ],
 )
 def test_what_is_refused(folder, words, status, says):
-    done = shell("audit", "captions.csv", *words)
+    done = shell("data", "audit", "captions.csv", *words)
     assert done.exit_code == status and says in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
@@ -694,7 +694,7 @@ def test_the_page_shows_images_captions_and_severities_and_escapes_them(tmp_path
 
 def test_the_page_from_the_shell_and_many_findings(tmp_path):
     limner.datasets.write(collection(texts=["the same"] * (2 * N)), tmp_path / "photos")
-    done = CliRunner().invoke(app, ["audit", str(tmp_path / "photos"), "-o", str(tmp_path / "audit.html")])
+    done = CliRunner().invoke(app, ["data", "audit", str(tmp_path / "photos"), "-o", str(tmp_path / "audit.html")])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "audit.html").read_text()
     assert "24 shown" in page and "more items" in page and len(page) < 3_000_000

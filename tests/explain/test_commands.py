@@ -1,4 +1,4 @@
-"""`limner explain`, `limner attack` and the failures on the page: what they print is what Python computes."""
+"""`limner explain` and the failures on the page: what the commands print is what Python computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app
-from limner.cli.commands.attack import _ignored
+from limner.cli.commands.explain.attack import _ignored
 from limner.explain.adversarial import FURTHER, KINDS
 from limner.explain.blindness import Attack
 from limner.explain.edits import Edit
@@ -50,7 +50,7 @@ def refused(*words) -> str:
 
 
 def test_explain_gives_the_numbers_of_python(world, matrix):
-    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--limit", 2))
+    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--json", "--limit", 2))
     scores = limner.Scores.load(matrix, queries=world.images.ids, candidates=world.texts.ids)
     done = explain(failures(scores.T, world), world)
     assert said["failures"] == len(done)
@@ -61,29 +61,44 @@ def test_explain_gives_the_numbers_of_python(world, matrix):
 
 
 def test_explain_one_query_in_words(world, matrix):
-    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--limit", 1))["told"][0]["query"]
-    text = call("explain", *WORLD, "--scores", matrix, "--query", query)
+    query = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--json", "--limit", 1))["told"][0][
+        "query"
+    ]
+    text = call("explain", "failures", *WORLD, "--scores", matrix, "--query", query)
     said = world.texts.values[world.texts.ids.index(query)]
     assert repr(said) in text and "only the truth shows" in text and "95% interval" not in text
 
 
 def test_explain_the_other_way_informed_and_by_class(matrix):
     text = call(
-        "explain", *WORLD, "--scores", matrix, "--direction", "i2t", "--informed", "--only", "object", "--limit", 1
+        "explain",
+        "failures",
+        *WORLD,
+        "--scores",
+        matrix,
+        "--direction",
+        "i2t",
+        "--informed",
+        "--only",
+        "object",
+        "--limit",
+        1,
     )
     assert "query-informed" in text
     assert re.search(r"^\[.*object.*\] scene-", text, re.M)
 
 
 def test_explain_with_labels_of_people(world, matrix, tmp_path):
-    query = json.loads(call("explain", *WORLD, "--scores", matrix, "--json", "--limit", 1))["told"][0]["query"]
+    query = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--json", "--limit", 1))["told"][0][
+        "query"
+    ]
     file = tmp_path / "labels.csv"
     file.write_text(f"query,label\n{query},colour;size\n")
-    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--labels", file, "--json"))
+    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
     assert said["classes"]["colour"]["share"] == 1
     assert said["rules"][0]["confidence"] == 1
     file.write_text("query,label\nnobody,colour\n")
-    assert "labels no query that failed" in refused("explain", *WORLD, "--scores", matrix, "--labels", file)
+    assert "labels no query that failed" in refused("explain", "failures", *WORLD, "--scores", matrix, "--labels", file)
 
 
 def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
@@ -99,22 +114,24 @@ def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
     with open_store(file) as store:
         add_collection(store, world)
         import_answers(store, [Given("one", failure.returned, failure.query, 2, ("wrong-colour",))], key="test")
-    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--labels", file, "--json"))
+    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--labels", file, "--json"))
     assert said["classes"]["colour"] == {"failures": 1, "share": 1}
-    assert "no store" in refused("explain", *WORLD, "--scores", matrix, "--labels", tmp_path / "none.db")
+    assert "no store" in refused("explain", "failures", *WORLD, "--scores", matrix, "--labels", tmp_path / "none.db")
     (tmp_path / "words.txt").write_text("no database")
     assert "is damaged (file is not a database)" in refused(
-        "explain", *WORLD, "--scores", matrix, "--labels", tmp_path / "words.txt"
+        "explain", "failures", *WORLD, "--scores", matrix, "--labels", tmp_path / "words.txt"
     )
 
 
 def test_objects_from_a_file(world, matrix, tmp_path):
     file = tmp_path / "objects.csv"
     file.write_text("image,name\n" + "".join(f"{i},dog\n" for i in world.images.ids))
-    said = json.loads(call("explain", *WORLD, "--scores", matrix, "--objects", file, "--json"))
+    said = json.loads(call("explain", "failures", *WORLD, "--scores", matrix, "--objects", file, "--json"))
     assert said["scores"]["CA"]["mean"] == 1
     file.write_text("image,name\nother,dog\n")
-    assert "contains none of the images" in refused("explain", *WORLD, "--scores", matrix, "--objects", file)
+    assert "contains none of the images" in refused(
+        "explain", "failures", *WORLD, "--scores", matrix, "--objects", file
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,12 +144,12 @@ def test_objects_from_a_file(world, matrix, tmp_path):
     ],
 )
 def test_explain_refuses(matrix, words, expected):
-    assert expected in " ".join(refused("explain", *WORLD, "--scores", matrix, *words).split())
+    assert expected in " ".join(refused("explain", "failures", *WORLD, "--scores", matrix, *words).split())
 
 
 def test_attack_writes_its_edits(world, tmp_path):
     file = tmp_path / "edits.csv"
-    text = call("attack", *WORLD, "--save", file, "--kind", "number")
+    text = call("explain", "attack", *WORLD, "--save", file, "--kind", "number")
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert f"{len(rows):8,} of {len(world.texts):,} queries changed" in text
@@ -143,7 +160,7 @@ def test_attack_writes_its_edits(world, tmp_path):
 
 def test_attack_asks_again():
     said = json.loads(
-        call("attack", "scenes", "-O", "images=60", "--system", "colours", "--kind", "colour-in", "--json")
+        call("explain", "attack", "scenes", "-O", "images=60", "--system", "colours", "--kind", "colour-in", "--json")
     )
     (found,) = said["attacks"]
     assert found["kind"] == "colour-in" and found["changed"] > 0
@@ -156,8 +173,8 @@ def test_attack_leaves_out_texts_without_an_image_and_ignored_words_that_keep_th
     texts = limner.Items([*whole.texts.ids, "lone"], [*whole.texts.values, "two red circles"], kind="text")
     pairs = limner.Judgements.from_pairs(whole.judgements.relevant, queries=whole.images.ids, candidates=texts.ids)
     more = limner.Collection("scenes", whole.images, texts, pairs)
-    monkeypatch.setattr("limner.cli.commands.attack.load", lambda *_: more)
-    text = call("attack", "scenes", "--kind", "colour-in", "--save", tmp_path / "edits.csv")
+    monkeypatch.setattr("limner.cli.commands.explain.attack.load", lambda *_: more)
+    text = call("explain", "attack", "scenes", "--kind", "colour-in", "--save", tmp_path / "edits.csv")
     assert f"of {len(whole.texts):,} queries changed" in text
 
     edits = tuple(Edit(kind, "a", "b", 0, "a", "b", "red") for kind in ("synonym", "colour-in") for _ in range(5))
@@ -169,21 +186,23 @@ def test_attack_leaves_out_texts_without_an_image_and_ignored_words_that_keep_th
 def test_attack_changes_clauses():
     """`colours` reads only which colours a text names: the order of the words cannot move it."""
     kinds = [word for kind in ("negation", "word-order", "relation") for word in ("--kind", kind)]
-    said = json.loads(call("attack", "scenes", "-O", "images=60", "--system", "colours", *kinds, "--json"))["attacks"]
+    said = json.loads(call("explain", "attack", "scenes", "-O", "images=60", "--system", "colours", *kinds, "--json"))[
+        "attacks"
+    ]
     assert [each["kind"] for each in said] == kinds[1::2]
     assert all(each["changed"] > 0 for each in said)
     assert said[1]["same"] == 1
 
 
 def test_the_help_of_attack_names_every_kind():
-    said = " ".join(call("attack", "--help").split())
+    said = " ".join(call("explain", "attack", "--help").split())
     assert [kind for kind in (*KINDS, *FURTHER) if kind not in said] == []
 
 
 def test_attack_refuses():
-    assert "give --system" in " ".join(refused("attack", *WORLD).split())
-    assert "did you mean 'plural'" in refused("attack", *WORLD, "--save", "x.csv", "--kind", "plurals")
-    assert "list of edits" in refused("attack", *WORLD, "--save", "x.txt")
+    assert "give --system" in " ".join(refused("explain", "attack", *WORLD).split())
+    assert "did you mean 'plural'" in refused("explain", "attack", *WORLD, "--save", "x.csv", "--kind", "plurals")
+    assert "list of edits" in refused("explain", "attack", *WORLD, "--save", "x.txt")
 
 
 # --- the page ---------------------------------------------------------------------------------------------------
@@ -191,7 +210,7 @@ def test_attack_refuses():
 
 def test_failures_on_the_page(world, matrix, tmp_path):
     file = tmp_path / "page.html"
-    call("explain", *WORLD, "--scores", matrix, "--save", file)
+    call("explain", "failures", *WORLD, "--scores", matrix, "--save", file)
     page = file.read_text()
     assert 'id="failures"' in page and "What went wrong" in page
     assert page.count('<rect class="common"') and page.count('<rect class="apart"')

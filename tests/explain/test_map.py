@@ -137,7 +137,7 @@ def test_what_cannot_be_drawn_is_refused(drawn):
 
 def test_the_command(tmp_path):
     def run(*words):
-        return CliRunner().invoke(app, ["map", *map(str, words)])
+        return CliRunner().invoke(app, ["explain", "map", *map(str, words)])
 
     made = run(
         "scenes", "-O", "images=40", "--system", "colours", "--method", "pca", "-o", tmp_path / "m.html", "--json"

@@ -301,12 +301,25 @@ def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = scenes_probe(10)
     np.save("S.npy", scored(given, reader).matrix())
-    done = shell("probe", "scenes", "--cases", 10, "--scores", "S.npy", "--save", "r.json", "--save", "r.csv", "--json")
+    done = shell(
+        "explain",
+        "probe",
+        "scenes",
+        "--cases",
+        10,
+        "--scores",
+        "S.npy",
+        "--save",
+        "r.json",
+        "--save",
+        "r.csv",
+        "--json",
+    )
     assert done.exit_code == 0, done.stderr
     lines = json.loads(done.stdout)["lines"]
     assert lines[0]["system"] == 1.0 and json.loads(Path("r.json").read_text())["probe"] == "scenes"
     written(tmp_path, "sugarcrepe.json")
-    plain = shell("probe", "sugarcrepe.json", "--save-texts", "t.csv")
+    plain = shell("explain", "probe", "sugarcrepe.json", "--save-texts", "t.csv")
     assert plain.exit_code == 0 and "bigrams" in plain.stdout and "t0,a dog and a cat" in Path("t.csv").read_text()
 
 
@@ -335,14 +348,14 @@ def test_every_subset_of_the_form_of_sugarcrepe_has_blind_baselines(tmp_path, mo
         whole = {f"{s}-{n}": {**r, "subset": s} for s, records in cases.items() for n, r in records.items()}
         Path("probe.json").write_text(json.dumps(whole))
     given = "probe" if form == "folder" else "probe.json"
-    done = shell("probe", given, "--json")
+    done = shell("explain", "probe", given, "--json")
     assert done.exit_code == 0, done.stderr
     lines = {line["subset"]: line for line in json.loads(done.stdout)["lines"] if line["measure"] == PAIR}
     assert set(lines) == {"all", *SUBSETS} and all(lines[s]["cases"] == 20 for s in SUBSETS)
     assert all({"bigrams", "length"} <= set(lines[s]) for s in SUBSETS)
     assert lines["swap_obj"]["bigrams"] == 1.0 and lines["add_att"]["length"] == 1.0
     assert all(0.2 < lines[s]["bigrams"] < 0.8 and lines[s]["length"] == 0.5 for s in SUBSETS[2:6])
-    table = [row.split() for row in shell("probe", given).stdout.splitlines()]
+    table = [row.split() for row in shell("explain", "probe", given).stdout.splitlines()]
     assert {row[0] for row in table if row[-1:] == ["yes"]} == {"all", "add_att", "swap_obj"}  # solved blind
 
 
@@ -360,5 +373,5 @@ def test_what_is_refused(tmp_path, monkeypatch, words, status, says):
     monkeypatch.chdir(tmp_path)
     Path("p.json").write_text(json.dumps(FILES["sugarcrepe.json"]))
     np.save("S.npy", np.zeros((2, 2)))
-    done = shell("probe", *words)
+    done = shell("explain", "probe", *words)
     assert done.exit_code == status and says in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -255,7 +255,7 @@ def test_options_in_a_model_fit_the_registered_encoder(saved, tmp_path, options,
     "words",
     [
         ("evaluate", "scenes", "-O", "images=20", "--system", "MODEL"),
-        ("explain", "scenes", "-O", "images=20", "--system", "MODEL"),
+        ("explain", "failures", "scenes", "-O", "images=20", "--system", "MODEL"),
         ("encode", "texts.txt", "--encoder", "MODEL", "-o", "out.npy"),
         ("index", "an.index", "scenes", "-O", "images=20", "--system", "MODEL"),
         ("annotate", "pool", "work.db", "scenes", "-O", "images=20", "--system", "MODEL"),
@@ -275,7 +275,11 @@ def test_a_strangers_scorer_is_data(saved, tmp_path, monkeypatch, mark):
     monkeypatch.chdir(tmp_path)
     world = limner.load("scenes", images=20)
     limner.Scores.from_matrix(np.eye(20, 100), world.images.ids, world.texts.ids).top(3).save("a.run")
-    refused(shell("rerank", "a.run", "scenes", "-O", "images=20", "--split", "all", "--scorer", folder, "-o", "b.run"))
+    refused(
+        shell(
+            "match", "rerank", "a.run", "scenes", "-O", "images=20", "--split", "all", "--scorer", folder, "-o", "b.run"
+        )
+    )
     assert not mark()
 
 

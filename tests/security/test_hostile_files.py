@@ -36,7 +36,7 @@ HALF = '"\\ud800"'
 
 
 HARM = {"deep": DEEP, "nested": NESTED, "huge": HUGE, "half": HALF, "cut": '{"a": NaN', "zero": "\x00", "open": "{"}
-EXPLAIN = ("explain", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--objects", "objects.json")
+EXPLAIN = ("explain", "failures", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "--objects", "objects.json")
 
 
 @pytest.mark.parametrize("text", HARM.values(), ids=HARM)
@@ -46,7 +46,7 @@ EXPLAIN = ("explain", "captions.csv", "--images", "I.npy", "--texts", "T.npy", "
         ("r.json", ("compare", "r.json", "r.json")),
         ("r.json", ("report", "r.json")),
         ("r.json", ("board", "r.json")),
-        ("r.json", ("probe", "r.json")),
+        ("r.json", ("explain", "probe", "r.json")),
         ("r/a__b/T.json", ("board", "r")),
         ("t.jsonl", ("data", "describe", "t.jsonl")),
         ("dataset_x.json", ("data", "describe", "karpathy:dataset_x.json")),

@@ -26,7 +26,7 @@ EMBEDDINGS = ("evaluate", "captions.csv", "--images", "I.npy", "--texts", "T.npy
 
 
 def test_a_closed_stdout_is_told():
-    command = f"{sys.executable} -m limner data list >&-"
+    command = f"{sys.executable} -m limner list datasets >&-"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1), done.stderr
     assert "standard output is closed" in done.stderr
@@ -39,7 +39,7 @@ def test_a_closed_stderr_is_borne():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("words", [("data", "list"), ("--version",), ("data", "list", "--json")])
+@pytest.mark.parametrize("words", [("list", "datasets"), ("--version",), ("list", "datasets", "--json")])
 def test_a_full_stdout_is_told(words):
     with open("/dev/full", "w") as full:
         done = limner_process(*words, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -223,8 +223,8 @@ def test_reports_and_hits_are_no_formulas():
         ("demo", "--images", "25", "--out", "none/demo"),
         ("annotate", "pool", "none/work.db", "scenes", "-O", "images=20", "--system", "colours"),
         ("index", "none/i", "captions.csv", "--embeddings", "I.npy"),
-        ("rerank", "a.run", "captions.csv", "--scorer", "levenshtein", "-o", "none/b.run"),
-        ("fuse", "a.run", "a.run", "-o", "none/b.run"),
+        ("match", "rerank", "a.run", "captions.csv", "--scorer", "levenshtein", "-o", "none/b.run"),
+        ("match", "fuse", "a.run", "a.run", "-o", "none/b.run"),
     ],
     ids=lambda words: words[0] + " " + words[-1],
 )

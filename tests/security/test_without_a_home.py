@@ -87,7 +87,7 @@ def test_the_demos_story(as_nobody):
     "words",
     [
         ("evaluate", "scenes", "-O", "images=40", "--system", "histograms", "--correct", "csls", "--save", "r.json"),
-        ("attack", "scenes", "-O", "images=20", "--save", "edits.csv"),
+        ("explain", "attack", "scenes", "-O", "images=20", "--save", "edits.csv"),
         ("data", "convert", "scenes", "world", "--to", "folder", "-O", "images=6"),
         ("train", "kcca", "scenes", "-O", "images=40", "-o", "model"),
     ],

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Correct = Annotated[
     str | None,
     word(
-        "Correct hubs: a name of 'limner corrections', 'nnn(k=8)', module:class, or saved statistics FILE.npz.",
+        "Correct hubs: a name of 'limner list corrections', 'nnn(k=8)', module:class, or saved statistics FILE.npz.",
         "--correct",
         metavar="HOW",
     ),

@@ -74,6 +74,8 @@ class Shell(TyperGroup):
             return super().main(args, *rest, **extra)
         _bear_any_character()
         _end_quickly()
+        if args[:1] == ["help"]:  # `limner help COMMAND` is `limner COMMAND --help`
+            args = [*args[1:], "--help"]
         self.as_json = "--json" in args
         try:
             status = super().main(args, *rest, **extra)

@@ -14,13 +14,16 @@ import typer
 
 from limner.cli import commands
 
-# The order in the help. Commands that are not listed follow in alphabetical order.
-ORDER = (
-    "demo", "train", "evaluate", "compare", "ranks", "board", "slices", "report", "languages", "explain", "attack",
-    "probe", "composed", "text-only", "uncertainty", "gap", "mixed", "map", "index", "search", "serve",
-    "encode", "rerank", "fuse", "assign", "measures", "protocols", "systems", "encoders", "corrections",
-    "fusions", "scorers", "losses", "datasets", "data", "audit", "annotate",
-)  # fmt: skip
+GROUPS = {
+    "Start": ("demo", "data", "list"),
+    "Measure": ("evaluate", "compare", "report"),
+    "Understand": ("explain",),
+    "Build": ("train", "encode", "match"),
+    "Use": ("index", "search", "serve"),
+    "Label": ("annotate",),
+}
+"""The commands in the order of the help, by group. Commands that are not listed follow in alphabetical order."""
+ORDER = tuple(name for names in GROUPS.values() for name in names)
 
 Found = Mapping[str, Callable[..., object] | typer.Typer]
 
@@ -58,6 +61,7 @@ def _built(name: str) -> object:
         group.command(name)(command)
     built: Any = typer.main.get_command(group)
     _lay_out(built.commands[name])
+    built.commands[name].rich_help_panel = next((group for group, names in GROUPS.items() if name in names), "Further")
     return built.commands[name]
 
 

@@ -145,7 +145,7 @@ def _unrecognised(path: Path) -> str:
             f"{path} is a folder of images without captions: put captions.csv with the columns image and caption into "
             f"it; or search the images alone with 'limner index {path.name}.index --items {path} --system ENCODER' and "
             f"then 'limner serve --index {path.name}.index', where the encoder 'clip(model=DIR)' finds images by text, "
-            "and 'efficientnet-lite' images like an image (see 'limner encoders')"
+            "and 'efficientnet-lite' images like an image (see 'limner list encoders')"
         )
     return (
         f"{path}: not a format that limner recognises; give its format as NAME:{path}, where NAME is one of "

@@ -33,7 +33,7 @@ def keep_correction(
 
     Args:
         index: The index; gather them again after every change.
-        how: The correction: a name of `limner corrections`, or the correction itself.
+        how: The correction: a name of `limner list corrections`, or the correction itself.
         bank: Queries like those to come, not the judged ones of a test: vectors, or items that the index encodes.
         progress: Called with (queries done, queries in total).
         options: Options of the correction.

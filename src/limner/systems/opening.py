@@ -284,7 +284,7 @@ _WORDS = {
     ENCODER: "an encoder",
     MODEL: "a model",
 }
-_EXPECTED = "expected a saved model, an encoder of 'limner encoders', or module:thing with encode(items)"
+_EXPECTED = "expected a saved model, an encoder of 'limner list encoders', or module:thing with encode(items)"
 
 
 def find_system(given: object, *, trust: bool = False, said: bool = True) -> FoundSystem:
@@ -347,7 +347,7 @@ def _pair_scorer(name: str) -> object:
     if not hasattr(made, "queries"):  # the inputs that it reads for the images of a collection
         raise LimnerError(
             f"{name} scores pairs of texts: as a system, name a scorer that reads images, such as "
-            "'blip-itm(model=DIR)', or re-rank with it ('limner rerank')"
+            "'blip-itm(model=DIR)', or re-rank with it ('limner match rerank')"
         )
     return made
 

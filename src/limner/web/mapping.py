@@ -49,7 +49,7 @@ def map_points(ask: Ask) -> Response:
 
 
 def map_part(ask: Ask) -> Response:
-    """The script and the style of the map, which files of `limner map` contain."""
+    """The script and the style of the map, which files of `limner explain map` contain."""
     name = ask.request.path_params["part"]
     if name not in PARTS:
         raise UnknownName("part of the map", name[:40], PARTS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from limner.cli.commands.slices import SlicedBy, SliceSize
+from limner.cli.commands.explain.slices import SlicedBy, SliceSize
 from limner.cli.console import answer, progress
 from limner.cli.options import Json, Loading, Split, load, out_word, part, refuse_ending, saved, word, writable
 

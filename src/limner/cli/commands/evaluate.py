@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from limner.evaluation.evaluate import Source
     from limner.evaluation.report import Report
 
-COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner data list'."
+COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner list datasets'."
 
 Options = Annotated[
     list[str] | None,
@@ -80,7 +80,9 @@ Ways = Annotated[
     list[str] | None,
     word("Direction of a run, if images and texts share ids: i2t, t2i. One per --run.", metavar="WAY"),
 ]
-Measures = Annotated[str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner measures'.", metavar="LIST")]
+Measures = Annotated[
+    str | None, word("Such as 'R@1 nDCG@5 my_module:RBP': see 'limner list measures'.", metavar="LIST")
+]
 EstimateFrom = Annotated[
     str | None,
     word(
@@ -123,7 +125,7 @@ def evaluate(
     judgements: Beside = None,
     groups: Groups = None,
     measures: Measures = None,
-    protocol: Annotated[list[str] | None, word("See 'limner protocols'. Repeatable.")] = None,
+    protocol: Annotated[list[str] | None, word("See 'limner list protocols'. Repeatable.")] = None,
     estimate: EstimateFrom = None,
     mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
     ties: Annotated[str, word("Equal scores: expected, order or pessimistic.", metavar="HOW")] = "expected",

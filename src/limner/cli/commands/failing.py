@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.commands.explain import opened_system
+from limner.cli.commands.explain.failures import opened_system
 from limner.cli.console import answer, progress, table
 from limner.cli.inputs import Way
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, word

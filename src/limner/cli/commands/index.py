@@ -57,7 +57,7 @@ Bank = Annotated[Path | None, word("Its query bank: texts, images or vectors.", 
 def index(
     path: Annotated[str, typer.Argument(metavar="INDEX", help="A folder, or an address such as s3://bucket/index.")],
     collection: Annotated[
-        str | None, typer.Argument(metavar="COLLECTION", help="scenes, captions.csv, ...: see 'limner data list'.")
+        str | None, typer.Argument(metavar="COLLECTION", help="scenes, captions.csv, ...: see 'limner list datasets'.")
     ] = None,
     items: Annotated[
         str | None, word("Or a list of texts or images: txt, csv, jsonl, a folder.", metavar="FILE")
@@ -65,7 +65,7 @@ def index(
     embeddings: VectorFile = None,
     ids: Annotated[Path | None, word("Ids of the vectors, one per line.", metavar="FILE")] = None,
     system: Annotated[
-        str | None, word("Or their encoder: a saved model, a name of 'limner systems', module:thing.")
+        str | None, word("Or their encoder: a saved model, a name of 'limner list systems', module:thing.")
     ] = None,
     features: Features = None,
     side: Annotated[str, word("Part of the collection to index: images or texts.", metavar="SIDE")] = "images",

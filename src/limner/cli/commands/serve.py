@@ -39,7 +39,7 @@ Proxy = Annotated[
 
 def serve(
     collections: Annotated[
-        list[str] | None, typer.Argument(metavar="COLLECTION", help="Collections, as in 'limner data list'.")
+        list[str] | None, typer.Argument(metavar="COLLECTION", help="Collections, as in 'limner list datasets'.")
     ] = None,
     system: Annotated[
         list[str] | None,

@@ -22,9 +22,11 @@ _Setting = Annotated[
 
 
 def train(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A name of 'limner systems', or module:function.")],
+    system: Annotated[
+        str, typer.Argument(metavar="SYSTEM", help="A name of 'limner list systems', or module:function.")
+    ],
     collection: Annotated[
-        str, typer.Argument(metavar="COLLECTION", help="The training collection: 'limner data list'.")
+        str, typer.Argument(metavar="COLLECTION", help="The training collection: 'limner list datasets'.")
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="PATH", help="Output folder of the model.", callback=writable)

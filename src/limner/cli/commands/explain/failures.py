@@ -1,4 +1,4 @@
-"""limner explain: explains wrong answers, for one query or for all queries."""
+"""limner explain failures: explains wrong answers, for one query or for all queries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _installed(labels: str | None) -> str | None:
     return labels if labels is None or labels.lower().endswith(".csv") else installed_store(labels)
 
 
-def explain(
+def failures(
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
     images: Annotated[Path | None, word("Embeddings of the images.", metavar="FILE")] = None,
     texts: Annotated[Path | None, word("Embeddings of the texts.", metavar="FILE")] = None,
@@ -69,12 +69,12 @@ def explain(
     """Explain wrong first answers by objects, counts, sizes, attributes and relations, and classify them.
 
     Examples:
-      $ limner explain scenes --system histograms
-      $ limner explain scenes --system histograms --only colour --limit 5
-      $ limner explain scenes --system histograms --query 'scene-000004#0'
-      $ limner explain scenes --system histograms --informed --save failures.html
-      $ limner explain scenes --system histograms --labels work.db
-      $ limner explain coco:DIR -O objects=true --scores similarity.npy --json
+      $ limner explain failures scenes --system histograms
+      $ limner explain failures scenes --system histograms --only colour --limit 5
+      $ limner explain failures scenes --system histograms --query 'scene-000004#0'
+      $ limner explain failures scenes --system histograms --informed --save failures.html
+      $ limner explain failures scenes --system histograms --labels work.db
+      $ limner explain failures coco:DIR -O objects=true --scores similarity.npy --json
     """
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)

@@ -1,4 +1,4 @@
-"""limner attack: does a system notice when a query is changed to contradict the original?"""
+"""limner explain attack: does a system notice when a query is changed to contradict the original?"""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def attack(
     first place before and after. 'text only' is how often a model of texts alone detects the changed query.
 
     Examples:
-      $ limner attack scenes --system histograms
-      $ limner attack scenes --system histograms --kind colour-in --kind size
-      $ limner attack scenes --system histograms --kind word-order
-      $ limner attack captions.csv --save edits.csv
-      $ limner attack captions.csv --system 'clip(model=clip-vit-base-patch32/)'
+      $ limner explain attack scenes --system histograms
+      $ limner explain attack scenes --system histograms --kind colour-in --kind size
+      $ limner explain attack scenes --system histograms --kind word-order
+      $ limner explain attack captions.csv --save edits.csv
+      $ limner explain attack captions.csv --system 'clip(model=clip-vit-base-patch32/)'
     """
     from limner.explain.adversarial import FURTHER, KINDS
 

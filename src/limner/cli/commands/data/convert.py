@@ -1,4 +1,4 @@
-"""limner data: list, describe and convert collections, and show download instructions."""
+"""limner data convert: writes a collection in another format."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limner.cli.console import answer, progress, table, tell
-from limner.cli.errors import Status
-from limner.cli.options import Json, Loading, flag, load, loading, part, word, writable
+from limner.cli.commands.data.describe import Spec
+from limner.cli.console import answer, progress, tell
+from limner.cli.options import Json, Loading, load, part, word, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from limner.core.collection import Collection
     from limner.scores import Progress
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and convert collections of images and texts.")
-Spec = Annotated[
-    str,
-    typer.Argument(metavar="COLLECTION", help="scenes, flickr8k:DIR, captions.csv, a folder, ...: see 'data list'."),
-]
 FORMS = {
     "csv": ".csv",
     "tsv": ".tsv",
@@ -38,74 +31,6 @@ FORMS = {
 }
 
 
-@app.command("list")
-def list_(as_json: Json = False) -> None:
-    """List the data sets and file formats that limner reads.
-
-    Examples:
-      $ limner data list
-      $ limner data list --json
-    """
-    from limner.datasets import datasets
-
-    rows = [{"name": d.name, "description": d.description, "needs_path": d.needs_path} for d in datasets()]
-    lines = [(d.name + (":PATH" if d.needs_path else ""), d.description) for d in datasets()]
-    more = "\n\nA path alone is enough if the format can be detected; a custom loader is module:function:PATH."
-    answer(table(lines) + more, {"datasets": rows}, as_json=as_json)
-
-
-@app.command()
-def describe(
-    spec: Spec,
-    split: Annotated[str | None, word("Only this split.")] = None,
-    option: Loading = None,
-    check_images: Annotated[
-        bool, flag("--check-images", "Open every image; list those that cannot be opened.")
-    ] = False,
-    strict: Annotated[bool, flag("--strict", "Exit with status 1 if there are warnings.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Count the items of a collection, show an example, and list all warnings.
-
-    Examples:
-      $ limner data describe scenes -O images=100
-      $ limner data describe captions.csv --check-images --strict
-    """
-    with progress(f"loading {spec}") as told:
-        whole = _loaded(spec, option, told if check_images else None)
-    chosen = whole if split is None else part(whole, split)
-    counts = {**chosen.describe(), "warnings": list(chosen.warnings), "example": _example(chosen)}
-    answer(_described(counts), counts, as_json=as_json)
-    if strict and chosen.warnings:
-        raise typer.Exit(Status.FAILED_CHECK)
-
-
-@app.command("fetch-instructions")
-def fetch_instructions(
-    name: Annotated[str, typer.Argument(help="A name of 'data list'.")], as_json: Json = False
-) -> None:
-    """Show where to get a data set and where to put it; limner does not download it.
-
-    Examples:
-      $ limner data fetch-instructions flickr8k
-    """
-    from limner.datasets import dataset
-
-    entry = dataset(name)
-    usage = f"limner data describe {entry.name}" + (":DIR" if entry.needs_path else "")
-    files = f"\nFiles: {', '.join(entry.files)}" if entry.files else ""
-    text = f"{entry.name}: {entry.description}\n\n{entry.fetch}{files}\nThen: {usage}"
-    data = {
-        "name": entry.name,
-        "description": entry.description,
-        "fetch": entry.fetch,
-        "files": entry.files,
-        "then": usage,
-    }
-    answer(text, data, as_json=as_json)
-
-
-@app.command()
 def convert(
     spec: Spec,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Output file; a name without an ending means a folder.")],
@@ -216,45 +141,3 @@ def _target(out: Path, to: str | None) -> Path:
             f"{out} ends in {out.suffix!r}, but --to {to} writes {FORMS[to] or 'a folder'!r}: leave one out"
         )
     return out.with_suffix(FORMS[to])
-
-
-def _loaded(spec: str, words: list[str] | None, check: Progress | None) -> Collection:
-    """Loads without showing warnings, which `describe` lists itself; with `check`, opens every image."""
-    import limner
-
-    checking: dict[str, Any] = {} if check is None else {"check_images": lambda rows: _counted(list(rows), check)}
-    return limner.load(spec, **loading(words), **checking)
-
-
-def _counted(rows: list[object], told: Progress) -> Iterator[object]:
-    for number, row in enumerate(rows):
-        told(number, len(rows))
-        yield row
-
-
-def _example(collection: Collection) -> dict[str, object] | None:
-    """The first image with its texts."""
-    pairs = collection.judgements.relevant
-    if not len(pairs):
-        return None
-    first = int(pairs.rows[0])
-    columns = pairs.columns[pairs.rows == first][:5]
-    return {"image": collection.images.ids[first], "texts": [collection.texts.values[int(c)] for c in columns]}
-
-
-def _described(counts: dict[str, Any]) -> str:
-    per_image, example = counts["texts per image"], counts["example"]
-    spread = (
-        f"{per_image['least']} to {per_image['most']}" if per_image["least"] != per_image["most"] else per_image["most"]
-    )
-    rows = [
-        ("images", f"{counts['images']:,}"),
-        ("texts", f"{counts['texts']:,} ({spread} per image)"),
-        *((f"judgements '{name}'", f"{size:,} relevant pairs") for name, size in counts["judgements"].items()),
-        *((f"split '{name}'", f"{size:,} images") for name, size in counts["splits"].items()),
-        ("warnings", str(len(counts["warnings"]))),
-    ]
-    shown = [counts["name"], table(rows, indent="  ")]
-    if example:
-        shown += [f"  for example {example['image']}:", *(f"    {text}" for text in example["texts"])]
-    return "\n".join([*shown, *(f"  warning: {warning}" for warning in counts["warnings"])])

@@ -1,4 +1,4 @@
-"""limner rerank: re-rank the top of a run pair by pair."""
+"""limner match rerank: re-rank the top of a run pair by pair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rerank(
     out: Annotated[Path, out_word("Output file of the run (TREC, or .json).", "-o", "--out")],
     scorer: Annotated[
         str,
-        word("A name of 'limner scorers', a saved CRank, a CrossEncoder's folder, or module:thing.", metavar="HOW"),
+        word("A name of 'limner list scorers', a saved CRank or CrossEncoder, or module:thing.", metavar="HOW"),
     ],
     depth: Annotated[str, word("Number of candidates to re-rank, or a share such as 0.2.", metavar="N")] = "1000",
     weight: Annotated[
@@ -52,9 +52,9 @@ def rerank(
     """Re-rank the best candidates of each image with a pair scorer, which reads image or file name, and caption.
 
     Examples:
-      $ limner rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
-      $ limner rerank clip.run flickr8k:DIR --scorer 'blip-itm(model=DIR)' --depth 32 -o blip.run
-      $ limner rerank proposed.run wit:wit_kaggle/ --scorer crank/ --cache scores/ --submission out.csv -o cascade.run
+      $ limner match rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
+      $ limner match rerank clip.run flickr8k:DIR --scorer 'blip-itm(model=DIR)' --depth 32 -o blip.run
+      $ limner match rerank proposed.run wit:kaggle/ --scorer crank/ --cache scores/ --submission out.csv -o final.run
     """
     from limner.match import cascade
 

@@ -1,4 +1,4 @@
-"""limner probe: does a system read its captions? Hard negatives, compared with baselines that see no image."""
+"""limner explain probe: does a system read its captions? Hard negatives, compared with baselines that see no image."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def probe(
     solve does not test whether a system uses images. Without a system, only the baselines are shown.
 
     Examples:
-      $ limner probe sugar-crepe/data --image-folder val2017 --system 'clip(model=DIR)'
-      $ limner probe winoground.jsonl --image-folder images --system 'clip(model=DIR)'
-      $ limner probe valse/ --corpus flickr8k:DIR
-      $ limner probe scenes --system histograms
+      $ limner explain probe sugar-crepe/data --image-folder val2017 --system 'clip(model=DIR)'
+      $ limner explain probe winoground.jsonl --image-folder images --system 'clip(model=DIR)'
+      $ limner explain probe valse/ --corpus flickr8k:DIR
+      $ limner explain probe scenes --system histograms
     """
     from limner.evaluation.tables import FORMATS
     from limner.explain.probing import probe as measured

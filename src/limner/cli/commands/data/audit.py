@@ -1,4 +1,4 @@
-"""limner audit: finds defects in a collection before anything is measured on it."""
+"""limner data audit: finds defects in a collection before anything is measured on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def audit(
     collection: Annotated[
         str,
-        typer.Argument(metavar="COLLECTION", help="scenes, flickr8k:DIR, captions.csv, ...: see 'limner data list'."),
+        typer.Argument(metavar="COLLECTION", help="scenes, captions.csv, ...: see 'limner list datasets'."),
     ],
     split: Annotated[str | None, word("Only this split; leakage needs all of them.")] = None,
     option: Loading = None,
@@ -48,12 +48,12 @@ def audit(
     Wrong, permuted and shifted labels need scores of a system that was not trained on these pairs.
 
     Examples:
-      $ limner audit scenes -O images=100
-      $ limner audit captions.csv --strict --save findings.csv
-      $ limner audit captions.csv -o audit.html
-      $ limner audit flickr8k:DIR --images images.npy --texts texts.npy
-      $ limner audit captions.csv --judgements people.qrels
-      $ limner audit captions.csv --save-judgements repaired.qrels --save-exclude leave-out.txt
+      $ limner data audit scenes -O images=100
+      $ limner data audit captions.csv --strict --save findings.csv
+      $ limner data audit captions.csv -o audit.html
+      $ limner data audit flickr8k:DIR --images images.npy --texts texts.npy
+      $ limner data audit captions.csv --judgements people.qrels
+      $ limner data audit captions.csv --save-judgements repaired.qrels --save-exclude leave-out.txt
     """
     from limner.core.files import write_text
     from limner.datasets.trec import write_qrels

@@ -1,4 +1,4 @@
-"""limner map: a map of the embeddings of images and texts."""
+"""limner explain map: a map of the embeddings of images and texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.commands.explain import opened_system
+from limner.cli.commands.explain.failures import opened_system
 from limner.cli.console import answer, progress
 from limner.cli.inputs import Way
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, out_word, refuse_ending, saved, word
@@ -39,8 +39,8 @@ def map_embeddings(
     space; its trustworthiness shows how reliable neighbours are. 'limner serve' has the same map with thumbnails.
 
     Examples:
-      $ limner map scenes --system histograms -o map.html
-      $ limner map captions.csv --images images.npy --texts texts.npy --method pca -o map.json
+      $ limner explain map scenes --system histograms -o map.html
+      $ limner explain map captions.csv --images images.npy --texts texts.npy --method pca -o map.json
     """
     from limner.explain.embedding_map import ENDINGS, embedding_map, failure_classes
 
@@ -59,6 +59,3 @@ def map_embeddings(
     if out:
         saved([made.save(file) for file in out])
     answer(str(made), made.head(), as_json=as_json)
-
-
-COMMANDS = {"map": map_embeddings}

@@ -1,4 +1,4 @@
-"""limner fuse and limner assign: fuse several systems, and assign one to one."""
+"""limner match fuse and limner match assign: fuse several systems, and assign one to one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fuse(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more runs of the same queries.")],
     out: Out,
     method: Annotated[
-        str, word("A name of 'limner fusions', 'reciprocal_rank(k=20)', or module:function.", metavar="HOW")
+        str, word("A name of 'limner list fusions', 'reciprocal_rank(k=20)', or module:function.", metavar="HOW")
     ] = "borda",
     depth: Annotated[int | None, word("Number of ranks to keep.", metavar="N", min=1, show_default="all")] = None,
     as_json: Json = False,
@@ -35,8 +35,8 @@ def fuse(
     """Fuse the runs of several systems into one.
 
     Examples:
-      $ limner fuse a.run b.run c.run --out fused.run
-      $ limner fuse a.run b.run --method reciprocal_rank --depth 100 -o fused.run
+      $ limner match fuse a.run b.run c.run --out fused.run
+      $ limner match fuse a.run b.run --method reciprocal_rank --depth 100 -o fused.run
     """
     from limner.match import fuse as fused_by
     from limner.match.fusion import FUSIONS
@@ -63,7 +63,7 @@ def assign(
     """Match queries and candidates one to one, in rounds, so that the total score is maximal.
 
     Examples:
-      $ limner assign similarity.npy --rounds 5 --out bijective.run
+      $ limner match assign similarity.npy --rounds 5 --out bijective.run
     """
     from limner.match import bijective
     from limner.scores import Scores
@@ -94,6 +94,3 @@ def _written(ranking: Ranking, out: Path, facts: dict[str, object], as_json: boo
     saved([out])
     found = {"queries": len(ranking), "depth": ranking.depth, "out": str(out), **facts}
     answer("\n".join(f"{name}: {value}" for name, value in found.items()), found, as_json=as_json)
-
-
-COMMANDS = {"fuse": fuse, "assign": assign}

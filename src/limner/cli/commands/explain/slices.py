@@ -1,4 +1,4 @@
-"""limner slices: groups of queries on which a system is weak, or worse than another one."""
+"""limner explain slices: groups of queries on which a system is weak, or worse than another one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def slices(
     file: Annotated[
         Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
     ],
-    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What was evaluated: 'limner data list'.")],
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What was evaluated.")],
     by: SlicedBy = None,
     against: Annotated[Path | None, word("Report of a second system, to slice the difference.", metavar="FILE")] = None,
     measure: Annotated[str | None, word("What to slice.", show_default="the headline, such as R@1")] = None,
@@ -47,9 +47,9 @@ def slices(
     table on the page of a report.
 
     Examples:
-      $ limner slices ours.json flickr8k:DIR
-      $ limner slices ours.json multi30k:DIR --by language --by length --min-size 50
-      $ limner slices ours.json flickr8k:DIR --against baseline.json --save slices.csv
+      $ limner explain slices ours.json flickr8k:DIR
+      $ limner explain slices ours.json multi30k:DIR --by language --by length --min-size 50
+      $ limner explain slices ours.json flickr8k:DIR --against baseline.json --save slices.csv
     """
     from limner.evaluation.report import Report
     from limner.evaluation.tables import FORMATS

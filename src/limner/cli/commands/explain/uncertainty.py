@@ -1,4 +1,4 @@
-"""limner uncertainty: is a model less certain about queries with more relevant candidates?"""
+"""limner explain uncertainty: is a model less certain about queries with more relevant candidates?"""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def uncertainty(
     """Compare the uncertainty of a model with the number of relevant candidates per query (figure 3b of ECCV Caption).
 
     Examples:
-      $ limner uncertainty scenes --model pcme/
-      $ limner uncertainty coco-5k --model pcme/ --judgements eccv --direction i2t --json
+      $ limner explain uncertainty scenes --model pcme/
+      $ limner explain uncertainty coco-5k --model pcme/ --judgements eccv --direction i2t --json
     """
     from limner.papers.uncertainty import multiplicity
     from limner.systems import load as load_model

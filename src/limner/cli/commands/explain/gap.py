@@ -1,0 +1,88 @@
+"""limner explain gap: how far images and texts are apart in one space, and whether one pool of both still works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer, progress, tell_notes
+from limner.cli.inputs import vectors_of
+from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
+from limner.cli.training import SYSTEM, encoded_sides, system_word
+from limner.core.embeddings import Embeddings
+
+if TYPE_CHECKING:
+    from limner.core.collection import Collection
+    from limner.evaluation.mixed_pool import MixedPoolReport
+
+
+def gap(
+    collection: Annotated[str | None, typer.Argument(metavar="COLLECTION", help=COLLECTION)] = None,
+    system: Annotated[str | None, system_word(f"One space for images and texts: {SYSTEM}")] = None,
+    images: Annotated[Path | None, word("Or embeddings of images.", metavar="FILE")] = None,
+    texts: Annotated[Path | None, word("Embeddings of texts, of the same model.", metavar="FILE")] = None,
+    split: Split = None,
+    option: Loading = None,
+    save: Annotated[
+        list[Path] | None, out_word("Write the table of the pool: .json .csv .md .tex .txt. Repeatable.")
+    ] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Measure the gap between images and texts in one space; with a COLLECTION, also search in one pool of both.
+
+    The distance is that of the centroids of unit vectors, from 0 to 2 (Liang et al. 2022). Separability is the balanced
+    accuracy of a linear classifier of images and texts on held-out vectors: 0.5 is chance, 1 means linearly separable.
+    The correction 'centred' of 'limner evaluate --correct' removes the distance.
+
+    In the pool, R@k counts queries whose match of the other modality is among the first k: in a pool of that modality
+    alone, in the mixed pool, and in the mixed pool after subtracting the mean of each modality. 'any R@k' also counts
+    matches of the query's own modality. 'other@10' is the share of the other modality among the first 10.
+
+    Examples:
+      $ limner explain gap scenes --system 'clip(model=DIR)'
+      $ limner explain gap --images images.npy --texts texts.npy
+      $ limner explain gap captions.csv --images images.npy --texts texts.npy --save pool.csv
+    """
+    from limner.evaluation.gap import modality_gap
+    from limner.evaluation.tables import FORMATS
+
+    if (images is None) != (texts is None) or (images is None) == (system is None):
+        raise typer.BadParameter("give --images and --texts, or a COLLECTION and --system")
+    if collection is None and (system or save or option or split):
+        raise typer.BadParameter("--system, --split, --option and --save are for a COLLECTION: give one")
+    refuse_ending(save, tuple(FORMATS), "table")
+    if collection is None:
+        sides, pool = [Embeddings.load(str(file)) for file in (images, texts)], None
+    else:
+        sides, pool = _pool(load(collection, option), system, (images, texts), split, trust=trust)
+    distance = modality_gap(*sides)
+    text = (
+        f"{distance.images:,} images and {distance.texts:,} texts\n"
+        f"distance of the centres  {distance.distance:.3f}  (0 to 2)\n"
+        f"separability             {distance.separability:.3f}  (0.5 is chance)"
+    )
+    if pool is None:
+        return answer(text, vars(distance), as_json=as_json)
+    saved([pool.save(file) for file in save or []])
+    return answer(f"{text}\n\n{pool}", {**vars(distance), "pool": pool.describe()}, as_json=as_json)
+
+
+def _pool(
+    whole: Collection, system: str | None, files: tuple[Path | None, Path | None], split: str | None, *, trust: bool
+) -> tuple[Any, MixedPoolReport]:
+    """The vectors of images and texts, and the results of searching in one pool of both."""
+    from limner.evaluation.mixed_pool import evaluate_mixed
+
+    sides: list[Any]
+    if system is not None:
+        sides, chosen, notes = encoded_sides(system, whole, split, trust=trust)
+        tell_notes(notes)
+    else:
+        chosen = part(whole, split)
+        sides = [vectors_of(str(file), items) for file, items in zip(files, (chosen.images, chosen.texts), strict=True)]
+    with progress(f"ranking {len(chosen.images) + len(chosen.texts):,} candidates", "queries") as step:
+        return sides, evaluate_mixed(chosen, *sides, progress=step)
