@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 import toys
-from limner import Embeddings, Ranking, evaluate
+from limner import Embeddings, evaluate
 from limner.cli import app
+from limner.datasets.runs import read_run
 
 
 @pytest.fixture(scope="module")
