@@ -25,7 +25,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
 from limner.datasets.flickr import load_flickr8k
 from limner.evaluation.evaluate import evaluate
-from limner.evaluation.report import Report
+from limner.evaluation.reports.report import Report
 from limner.language.words import Reader, lemma_lexicon
 from limner.papers.nearest_neighbours import nearest_scores
 from limner.papers.thirty_systems import System

@@ -24,7 +24,7 @@ import limner
 from claims import Claim, log, main
 from limner.evaluation.comparison import paired_test
 from limner.evaluation.measures import Measure
-from limner.evaluation.report import Report
+from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result
 
 CAPTIONS = 5

@@ -28,7 +28,7 @@ CHILDREN.set_forkserver_preload(
         "limner.systems.histograms",
         "limner.annotate.export",
         "limner.explain.failures",
-        "limner.evaluation.page",
+        "limner.evaluation.reports.page",
         "limner.systems.towers.training",
         "lancedb",
         "filelock",

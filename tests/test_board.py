@@ -22,9 +22,9 @@ import toys
 from limner import LimnerError, Measure, stats
 from limner.cli import app
 from limner.evaluation import leaderboard
-from limner.evaluation.board import MEANS, NO_CLUSTERS, NO_QUERIES, PAIRED, UNPAIRED, BoardEntry, ranked
-from limner.evaluation.board_tables import foot
-from limner.evaluation.mteb import read_mteb, task_results, write_mteb
+from limner.evaluation.boards.board import MEANS, NO_CLUSTERS, NO_QUERIES, PAIRED, UNPAIRED, BoardEntry, ranked
+from limner.evaluation.boards.board_tables import foot
+from limner.evaluation.boards.mteb import read_mteb, task_results, write_mteb
 
 EVIL = "<script>window.hacked = 1</script> \" ' & {{ 7 * 7 }}"
 

@@ -16,7 +16,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.datasets.composed import ComposedQueries, ComposedQuery, read_composed
 from limner.datasets.scenes.composed import CHANGES, Content, scenes_composed
-from limner.evaluation.composed import COMPOSITIONS, _expected_hit, composed, evaluate_composed
+from limner.evaluation.diagnostics.composed import COMPOSITIONS, _expected_hit, composed, evaluate_composed
 
 CIRR = [
     {"pairid": 7, "reference": "dev-1", "target_hard": "dev-2", "target_soft": {"dev-2": 1.0}, "caption": "two dogs",

@@ -76,7 +76,7 @@ def test_every_orientation_is_turned_upright(orientation, form):
 def test_photographs_are_turned_everywhere(orientation, tmp_path):
     """A JPEG through collection, thumbnail, page, upload and encoder: all see the same upright picture."""
     from limner.encoders.image_descriptors import Histograms
-    from limner.evaluation.page.gallery import thumbnail
+    from limner.evaluation.reports.page.gallery import thumbnail
     from limner.search.items import small
     from limner.web.served_images import encoded, of_collection
 

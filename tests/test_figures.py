@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import limner
 from limner import LimnerError, Report
 from limner.cli import app
-from limner.evaluation.figures import REPORT_FIGURES, WIDTHS
+from limner.evaluation.reports.figures import REPORT_FIGURES, WIDTHS
 
 MAGIC = {".pdf": b"%PDF", ".svg": b"<?xml", ".png": b"\x89PNG"}
 

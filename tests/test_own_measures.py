@@ -18,7 +18,7 @@ from limner.cli import app
 from limner.cli.errors import Status
 from limner.core.errors import Untrusted
 from limner.evaluation.measures import MEASURES, MeasureKind, parse
-from limner.evaluation.report import REPORT_FORMATS
+from limner.evaluation.reports.report import REPORT_FORMATS
 from limner.evaluation.tuning import tune
 
 MINE = "own_measures:RBP@5(p=0.5) own_measures:MedAP own_measures:WorstRank own_measures:Hits R@1"

@@ -19,8 +19,8 @@ import pytest
 from PIL import Image
 
 import limner
-from limner.evaluation import recall
-from limner.evaluation.page import (
+from limner.evaluation.reports import recall
+from limner.evaluation.reports.page import (
     examples,
     figures,
     gallery,
@@ -33,9 +33,9 @@ from limner.evaluation.page import (
     views,
     words,
 )
-from limner.evaluation.page.estimates import _agreement
-from limner.evaluation.page.slices import slices_finding
-from limner.evaluation.page.truth import Truth, missing, relevant_in, spread
+from limner.evaluation.reports.page.estimates import _agreement
+from limner.evaluation.reports.page.slices import slices_finding
+from limner.evaluation.reports.page.truth import Truth, missing, relevant_in, spread
 from limner.evaluation.slices import Slice, Slices
 
 N = 24
@@ -261,7 +261,7 @@ def test_success_and_hit_at_k_are_one_number(world):
 
 def test_among_equally_good_queries_an_even_sample():
     ids = limner.Ids([f"q{k}" for k in range(100)])
-    rank = limner.evaluation.report.Result(
+    rank = limner.evaluation.reports.report.Result(
         "pairs", "i2t", limner.Measure.parse("MedR"), ids, np.where(np.arange(100) < 10, 7.0, 1.0)
     )
     worst, best = examples.extremes([rank], 3)

@@ -17,7 +17,7 @@ from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, prob
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
-from limner.evaluation.ranks import of_reports
+from limner.evaluation.boards.ranks import of_reports
 from limner.papers.published_tables import ranks_of, scores, table
 from limner.papers.uncertainty import multiplicity
 
@@ -82,7 +82,7 @@ def test_ranks_of_reports_count_lower_as_better_where_it_is(reports):
 
 
 def _read(path):
-    from limner.evaluation.report import load_reports
+    from limner.evaluation.reports.report import load_reports
 
     return load_reports([path])[0]
 

@@ -12,8 +12,8 @@ import limner
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.evaluation import slices
-from limner.evaluation.page import render
 from limner.evaluation.query_groups import query_groups
+from limner.evaluation.reports.page import render
 from limner.evaluation.results import Result
 from limner.stats import false_discovery, group_tests
 from limner.stats.groups import smallest_needed

@@ -146,7 +146,7 @@ def test_a_table_of_many_columns_is_cut_into_parts_with_its_first_column():
 
 def test_tables_of_compare_board_and_slices_fit_a_terminal():
     """Real tables in 80 columns: no line is longer, no word is broken or lost, and columns stay columns."""
-    from limner.evaluation.board import entries_of, ranked
+    from limner.evaluation.boards.board import entries_of, ranked
     from limner.evaluation.slices import slices
 
     held, by = limner.load("scenes", images=200).test, ["objects", "length"]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from limner.evaluation.evaluate import evaluate
     from limner.evaluation.hubs import Hubs
     from limner.evaluation.measures import Measure
-    from limner.evaluation.report import Report
+    from limner.evaluation.reports.report import Report
     from limner.scores import Scores
     from limner.systems import train
 
@@ -58,7 +58,7 @@ _HOMES = {
     "Judgements": "core.judgements",
     "Measure": "evaluation.measures",
     "Ranking": "core.ranking",
-    "Report": "evaluation.report",
+    "Report": "evaluation.reports.report",
     "Scores": "scores",
     "train": "systems",
 }

@@ -235,8 +235,8 @@ def test_what_comes_from_outside_is_escaped(world, matrix, tmp_path):
 
 
 def test_a_thumbnail_carries_boxes_in_its_own_units(world):
-    from limner.evaluation.page.failures import section
-    from limner.evaluation.page.gallery import Gallery
+    from limner.evaluation.reports.page.failures import section
+    from limner.evaluation.reports.page.gallery import Gallery
 
     done = explain(failures(limner.Scores.from_matrix(
         np.random.default_rng(1).random((len(world.texts), len(world.images))),

@@ -181,7 +181,7 @@ def refuse_ending(files: list[Path] | None, known: tuple[str, ...], what: str) -
 
 def refuse_report_ending(files: list[Path] | None) -> None:
     """Refuses file endings that reports do not support."""
-    from limner.evaluation.report import REPORT_FORMATS
+    from limner.evaluation.reports.report import REPORT_FORMATS
 
     refuse_ending(files, tuple(REPORT_FORMATS), "report")
 

@@ -20,7 +20,7 @@ import limner
 from limner.core.collection import Collection, Items
 from limner.core.paths import folder_for
 from limner.evaluation.comparison import Comparison, Difference
-from limner.evaluation.report import Report
+from limner.evaluation.reports.report import Report
 from limner.scores import Progress
 from limner.scores.parallel_blocks import one_thread_per_product
 

@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from limner.evaluation.board import Board
-from limner.evaluation.board_reading import leaderboard
-from limner.evaluation.breakdown import Breakdown, breakdown
+from limner.evaluation.boards.board import Board
+from limner.evaluation.boards.board_reading import leaderboard
 from limner.evaluation.comparison import Comparison, compare
+from limner.evaluation.diagnostics.breakdown import Breakdown, breakdown
+from limner.evaluation.diagnostics.modality_gap import ModalityGap, modality_gap
 from limner.evaluation.evaluate import evaluate
-from limner.evaluation.gap import ModalityGap, modality_gap
 from limner.evaluation.hubs import Hubs
 from limner.evaluation.measures import Measure
 from limner.evaluation.meter import RetrievalMeter
-from limner.evaluation.report import Report
+from limner.evaluation.reports.report import Report
 from limner.evaluation.slices import Slice, Slices, slices
 from limner.evaluation.tuning import corrected, tune
 

@@ -44,16 +44,16 @@ COMPARISON_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "comparison file ending",
     {
         **FORMATS,
-        ".pdf": "limner.evaluation.figures:comparison_pdf",
-        ".svg": "limner.evaluation.figures:comparison_svg",
-        ".png": "limner.evaluation.figures:comparison_png",
+        ".pdf": "limner.evaluation.reports.figures:comparison_pdf",
+        ".svg": "limner.evaluation.reports.figures:comparison_svg",
+        ".png": "limner.evaluation.reports.figures:comparison_png",
     },
 )
 """File formats of a comparison, by file extension: `(comparison, **options) -> str or bytes`."""
 
 
 _FIGURE: Registry[Callable[..., Figure]] = Registry(
-    "figure", {"comparison": "limner.evaluation.figures:comparison_figure"}
+    "figure", {"comparison": "limner.evaluation.reports.figures:comparison_figure"}
 )
 
 

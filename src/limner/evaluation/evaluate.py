@@ -35,7 +35,7 @@ from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
 from limner.evaluation.placements import NEVER, Asked, Placements, place
 from limner.evaluation.protocols import View, fitting, undefined_notes, views
 from limner.evaluation.query_clusters import clusters_of, images_of
-from limner.evaluation.report import Report
+from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result, without_interval
 from limner.evaluation.unjudged import possible
 from limner.scores import Progress, Scores

@@ -20,7 +20,7 @@ from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import parse
-from limner.evaluation.report import Report
+from limner.evaluation.reports.report import Report
 from limner.scores import Scores
 
 

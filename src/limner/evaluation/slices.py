@@ -22,8 +22,7 @@ from limner.core.progress import Progress
 from limner.evaluation.measures import Measure
 from limner.evaluation.pairing import comparable, paired
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
-from limner.evaluation.report import Report
-from limner.evaluation.results import LEAST, Result, main_result, written
+from limner.evaluation.results import LEAST, Evaluated, Result, main_result, written
 from limner.evaluation.tables import TableReport
 from limner.stats import GroupTest, Interval, false_discovery, group_tests
 from limner.stats.groups import smallest_needed
@@ -144,11 +143,11 @@ class Slices(TableReport):
 
 
 def slices(
-    report: Report,
+    report: Evaluated,
     collection: Collection,
     *,
     by: str | Sequence[str] = (),
-    against: Report | None = None,
+    against: Evaluated | None = None,
     measure: str | Measure | None = None,
     view: str | None = None,
     min_size: int = 30,
@@ -217,7 +216,7 @@ def _after(progress: Progress | None, before: int, total: int) -> Progress | Non
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 
-def _chosen(report: Report, measure: str | Measure | None, view: str | None) -> list[Result]:
+def _chosen(report: Evaluated, measure: str | Measure | None, view: str | None) -> list[Result]:
     """One result per direction: the given measure, or the headline."""
     results = [r for r in report.results if r.direction in ("i2t", "t2i") and view in (None, r.view)]
     if measure is not None:
@@ -242,7 +241,7 @@ def _refuse_unsliced(result: Result) -> None:
         )
 
 
-def _other(result: Result, against: Report | None) -> Result | None:
+def _other(result: Result, against: Evaluated | None) -> Result | None:
     if against is None:
         return None
     found = [other for other in against.results if other.key == result.key]

@@ -23,10 +23,10 @@ from limner.stats import Interval
 DOCUMENTS: Registry[Callable[..., Document]] = Registry(
     "kind of report",
     {
-        "report": "limner.evaluation.report_tables:report_document",
-        "comparison": "limner.evaluation.comparison_tables:comparison_document",
-        "slices": "limner.evaluation.slice_tables:slice_document",
-        "board": "limner.evaluation.board_tables:board_document",
+        "report": "limner.evaluation.reports.report_tables:report_document",
+        "comparison": "limner.evaluation.reports.comparison_tables:comparison_document",
+        "slices": "limner.evaluation.reports.slice_tables:slice_document",
+        "board": "limner.evaluation.boards.board_tables:board_document",
     },
 )
 """The tables of a report, by its kind, where another module makes them."""

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.board import BoardEntry
-from limner.evaluation.board_reading import as_share, view_and_measure
+from limner.evaluation.boards.board import BoardEntry
+from limner.evaluation.boards.board_reading import as_share, view_and_measure
+from limner.evaluation.boards.ranks import SystemRanks
 from limner.evaluation.measures import Measure
-from limner.evaluation.ranks import SystemRanks
 
 Direction = Literal["mean", "i2t", "t2i"]
 DIRECTIONS: dict[str, str] = {"mean": "eccv-4", "i2t": "eccv-d2", "t2i": "eccv-d3"}

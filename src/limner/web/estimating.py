@@ -13,10 +13,10 @@ from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.evaluation.page.estimates import both_drawn, legend
-from limner.evaluation.page.words import direction_title
-from limner.evaluation.page.words import plain as shown_value
 from limner.evaluation.plain import plain
+from limner.evaluation.reports.page.estimates import both_drawn, legend
+from limner.evaluation.reports.page.words import direction_title
+from limner.evaluation.reports.page.words import plain as shown_value
 from limner.web.jobs import Job
 from limner.web.site import Ask, page
 from limner.web.watching import PATIENCE, watched

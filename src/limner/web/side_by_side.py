@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from starlette.responses import Response
 
-from limner.evaluation.page.intervals import intervals_drawn
-from limner.evaluation.page.words import direction_title, plain, range_text, slug, span
+from limner.evaluation.reports.page.intervals import intervals_drawn
+from limner.evaluation.reports.page.words import direction_title, plain, range_text, slug, span
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
 from limner.web.site import Ask, page, query
@@ -18,7 +18,7 @@ from limner.web.site import Ask, page, query
 if TYPE_CHECKING:
     from limner.evaluation.comparison import Comparison, Difference
     from limner.evaluation.measures import Measure
-    from limner.evaluation.report import Report
+    from limner.evaluation.reports.report import Report
     from limner.evaluation.results import Result
 
 MEASURES = "R@1 R@5 R@10 mAP@R"

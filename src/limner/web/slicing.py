@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.evaluation.page.slices import slice_tables
+from limner.evaluation.reports.page.slices import slice_tables
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
 from limner.web.side_by_side import MEASURES, report_of

@@ -14,7 +14,7 @@ from limner.cli.options import Json, Loading, Split, load, out_word, part, refus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from limner.evaluation.board import Board
+    from limner.evaluation.boards.board import Board
 
 
 Results = Annotated[
@@ -79,8 +79,8 @@ def board(
       $ limner board a.json b.json --save-mteb results
     """
     from limner.datasets.trec import read_groups, read_qrels
-    from limner.evaluation.board import BOARD_FORMATS
-    from limner.evaluation.board_reading import leaderboard
+    from limner.evaluation.boards.board import BOARD_FORMATS
+    from limner.evaluation.boards.board_reading import leaderboard
 
     refuse_ending(save, tuple(BOARD_FORMATS), "leaderboard")
     if collection is None and (by or split or option):
@@ -128,8 +128,8 @@ def counts(words: list[str] | None, what: str) -> dict[str, int] | int | None:
 
 
 def _write(made: Board, results: Sequence[str], files: Sequence[Path], folder: Path | None) -> None:
-    from limner.evaluation.mteb import write_mteb
-    from limner.evaluation.report import Report
+    from limner.evaluation.boards.mteb import write_mteb
+    from limner.evaluation.reports.report import Report
 
     written = [made.save(file) for file in files]
     if folder is not None:

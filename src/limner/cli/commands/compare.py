@@ -14,7 +14,7 @@ from limner.cli.options import Json, flag, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.evaluation.comparison import Comparison
-    from limner.evaluation.report import Report
+    from limner.evaluation.reports.report import Report
     from limner.papers.published_tables import Direction, Placement
 
 
@@ -86,7 +86,7 @@ def compare(
 
 
 def _loaded(paths: list[Path], published: bool) -> list[Report]:
-    from limner.evaluation.report import load_reports
+    from limner.evaluation.reports.report import load_reports
 
     if len(paths) < 2 and not published:
         raise typer.BadParameter("got one report: give two or more to compare, or --published")

@@ -56,7 +56,7 @@ def composed(
       $ limner composed scenes --system histograms
       $ limner composed cap.dress.val.json --image-folder images --system towers --train-on captions.csv
     """
-    from limner.evaluation.composed import MEASURES, evaluate_composed
+    from limner.evaluation.diagnostics.composed import MEASURES, evaluate_composed
     from limner.evaluation.tables import FORMATS
 
     refuse_ending(save, tuple(FORMATS), "table")

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
-    from limner.evaluation.breakdown import Breakdown
+    from limner.evaluation.diagnostics.breakdown import Breakdown
     from limner.evaluation.evaluate import Source
-    from limner.evaluation.report import Report
+    from limner.evaluation.reports.report import Report
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner list datasets'."
 

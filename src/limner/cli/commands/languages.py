@@ -40,7 +40,7 @@ def languages(
       $ limner languages crossmodal-3600:DIR --encoder 'clip(model=DIR)' --measures "R@1 R@10" --save table.csv
       $ limner languages multi30k:DIR --images I.npy --texts T.npy --split test
     """
-    from limner.evaluation.languages import MEASURES, evaluate_languages
+    from limner.evaluation.diagnostics.languages import MEASURES, evaluate_languages
     from limner.evaluation.tables import FORMATS
 
     refuse_ending(save, tuple(FORMATS), "table")

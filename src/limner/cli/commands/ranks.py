@@ -35,8 +35,8 @@ def ranks(
       $ limner ranks --published mean --measure "coco-5k R@1" --measure "eccv mAP@R"
     """
     from limner.core.files import write_text
-    from limner.evaluation.ranks import of_reports
-    from limner.evaluation.report import load_reports
+    from limner.evaluation.boards.ranks import of_reports
+    from limner.evaluation.reports.report import load_reports
     from limner.papers.published_tables import ranks_of, scores
 
     if bool(reports) == (published is not None):

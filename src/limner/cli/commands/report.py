@@ -73,7 +73,7 @@ def report(
       $ limner report ours.json --card README.md
     """
     from limner.evaluation.comparison import compare
-    from limner.evaluation.report import Report, load_reports
+    from limner.evaluation.reports.report import Report, load_reports
 
     if card is not None:
         _add_to_card(file, card, as_json=as_json)
@@ -113,8 +113,8 @@ def report(
 
 def _add_to_card(file: Path, card: Path, *, as_json: bool) -> None:
     """Writes the results of a report into the metadata of a model card."""
-    from limner.evaluation.model_card import write_model_card
-    from limner.evaluation.report import Report
+    from limner.evaluation.boards.model_card import write_model_card
+    from limner.evaluation.reports.report import Report
 
     write_model_card(Report.load(file), card)
     answer(f"wrote {card}", {"wrote": str(card)}, as_json=as_json)

@@ -29,7 +29,7 @@ from limner.cli.training import known_encoder
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.evaluation.report import Report
+    from limner.evaluation.reports.report import Report
 
 
 def text_only(

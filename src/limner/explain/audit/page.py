@@ -6,8 +6,8 @@ from collections.abc import Sequence, Sized
 
 from limner.core.collection import Collection
 from limner.core.version import VERSION
-from limner.evaluation.page.gallery import Gallery, Shown
-from limner.evaluation.page.writing import NOTES, written
+from limner.evaluation.reports.page.gallery import Gallery, Shown
+from limner.evaluation.reports.page.writing import NOTES, written
 from limner.explain.audit.findings import KINDS, SEVERITIES, Finding, counted
 
 SHOWN = 24

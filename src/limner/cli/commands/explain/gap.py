@@ -16,7 +16,7 @@ from limner.core.embeddings import Embeddings
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.evaluation.mixed_pool import MixedPoolReport
+    from limner.evaluation.diagnostics.mixed_pool import MixedPoolReport
 
 
 def gap(
@@ -47,7 +47,7 @@ def gap(
       $ limner explain gap --images images.npy --texts texts.npy
       $ limner explain gap captions.csv --images images.npy --texts texts.npy --save pool.csv
     """
-    from limner.evaluation.gap import modality_gap
+    from limner.evaluation.diagnostics.modality_gap import modality_gap
     from limner.evaluation.tables import FORMATS
 
     if (images is None) != (texts is None) or (images is None) == (system is None):
@@ -75,7 +75,7 @@ def _pool(
     whole: Collection, system: str | None, files: tuple[Path | None, Path | None], split: str | None, *, trust: bool
 ) -> tuple[Any, MixedPoolReport]:
     """The vectors of images and texts, and the results of searching in one pool of both."""
-    from limner.evaluation.mixed_pool import evaluate_mixed
+    from limner.evaluation.diagnostics.mixed_pool import evaluate_mixed
 
     sides: list[Any]
     if system is not None:

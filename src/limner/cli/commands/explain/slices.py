@@ -12,7 +12,7 @@ from limner.cli.options import Json, Loading, Split, load, out_word, part, refus
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.evaluation.report import Report
+    from limner.evaluation.reports.report import Report
     from limner.evaluation.slices import Slices
 
 
@@ -51,7 +51,7 @@ def slices(
       $ limner explain slices ours.json multi30k:DIR --by language --by length --min-size 50
       $ limner explain slices ours.json flickr8k:DIR --against baseline.json --save slices.csv
     """
-    from limner.evaluation.report import Report
+    from limner.evaluation.reports.report import Report
     from limner.evaluation.tables import FORMATS
 
     refuse_ending(save, tuple(FORMATS), "table of slices")

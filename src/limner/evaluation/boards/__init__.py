@@ -1,0 +1,1 @@
+"""Leaderboards: results from many sources, ranked with intervals of ranks."""

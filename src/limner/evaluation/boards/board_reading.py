@@ -1,0 +1,300 @@
+"""Reads results from many sources and ranks them in one leaderboard.
+
+The sources are reports of limner (with values of every query), runs with judgements, MTEB results files and folders,
+tables of published numbers (csv), and the published tables that are included in limner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from limner.core.collection import Collection
+from limner.core.errors import LimnerError
+from limner.core.judgements import Judgements
+from limner.core.paths import read_json
+from limner.core.progress import Progress, next_step
+from limner.core.registry import Registry
+from limner.core.spreadsheet import is_number
+from limner.datasets._read import At, number, refuse, table
+from limner.datasets.runs import read_run
+from limner.evaluation.boards.board import Board, BoardEntry, entries_of, ranked
+from limner.evaluation.boards.board_slices import with_slices
+from limner.evaluation.boards.model_card import read_model_card
+from limner.evaluation.boards.mteb import META, is_mteb, read_mteb
+from limner.evaluation.evaluate import evaluate
+from limner.evaluation.measures import Measure
+from limner.evaluation.reports.report import Report
+from limner.evaluation.reports.storage import read as read_report
+
+USUAL = ("R@1", "R@5", "R@10", "nDCG@10(linear)", "main_score")
+"""The measures of MTEB results that are shown if no measures are given."""
+TABLES: Registry[Callable[[str], list[BoardEntry]]] = Registry(
+    "source of results", {"published": "limner.papers.published_tables:board_entries"}
+)
+"""Results that are named, not read from a file, by the word before the colon: "published:eccv-d2"."""
+_SYSTEM, _LONG = ("system", "model"), ("measure", "value")
+Result = Report | BoardEntry | str | Path
+Counts = Mapping[str, int]
+
+
+def leaderboard(
+    results: Iterable[Result],
+    *,
+    judgements: Judgements | None = None,
+    groups: Mapping[str, str] | None = None,
+    measures: str | Sequence[str] | None = None,
+    view: str | None = None,
+    direction: str | None = None,
+    queries: Counts | int | None = None,
+    clusters: Counts | int | None = None,
+    unit: str | None = None,
+    unretrieved: str = "refuse",
+    level: float = 0.95,
+    samples: int = 10_000,
+    seed: int = 0,
+    collection: Collection | None = None,
+    by: str | Sequence[str] = (),
+    min_size: int = 30,
+    progress: Progress | None = None,
+) -> Board:
+    """Reads results and ranks the systems, with confidence sets for their ranks.
+
+    Args:
+        results: Reports; files: reports (.json), results of MTEB (.json, or a folder of them), tables of numbers
+            (.csv, .tsv), model cards (.md), runs (with `judgements`); and "published:NAME", a table of
+            `limner.papers.published_tables`.
+        judgements: Relevance judgements, for runs.
+        groups: The group of each query of a run, such as the image of each caption.
+        measures: Only these measures, such as "R@1 nDCG@10"; for runs, the measures to compute.
+        view: Only this view, such as "pairs" or "eccv".
+        direction: Only this direction, "i2t" or "t2i".
+        queries: Number of queries, for results that have only means; one number for all, or by the name of a collection
+            or view.
+        clusters: Number of independent units among them, such as images with several captions; in the same form.
+        unit: For tables of numbers: "percent" or "fraction". By default, percent if a number is above 1.
+        unretrieved: For runs: "refuse" or "never", as in `limner.evaluate`.
+        level: The probability that all rank sets of a table contain the true ranks.
+        samples: Draws for the critical value.
+        seed: The same seed gives the same board.
+        collection: The evaluated collection: adds a table for every slice of its queries.
+        by: How queries are sliced: "length", "words", "objects" or a field of the collection, such as "language".
+        min_size: The minimum number of queries in a slice, and in the rest.
+        progress: Called with (results read, results in total); a display also shows the tables that are ranked.
+
+    Returns:
+        The board.
+    """
+    if by and collection is None:
+        raise LimnerError(f"slices by {by!r} need the collection that was evaluated: give collection=")
+    how = {"judgements": judgements, "groups": groups, "measures": measures, "unretrieved": unretrieved}
+    entries = _entries(list(results), unit, how, progress)
+    shown = _chosen(entries, _wanted(measures), view, direction)
+    sized = [_sized(entry, queries, clusters) for entry in shown]
+    drawn: dict[str, Any] = {"samples": samples, "seed": seed}
+    board = ranked(sized, level=level, **drawn, progress=next_step(progress, "ranking the systems", "tables"))
+    if collection is None:
+        return board
+    kinds = [by] if isinstance(by, str) and by else list(by)
+    told = next_step(progress, "ranking the systems on slices", "tables")
+    return with_slices(board, sized, collection, by=kinds, min_size=min_size, **drawn, progress=told)
+
+
+def _entries(
+    results: Sequence[Result], unit: str | None, how: Mapping[str, Any], progress: Progress | None
+) -> list[BoardEntry]:
+    """The entries of all results; a report with the values of every query takes a while to read."""
+    found: list[BoardEntry] = []
+    for place, result in enumerate(results):
+        if progress is not None:
+            progress(place, len(results))
+        found += _read(result, unit, how)
+    return found
+
+
+def _chosen(
+    entries: Sequence[BoardEntry], wanted: set[str] | None, view: str | None, direction: str | None
+) -> list[BoardEntry]:
+    """The entries of the given measures, view and direction; raises an error if none is left."""
+    found = [e for e in entries if wanted is None or str(e.measure) in wanted]
+    found = [e for e in found if view in (None, e.view) and direction in (None, e.direction)]
+    if entries and not found:
+        asked = " ".join(filter(None, [view, direction, *sorted(wanted or ())]))
+        there = ", ".join(dict.fromkeys(" ".join(filter(None, e.key[1:])) for e in entries))
+        raise LimnerError(f"no result has {asked}: there are {there}")
+    return found
+
+
+def _wanted(measures: str | Sequence[str] | None) -> set[str] | None:
+    if measures is None:
+        return None
+    words = measures.replace(",", " ").split() if isinstance(measures, str) else measures
+    return {str(Measure.foreign(word, {})) for word in words}
+
+
+def _sized(entry: BoardEntry, queries: Counts | int | None, clusters: Counts | int | None) -> BoardEntry:
+    """The entry with the number of queries given by the user."""
+    if entry.result is not None:
+        return entry
+    return replace(
+        entry,
+        queries=_count(entry, queries, "queries") or entry.queries,
+        units=_count(entry, clusters, "clusters") or entry.units,
+    )
+
+
+def _count(entry: BoardEntry, counts: Counts | int | None, what: str) -> int | None:
+    given = counts.get(entry.collection, counts.get(entry.view)) if isinstance(counts, Mapping) else counts
+    if given is not None and given < 1:
+        raise LimnerError(f"{what}: got {given}, expected 1 or more")
+    return given
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def _read(result: Result, unit: str | None, how: Mapping[str, object]) -> list[BoardEntry]:
+    if isinstance(result, BoardEntry):
+        return [result]
+    if isinstance(result, Report):
+        return entries_of(result)
+    source, colon, name = str(result).partition(":")
+    if colon and source in TABLES:
+        return TABLES.find(source)(name)
+    path = Path(result)
+    if path.is_dir():
+        return _usual(_folder(path), how)
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return read_table(path, unit=unit)
+    if path.suffix.lower() == ".md":
+        return read_model_card(path)
+    if path.suffix.lower() != ".json" or how["judgements"] is not None:
+        return _run(path, how)
+    content = read_json(path, what="result")
+    return _usual(read_mteb(path), how) if is_mteb(content) else entries_of(read_report(path))
+
+
+def _usual(entries: list[BoardEntry], how: Mapping[str, object]) -> list[BoardEntry]:
+    """Keeps only the usual measures of MTEB, which reports dozens, unless measures are given."""
+    return entries if how["measures"] is not None else [e for e in entries if str(e.measure) in USUAL]
+
+
+def _folder(folder: Path) -> list[BoardEntry]:
+    files = sorted(file for file in folder.rglob("*.json") if file.name != META and file.is_file())
+    found = [file for file in files if is_mteb(read_json(file, what="result"))]
+    if not found:
+        raise LimnerError(f"{folder} has no MTEB results: expected files such as org__model/revision/TASK.json")
+    return [entry for file in found for entry in read_mteb(file)]
+
+
+def _run(path: Path, how: Mapping[str, Any]) -> list[BoardEntry]:
+    if how["judgements"] is None:
+        raise LimnerError(
+            f"{path}: expected a report or MTEB results (.json), a table (.csv, .tsv) or a folder; a run needs "
+            "judgements (judgements=..., or --qrels FILE)"
+        )
+    report = evaluate(
+        read_run(path),
+        how["judgements"],
+        name=path.stem,
+        measures=how["measures"],
+        groups=how["groups"],
+        unretrieved=how["unretrieved"],
+    )
+    return entries_of(report)
+
+
+def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]:
+    """Reads a table of published numbers: a row per system, or a row per number.
+
+    A row per system: the first column is its name, other columns of numbers are measures ("R@1", or "coco-5k R@1" with
+    a view before it). A row per number: columns system (or model), measure and value, and optionally collection, view,
+    direction, queries and clusters, as written by `limner evaluate --save FILE.csv`.
+
+    Args:
+        path: A csv or tsv file.
+        unit: "percent" or "fraction", for measures that are shares. By default, percent if one of them is above 1.
+    """
+    if unit not in (None, "percent", "fraction"):
+        raise LimnerError(f"unit: got {unit!r}, expected 'percent' or 'fraction'")
+    file = Path(path)
+    rows = list(table(file, delimiter="\t" if file.suffix.lower() == ".tsv" else ","))
+    if not rows:
+        refuse(At(file), "no rows; expected a header and a row per system")
+    head = list(rows[0][1])
+    named = next((name for name in _SYSTEM if name in head), head[0])
+    read: Callable[..., list[BoardEntry]] = _long if set(_LONG) <= set(head) else _wide
+    entries = read(rows, named, file.stem)
+    if not entries:
+        refuse(At(file), f"no column of numbers among {', '.join(map(repr, head))}; expected one for each measure")
+    shares = [entry for entry in entries if entry.measure.kind.percent and entry.measure.kind.composite is None]
+    chosen = unit or ("percent" if any(abs(entry.value) > 1 for entry in shares) else "fraction")
+    return [replace(entry, value=as_share(entry.measure, entry.value, chosen, At(file))) for entry in entries]
+
+
+def as_share(measure: Measure, value: float, unit: str, at: At | None = None) -> float:
+    """Converts a number to limner's units: percentages become fractions."""
+    if not measure.kind.percent or measure.kind.composite is not None:
+        return value
+    share, bounds = value / 100 if unit == "percent" else value, measure.kind.bounds
+    if at is not None and bounds is not None and not bounds[0] <= share <= bounds[1]:
+        refuse(at, f"{measure} is {value:g}, expected a {unit} between its bounds; give the unit of the table")
+    return share
+
+
+def view_and_measure(column: str) -> tuple[str, Measure]:
+    """Splits `coco-5k R@1` into view and measure; a name that limner does not know is kept unchanged."""
+    view, _, last = column.strip().rpartition(" ")
+    known = Measure.foreign(last, {})
+    if known.given is None:
+        return view, known
+    return "", Measure.foreign(column.strip(), {"summary": "mean"})
+
+
+def _wide(rows: Sequence[tuple[At, Mapping[str, str]]], named: str, collection: str) -> list[BoardEntry]:
+    entries = []
+    for column in (name for name in rows[0][1] if name != named):
+        view, measure = view_and_measure(column)
+        if not any(is_number(cells[column]) for _, cells in rows):
+            continue
+        for at, cells in rows:
+            if cells[column].strip() not in ("", "-", "–"):
+                value = number(cells[column], at, what=column)
+                entries.append(BoardEntry(_system(at, cells, named), collection, view, "", measure, value))
+    return entries
+
+
+def _system(at: At, cells: Mapping[str, str], named: str) -> str:
+    name = cells[named].strip()
+    if not name:
+        refuse(at, f"no name of a system in column {named!r}")
+    return name
+
+
+def _long(rows: Sequence[tuple[At, Mapping[str, str]]], named: str, collection: str) -> list[BoardEntry]:
+    return [
+        BoardEntry(
+            _system(at, cells, named),
+            cells.get("collection", "") or collection,
+            cells.get("view", ""),
+            cells.get("direction", ""),
+            Measure.foreign(cells["measure"].strip(), {"summary": "mean"}),
+            number(cells["value"], at, what="value"),
+            _whole(at, cells, "queries"),
+            _whole(at, cells, "clusters"),
+        )
+        for at, cells in rows
+        if cells["value"].strip()
+    ]
+
+
+def _whole(at: At, cells: Mapping[str, str], name: str) -> int | None:
+    cell = cells.get(name, "").strip()
+    if not cell:
+        return None
+    value = number(cell, at, what=name)
+    if value < 1 or value != int(value):
+        refuse(at, f"{name}: {cell} is not a number of queries; expected a whole number of 1 or more")
+    return int(value)

@@ -1,0 +1,113 @@
+"""Model cards of the Hugging Face hub: a report as evaluation metadata (model-index), and such metadata read again.
+
+The metadata is read and written by `huggingface_hub`; what a card holds is data and never run.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from limner.core.errors import LimnerError
+from limner.core.extras import needed
+from limner.core.files import write_text
+from limner.core.paths import damage_told, place_for, read_text
+from limner.evaluation.boards.board import BoardEntry
+from limner.evaluation.measures import Measure
+from limner.evaluation.reports.report import Report
+from limner.evaluation.results import DIRECTIONS, Result
+
+TASKS = {"i2t": "image-to-text-retrieval", "t2i": "text-to-image-retrieval", "both": "image-text-retrieval"}
+"""Task types by direction; the hub joins results of the same task type and data set."""
+
+
+def write_model_card(report: Report, path: str | Path, *, model: str | None = None) -> Path:
+    """Adds the results of a report to the metadata of a model card; creates the card if there is none.
+
+    Shares are written as numbers from 0 to 1, with the interval and the number of queries as arguments of the metric.
+    Results of the same collection that limner wrote before are replaced; all others stay.
+
+    Args:
+        report: What was measured.
+        path: The card, usually README.md.
+        model: Name of the model in the metadata; by default the one that the card has, or the name of the system.
+    """
+    hub, target = _hub(), place_for(path)
+    card = _card(hub, target) if target.is_file() else hub.ModelCard(f"---\n{{}}\n---\n\n# {model or report.system}\n")
+    kept = [each for each in card.data.eval_results or [] if not _replaced(each, report)]
+    card.data.eval_results = [*kept, *(_result(hub, report, result) for result in report.results)]
+    card.data.model_name = model or card.data.get("model_name") or report.system
+    write_text(target, str(card))
+    return target
+
+
+def read_model_card(path: str | Path) -> list[BoardEntry]:
+    """The evaluation results in the metadata of a model card.
+
+    Args:
+        path: The card: a Markdown file with metadata at its head.
+
+    Returns:
+        An entry for every number; those above 1 are percent.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise LimnerError(f"no model card {source}: expected a Markdown file with metadata at its head")
+    hub = _hub()
+    card = _card(hub, source)
+    with damage_told(source, what="model card with evaluation results"):
+        found = list(card.data.eval_results or [])
+        name = str(card.data.get("model_name") or source.resolve().parent.name)
+        return [_entry(each, name) for each in found if _is_number(each.metric_value)]
+
+
+def _hub() -> ModuleType:
+    return needed("huggingface_hub", what="a model card", extra="onnx")
+
+
+def _card(hub: ModuleType, source: Path) -> Any:
+    with damage_told(source, what="model card with valid metadata"):
+        return hub.ModelCard(read_text(source, what="model card"))
+
+
+def _replaced(result: Any, report: Report) -> bool:
+    return bool(result.source_name == "limner" and result.dataset_name == report.collection)
+
+
+def _result(hub: ModuleType, report: Report, result: Result) -> Any:
+    ends = result.interval
+    told = {"queries": len(result.queries)} | (
+        {} if ends is None else {"low": float(ends.low), "high": float(ends.high)}
+    )
+    return hub.EvalResult(
+        task_type=TASKS.get(result.direction, "retrieval"),
+        task_name=DIRECTIONS.get(result.direction, result.direction),
+        dataset_type=report.collection,
+        dataset_name=report.collection,
+        dataset_config=result.view,
+        metric_type=str(result.measure),
+        metric_name=f"{result.direction} {result.measure}",
+        metric_value=float(result.value),
+        metric_args=told,
+        source_name="limner",
+        source_url="https://pypi.org/project/limner",
+    )
+
+
+def _entry(result: Any, model: str) -> BoardEntry:
+    value = float(result.metric_value)
+    measure = Measure.foreign(str(result.metric_type), {"summary": "mean", "percent": True})
+    share = value / 100 if value > 1 and measure.kind.percent else value
+    args = result.metric_args if isinstance(result.metric_args, dict) else {}
+    queries = args.get("queries")
+    towards = next((name for name, task in TASKS.items() if task == result.task_type), "")
+    known = queries if isinstance(queries, int) and not isinstance(queries, bool) and queries > 0 else None
+    return BoardEntry(
+        model, str(result.dataset_name), str(result.dataset_config or ""), towards, measure, share, queries=known
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,1 @@
+"""What explains the numbers of a model: the modality gap, mixed candidates, composed queries, languages."""

@@ -1,0 +1,1 @@
+"""Reports of an evaluation: tables, figures, files, and a web page."""

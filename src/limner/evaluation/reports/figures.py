@@ -1,0 +1,340 @@
+"""Figures for papers: a report or a comparison as PDF, SVG or PNG, one or two columns wide.
+
+Text is 8 point at the printed size, and fonts are embedded (TrueType in PDF, outlines in SVG). Series differ in marker
+and dash as well as in colour (the palette of Okabe and Ito, 2008), so that a figure is readable in greyscale. Files
+contain no date: the same report gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from limner.core.cache_dir import settle_matplotlib
+from limner.core.errors import LimnerError, UnknownName
+from limner.core.registry import Registry
+from limner.evaluation.comparison import Comparison, Line, system_names
+from limner.evaluation.reports.recall import depth, first_ranks, recall_curve
+from limner.evaluation.reports.report import Report
+from limner.evaluation.results import DIRECTIONS, Result, heading
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
+    from matplotlib.figure import Figure
+
+WIDTHS = {"column": 3.35, "page": 7.0}
+"""Named widths in inches: one column and the full text width of a two-column paper."""
+NARROWEST, WIDEST = 1.5, 20.0
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_ROUND = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 100_000)
+DASHES = ("-", "--", "-.", ":")
+STYLE: Any = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "limner",
+    "savefig.dpi": 300,
+}
+
+REPORT_FIGURES: Registry[Callable[..., Figure]] = Registry(
+    "figure of a report",
+    {
+        "recall": "limner.evaluation.reports.figures:recall",
+        "measures": "limner.evaluation.reports.figures:measures",
+        "hubs": "limner.evaluation.reports.figures:hubs",
+    },
+)
+"""Figures of reports by name: `(reports, width in inches) -> Figure`."""
+
+
+def report_figure(
+    report: Report, figure: str = "recall", *, width: str | float = "column", others: Sequence[Report] = ()
+) -> Figure:
+    """Draws a report.
+
+    Args:
+        report: The report.
+        figure: A key of `REPORT_FIGURES`: "recall" (R@k by k with its 95% band), "measures" (every number between 0 and
+            1 with its interval) or "hubs" (how often candidates are returned).
+        width: "column", "page", or a number of inches.
+        others: Reports of other systems on the same collection.
+    """
+    if figure not in REPORT_FIGURES:
+        raise UnknownName("figure", figure, REPORT_FIGURES, of="a report")
+    draw = REPORT_FIGURES[figure]
+    with _paper():
+        made: Figure = draw([report, *others], inches(width))
+    return made
+
+
+def comparison_figure(comparison: Comparison, *, width: str | float = "column") -> Figure:
+    """Draws the differences of a comparison with 95% intervals; filled marks are significant after correction."""
+    with _paper():
+        return _differences(comparison, inches(width))
+
+
+def inches(width: str | float) -> float:
+    """Converts a width, given by name or in inches, to inches.
+
+    >>> inches("column"), inches("5")
+    (3.35, 5.0)
+    """
+    if width in WIDTHS:
+        return WIDTHS[str(width)]
+    try:
+        wide = float(width)
+    except ValueError:
+        raise UnknownName("width", str(width), [*WIDTHS, "a number of inches"]) from None
+    if not NARROWEST <= wide <= WIDEST:
+        raise LimnerError(f"a figure {wide:g} inches wide: expected {NARROWEST:g} to {WIDEST:g}, 'column' or 'page'")
+    return wide
+
+
+def _report_writer(form: str) -> Callable[..., bytes]:
+    def write(
+        report: Report, *, figure: str = "recall", width: str | float = "column", others: Sequence[Report] = ()
+    ) -> bytes:
+        return _written(report_figure(report, figure, width=width, others=others), form)
+
+    return write
+
+
+def _comparison_writer(form: str) -> Callable[..., bytes]:
+    def write(comparison: Comparison, *, width: str | float = "column") -> bytes:
+        return _written(comparison_figure(comparison, width=width), form)
+
+    return write
+
+
+report_pdf, report_svg, report_png = map(_report_writer, ("pdf", "svg", "png"))
+comparison_pdf, comparison_svg, comparison_png = map(_comparison_writer, ("pdf", "svg", "png"))
+
+
+def _written(figure: Figure, form: str) -> bytes:
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    out = io.BytesIO()
+    with _paper():
+        figure.savefig(out, format=form, metadata=undated.get(form))
+    return out.getvalue()
+
+
+@contextmanager
+def _paper() -> Iterator[None]:
+    """matplotlib with settings for papers, without a display."""
+    settle_matplotlib()
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def _panels(width: float, number: int, *, height: float) -> tuple[Figure, list[Axes]]:
+    """Panels side by side if the width allows it, else one above the other."""
+    from matplotlib.figure import Figure
+
+    columns = number if width / number >= 1.6 else 1
+    rows = -(-number // columns)
+    made = Figure(figsize=(width, height * rows), layout="constrained")
+    grid = made.subplots(rows, columns, squeeze=False)
+    return made, list(grid.ravel())
+
+
+# --- reports ----------------------------------------------------------------------------------------------------
+
+
+def recall(reports: Sequence[Report], width: float) -> Figure:
+    """R@k against k: a panel per direction, a line per view (or per system under the first view)."""
+    found = first_ranks(reports[0])
+    directions = list(dict.fromkeys(direction for _, direction in found))
+    if not directions:
+        raise LimnerError(f"the report of {reports[0].system} has no ranks of first matches: measure MedR too")
+    made, panels = _panels(width, len(directions), height=2.1)
+    for axes, direction in zip(panels, directions, strict=True):
+        _recall_panel(axes, reports, direction)
+    panels[0].legend(loc="lower right")
+    panels[0].set_ylabel("R@k (%)")
+    return made
+
+
+def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None:
+    lines = _recall_lines(reports, direction)
+    limit = min(depth(report, direction, [ranks]) for _, report, ranks in lines)
+    for number, (name, report, ranks) in enumerate(lines):
+        curve = recall_curve(report, ranks, limit)
+        colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+        shares = [100 * r.value for r in curve.values()]
+        axes.plot(list(curve), shares, dash, color=colour, label=name, clip_on=False)  # whole at 100%, too
+        band = [(k, r.interval) for k, r in curve.items()]
+        held = [(k, 100 * i.low, 100 * i.high) for k, i in band if i is not None]
+        if held:
+            at, low, high = (list(each) for each in zip(*held, strict=True))
+            axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.set_xscale("log")
+    _plain_ticks(
+        axes.xaxis, [k for k in ((1, 2, 5, 10, 25, 100) if limit >= 100 else (1, 2, 5, 10, 20, 50)) if k <= limit]
+    )
+    axes.set(xlabel="k", ylim=(0, 100), title=_direction(direction))
+
+
+def _recall_lines(reports: Sequence[Report], direction: str) -> list[tuple[str, Report, Result]]:
+    """The lines of a panel: the views of one system, or several systems under the first view."""
+    own = {view: r for (view, at), r in first_ranks(reports[0]).items() if at == direction}
+    if len(reports) == 1:
+        return [(view, reports[0], ranks) for view, ranks in own.items()]
+    view = next(iter(own))
+    names = system_names(reports)
+    named = [(f"{n} ({view})", r, first_ranks(r).get((view, direction))) for n, r in zip(names, reports, strict=True)]
+    return [(name, report, ranks) for name, report, ranks in named if ranks is not None]
+
+
+def measures(reports: Sequence[Report], width: float) -> Figure:
+    """Every measure in percent with its 95% interval: a panel per direction, a mark per view (or system)."""
+    shown = [r for r in reports[0].results if r.measure.kind.percent and r.direction != "both" and len(r.values)]
+    directions = list(dict.fromkeys(r.direction for r in shown))
+    if not directions:
+        raise LimnerError(f"the report of {reports[0].system} has no measure in percent, such as R@1 or mAP@R")
+    series = _series(reports)
+    drawn = {view for _, _, view in series}
+    names = list(dict.fromkeys(str(r.measure) for r in shown if r.view in drawn))
+    made, panels = _panels(width, len(directions), height=0.7 + 0.09 * len(names) * (1 + len(series)))
+    for axes, direction in zip(panels, directions, strict=True):
+        for number, (name, report, view) in enumerate(series):
+            _marks(axes, [r for r in report.results if (r.view, r.direction) == (view, direction)], names, number, name)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.grid(axis="x", linewidth=0.3)
+        axes.set(xlabel="%", title=_direction(direction))
+    made.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=max(1, min(3, len(series))))
+    return made
+
+
+def _series(reports: Sequence[Report]) -> list[tuple[str, Report, str]]:
+    """(name, report, view): the views of one system, or several systems under their first common view."""
+    views = list(dict.fromkeys(r.view for r in reports[0].results))
+    if len(reports) == 1:
+        return [(view, reports[0], view) for view in views]
+    common = [v for v in views if all(any(r.view == v for r in each.results) for each in reports)]
+    if not common:
+        raise LimnerError("the reports share no view: evaluate the systems on the same collection and judgements")
+    named = zip(system_names(reports), reports, strict=True)
+    return [(f"{name} ({common[0]})", each, common[0]) for name, each in named]
+
+
+def _marks(axes: Axes, results: Sequence[Result], names: list[str], number: int, name: str) -> None:
+    held = [r for r in results if str(r.measure) in names]
+    places = [names.index(str(r.measure)) + 0.14 * number for r in held]
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    values = [100 * r.value for r in held]
+    axes.plot(values, places, marker, color=colour, label=name)
+    for result, place in zip(held, places, strict=True):
+        if result.interval is not None:
+            axes.plot([100 * result.interval.low, 100 * result.interval.high], [place] * 2, color=colour, linewidth=0.9)
+
+
+def hubs(reports: Sequence[Report], width: float) -> Figure:
+    """The share of candidates that are among the k nearest of at least n queries, a line per system."""
+    directions = list(reports[0].hubs)
+    named = list(zip(system_names(reports), reports, strict=True))
+    if not directions:
+        raise LimnerError(f"the report of {reports[0].system} has no lists: evaluate scores, or a ranking with lists")
+    made, panels = _panels(width, len(directions), height=2.1)
+    for axes, direction in zip(panels, directions, strict=True):
+        counts = {name: r.hubs[direction].counts for name, r in named if direction in r.hubs}
+        for number, (name, counted) in enumerate(counts.items()):
+            times = np.unique(counted)
+            shares = [100 * float((counted >= n).mean()) for n in times]
+            colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+            axes.step(times, shares, where="pre", label=name, color=colour, linestyle=dash)
+        axes.set_xscale("symlog", linthresh=1)
+        axes.set_xlim(left=0)
+        axes.set(yscale="log", title=_direction(direction))
+        largest = max(counted.max() for counted in counts.values())
+        _plain_ticks(axes.xaxis, [0, *(n for n in _ROUND if n <= largest)])
+        _plain_ticks(axes.yaxis, [share for share in (0.001, 0.01, 0.1, 1, 10, 100) if share >= axes.get_ylim()[0]])
+        axes.set_xlabel(f"n, of the {reports[0].hubs[direction].k} nearest")
+    panels[0].set_ylabel("in at least n lists (%)")
+    panels[0].legend(loc="lower left")
+    return made
+
+
+def _plain_ticks(axis: XAxis | YAxis, places: Sequence[float]) -> None:
+    """Puts ticks only at these positions, labelled with plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(list(places)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+def _direction(name: str) -> str:
+    return DIRECTIONS.get(name, name).replace("->", "→")
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------
+
+
+def _differences(comparison: Comparison, width: float) -> Figure:
+    """A forest plot: one panel per view and direction, one row per measure in percent."""
+    lines = [n for n in comparison.lines if n.measure.kind.percent and n.differences]
+    keys = list(dict.fromkeys((n.view, n.direction) for n in lines))
+    if not keys:
+        raise LimnerError("the comparison has no measure in percent: compare reports with R@1 or mAP@R")
+    most = max(len([n for n in lines if (n.view, n.direction) == key]) for key in keys)
+    made, panels = _panels(width, len(keys), height=0.8 + 0.2 * most)
+    for axes, key in zip(panels, keys, strict=True):
+        _forest(axes, comparison, [n for n in lines if (n.view, n.direction) == key])
+        axes.set_title(heading(*key).replace("->", "→"))
+    _pairs_legend(made, comparison.systems)
+    return made
+
+
+def _forest(axes: Axes, comparison: Comparison, lines: Sequence[Line]) -> None:
+    pairs = list(itertools.combinations(range(len(comparison.systems)), 2))
+    for row, line in enumerate(lines):
+        for d in line.differences:
+            number = pairs.index((d.a, d.b))
+            colour, place = COLOURS[number % len(COLOURS)], row + 0.14 * number
+            filled = colour if d.significant(comparison.level) else "white"
+            axes.plot(100 * d.value, place, MARKERS[number % len(MARKERS)], color=colour, markerfacecolor=filled)
+            if d.interval is not None:
+                axes.plot(
+                    [100 * e for e in (d.interval.low, d.interval.high)], [place] * 2, color=colour, lw=0.9, zorder=0
+                )
+    axes.axvline(0, color="0.4", linewidth=0.6)
+    axes.set_yticks(range(len(lines)), [str(n.measure) for n in lines])
+    axes.invert_yaxis()
+    names = comparison.systems
+    one = f"{names[0]} − {names[1]}" if len(names) == 2 else "difference, first − second"
+    axes.set_xlabel(f"{one} (points)")
+
+
+def _pairs_legend(figure: Figure, systems: Sequence[str]) -> None:
+    """A legend of the pairs of systems, if there is more than one."""
+    from matplotlib.lines import Line2D
+
+    pairs = list(itertools.combinations(systems, 2))
+    if len(pairs) < 2:
+        return
+    marks = [
+        Line2D([], [], color=COLOURS[n % len(COLOURS)], marker=MARKERS[n % len(MARKERS)], label=f"{a} − {b}")
+        for n, (a, b) in enumerate(pairs)
+    ]
+    figure.legend(handles=marks, loc="outside lower center", ncols=min(3, len(pairs)))

@@ -1,0 +1,146 @@
+"""The report as a single HTML file that needs no network and works on phones, in light and dark mode, and in print.
+
+`render` collects the content of the sections, and a template formats it. The template escapes all external text
+(captions, ids, names), and its content security policy allows only its own script and no requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from limner.core.collection import Collection
+from limner.evaluation.reports.page import estimates, headline, hubness, labels, ranks, rivals, slices, views
+from limner.evaluation.reports.page import examples as queries
+from limner.evaluation.reports.page.failures import Failures, section
+from limner.evaluation.reports.page.gallery import Gallery
+from limner.evaluation.reports.page.method import method
+from limner.evaluation.reports.page.truth import Truth
+from limner.evaluation.reports.page.writing import written
+from limner.evaluation.reports.report import Report
+
+if TYPE_CHECKING:
+    from limner.evaluation.comparison import Comparison
+    from limner.evaluation.slices import Slices
+
+__all__ = ["render"]
+
+SECTIONS = (
+    ("glance", "At a glance"),
+    ("numbers", "All numbers"),
+    ("estimated", "Under the complete truth"),
+    ("systems", "Against other systems"),
+    ("slices", "Slices of the queries"),
+    ("curves", "Recall curves"),
+    ("ranks", "Ranks of right answers"),
+    ("labels", "What the labels miss"),
+    ("examples", "Best and worst queries"),
+    ("failures", "What went wrong"),
+    ("hubs", "Hubs"),
+    ("agreement", "Do the measures agree?"),
+    ("queries", "Query by query"),
+    ("method", "How it was measured"),
+)
+
+
+def render(
+    report: Report,
+    *,
+    collection: Collection | None = None,
+    others: Sequence[Report] = (),
+    comparison: Comparison | None = None,
+    examples: int = 12,
+    failures: Failures | None = None,
+    sliced: Slices | None = None,
+    baseline: Report | None = None,
+) -> str:
+    """Renders a report as one self-contained HTML page.
+
+    Args:
+        report: The report.
+        collection: The evaluated collection, for captions, thumbnails and missing labels.
+        others: Reports of other systems on the same collection, to compare with.
+        comparison: An existing comparison; by default one is computed if there are others.
+        examples: Number of queries to show with their results, best and worst together; 0 for none.
+        failures: The output of `limner.explain.showing.shown_failures`: failures by class, with boxes and explanations.
+        sliced: The output of `limner.evaluation.slices`: groups of queries compared with the rest.
+        baseline: Report of a baseline on the same queries, shown next to the headline.
+
+    Returns:
+        The page as text.
+    """
+    truth, gallery = Truth(collection), Gallery(collection)
+    compared = rivals.comparison_of(report, others, comparison)
+    content = {
+        **_measured(report, others, compared, truth),
+        "cards": headline.cards(report, truth, baseline),
+        **_seen(report, truth, gallery, examples),
+        **method(report),
+        "failures": section(failures, collection, gallery),
+        "sliced": sliced,
+        "slices": slices.slice_tables(sliced),
+    }
+    content["findings"] = _findings(report, compared, content)
+    content["notes"] = [*report.notes, *(compared.notes if compared else ()), *gallery.notes()]
+    content["thumbnails"] = list(gallery.thumbnails.values())
+    content["contents"] = [(name, title) for name, title in SECTIONS if _present(name, content)]
+    version = report.settings.get("version", "")
+    return written("report.html", report=report, collection=collection, version=version, **content)
+
+
+def _measured(report: Report, others: Sequence[Report], compared: Comparison | None, truth: Truth) -> dict[str, object]:
+    """The sections that need only numbers."""
+    return {
+        "lead": headline.lead(report),
+        "views": views.explained(report),
+        "tables": headline.tables(report),
+        "estimates": estimates.estimate_panels(report),
+        "estimate_legend": estimates.legend(),
+        "curves": ranks.curve_panels(report, others),
+        "curve_legend": ranks.legend(report, others, kind="line"),
+        "ranks": ranks.rank_panels(report),
+        "rank_legend": ranks.legend(report, (), kind="bar"),
+        "comparison": compared,
+        "contests": rivals.contests(compared) if compared else [],
+        "crowding": rivals.crowding([report, *others]) if others else [],
+        "heats": rivals.agreement(report, compared),
+    }
+
+
+def _seen(report: Report, truth: Truth, gallery: Gallery, total: int) -> dict[str, object]:
+    """The sections that need the stored lists and the collection."""
+    return {
+        "truth": truth,
+        "examples": queries.examples(report, truth, gallery, total=total),
+        "gaps": labels.gaps(report, truth),
+        "changes": labels.changes(report, truth),
+        "wronged": labels.wronged(report, truth, gallery, each=max(0, min(3, total // 4))),
+        "hubs": hubness.hub_panels(report, gallery),
+        "queries": queries.query_tables(report, truth, gallery),
+    }
+
+
+def _findings(report: Report, compared: Comparison | None, content: dict[str, Any]) -> list[tuple[str, str]]:
+    """The highlights, as (section, sentence)."""
+    first = content["gaps"][0].name if content["gaps"] else ""
+    found = [("systems", sentence) for sentence in rivals.findings(report, compared)] if compared else []
+    found += [("slices", slices.slices_finding(content["sliced"]))]
+    found += [("labels", gap.finding) for gap in content["gaps"] if gap.name == first]
+    found += [("hubs", panel.finding) for panel in content["hubs"]]
+    return [(section, sentence) for section, sentence in found if sentence]
+
+
+def _present(name: str, content: dict[str, object]) -> bool:
+    """Whether a section has content; curves and ranks handle missing content themselves."""
+    needs = {
+        "estimated": "estimates",
+        "systems": "contests",
+        "slices": "slices",
+        "labels": "gaps",
+        "examples": "examples",
+        "hubs": "hubs",
+        "failures": "failures",
+        "agreement": "heats",
+        "queries": "queries",
+    }
+    return bool(content[needs[name]] or (name == "labels" and content["changes"])) if name in needs else True

@@ -1,0 +1,160 @@
+"""Estimates for complete judgements next to the usual numbers: a chart, a text, and the quality of the labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from limner.core.errors import count
+from limner.evaluation.estimated import Estimated
+from limner.evaluation.reports.page.figures import LEFT, RIGHT, drawing, element
+from limner.evaluation.reports.page.words import direction_title, number
+from limner.evaluation.reports.report import Report
+
+ROW = 58
+"""Height of one row of the drawing."""
+_EDGE = 14
+
+
+@dataclass(frozen=True)
+class EstimatePanel:
+    """One direction: a chart, and its rows as text."""
+
+    title: str
+    figure: Markup
+    rows: Sequence[tuple[str, str, str, str, str]]  # measure, usual number, estimate, interval, labels
+    facts: Sequence[str]
+
+
+def estimate_panels(report: Report) -> list[EstimatePanel]:
+    """One panel per direction that has estimates."""
+    found = []
+    for direction in dict.fromkeys(e.direction for e in report.estimates):
+        mine = [e for e in report.estimates if e.direction == direction]
+        title = f"{direction_title(direction)}: the usual number and the estimate"
+        figure = both_drawn(f"estimated-{direction}", title, [(str(e.measure), e) for e in mine])
+        found.append(EstimatePanel(direction_title(direction), figure, [_row(e) for e in mine], _facts(report, mine)))
+    return found
+
+
+def _row(found: Estimated) -> tuple[str, str, str, str, str]:
+    m, e = found.measure, found.estimate
+    span = f"{m.show(e.low)} to {m.show(e.high)}"
+    return str(m), number(m, found.given), number(m, e.value), span, f"{found.labels:,}"
+
+
+def _facts(report: Report, found: Sequence[Estimated]) -> list[str]:
+    """Facts about the labels behind the numbers."""
+    first, often = found[0].estimate, "at least " if found[0].estimate.mode == "anytime" else "about "
+    looked = "to be looked at once" if first.mode == "fixed" else "may be looked at after every answer"
+    effects = [e.estimate.effect for e in found if math.isfinite(e.estimate.effect)]
+    facts = [
+        f"{count(max(e.labels for e in found), 'label', 'labels')} by people; {first.mode} intervals ({looked}) that "
+        f"hold the truth of this collection {often}{100 * first.level:g}% of the time"
+    ]
+    if found[0].left_out:
+        facts.append(f"{count(found[0].left_out, 'query', 'queries')} without a given match are left out, as above")
+    if any(math.isnan(e.estimate.value) for e in found):
+        facts.append(
+            "where pairs that no plan asked for decide a part of a number, there is an interval and no estimate"
+        )
+    if effects:
+        facts.append(f"design effect {sum(effects) / len(effects):.2f}: the variance beside that of a simple sample")
+    about: dict[str, Any] = report.settings.get("labels") or {}
+    return facts + _agreement(about.get("agreement") or {}) + _judge(about.get("judges") or {}, found[0].direction)
+
+
+def _agreement(found: dict[str, Any]) -> list[str]:
+    if not found.get("pairs"):
+        return ["how far people agree is unknown: no pair was judged by two people"]
+    if math.isnan(float(found["alpha"])):
+        return [f"people's agreement is undefined on {count(found['pairs'], 'pair', 'pairs')}: all grades are the same"]
+    ends = f"{float(found['low']):.2f} to {float(found['high']):.2f}"
+    return [
+        f"people's agreement: alpha {float(found['alpha']):.2f} ({ends}) on {count(found['pairs'], 'pair', 'pairs')}"
+    ]
+
+
+def _judge(found: dict[str, Any], direction: str) -> list[str]:
+    quality = found.get(direction)
+    if quality is None:
+        return []
+    shares = [
+        f"{words} {100 * part['low']:.0f}% to {100 * part['high']:.0f}% ({part['yes']} of {part['of']})"
+        for words, part in (("precision", quality["right"]), ("recall", quality["found"]))
+    ]
+    kappa = "undefined" if quality["kappa"] is None else f"{quality['kappa']:.2f}"
+    return [f"judge “{quality['judge']}” beside people: {', '.join(shares)}, kappa {kappa}; it never counts as a label"]
+
+
+# --- the drawing ------------------------------------------------------------------------------------------------
+
+
+def both_drawn(name: str, title: str, rows: Sequence[tuple[str, Estimated]]) -> Markup:
+    """A chart with the usual number (an open diamond) and the estimate (a dot on its interval) in each row.
+
+    Args:
+        name: Name of the chart on its page.
+        title: Alternative text for screen readers.
+        rows: The name and the estimate of each row.
+    """
+    low, high = _reach([e for _, e in rows])
+    bottom = _EDGE + ROW * len(rows)
+    ticks = [round(low + 0.1 * n, 10) for n in range(round((high - low) * 10) + 1)]
+    ticks = ticks if len(ticks) < 7 else ticks[::2]
+
+    def place(value: float) -> float:
+        return LEFT + (RIGHT - LEFT) * (min(max(value, low), high) - low) / (high - low)
+
+    grid = [element("line", x1=place(t), x2=place(t), y1=_EDGE, y2=bottom, class_="grid") for t in ticks]
+    labels = [element("text", f"{100 * t:.0f}%", x=place(t), y=bottom + 16, text_anchor="middle") for t in ticks]
+    axis = element("line", x1=LEFT, x2=RIGHT, y1=bottom, y2=bottom, class_="axis")
+    drawn = [_drawn(called, e, _EDGE + ROW * n, place) for n, (called, e) in enumerate(rows)]
+    told = "; ".join(_told(called, e) for called, e in rows)
+    return drawing(name, title, told, *grid, axis, *labels, *drawn, height=bottom + 24)
+
+
+def _told(called: str, found: Estimated) -> str:
+    m, e = found.measure, found.estimate
+    return (
+        f"{called}: usual {number(m, found.given)}, estimate {number(m, e.value)}, {m.show(e.low)} to {m.show(e.high)}"
+    )
+
+
+def _reach(found: Sequence[Estimated]) -> tuple[float, float]:
+    """The range of the axis, in whole tenths."""
+    values = [v for e in found for v in (e.given, e.estimate.low, e.estimate.high)]
+    low, high = math.floor(10 * min(values) - 0.1) / 10, math.ceil(10 * max(values) + 0.1) / 10
+    return max(low, 0.0), min(max(high, low + 0.2), 1.0)
+
+
+def _drawn(called: str, found: Estimated, top: float, place: Any) -> Markup:
+    """The usual number above the estimate, so that neither hides the other."""
+    e, x = found.estimate, place(found.given)
+    usual, y, left, right = top + 28, top + 43, place(e.low), place(e.high)
+    diamond = f"M{x:.1f} {usual - 6:g}L{x + 6:.1f} {usual:g}L{x:.1f} {usual + 6:g}L{x - 6:.1f} {usual:g}Z"
+    return Markup("").join(
+        [
+            element("text", called, x=LEFT, y=top + 15, class_="name"),
+            element("path", d=diamond, class_="usual"),
+            element("rect", element("title", _told(called, found)), x=left, y=y - 4, width=max(right - left, 1.5),
+                    height=8, rx=4, class_="interval"),
+            *([] if math.isnan(e.value) else [element("circle", cx=place(e.value), cy=y, r=5.5, class_="estimate")]),
+        ]
+    )  # fmt: skip
+
+
+def legend() -> list[tuple[Markup, str]]:
+    """The legend of the chart, as (symbol, text)."""
+
+    def sign(*inside: Markup) -> Markup:
+        return element("svg", *inside, class_="swatch", viewBox="0 0 26 14", aria_hidden="true")
+
+    dot = element("circle", cx=13, cy=7, r=5.5, class_="estimate")
+    bar = element("rect", x=1, y=3, width=24, height=8, rx=4, class_="interval")
+    diamond = element("path", d="M13 0L20 7L13 14L6 7Z", class_="usual")
+    return [(sign(diamond), "usual number, by the given pairs"), (sign(bar, dot), "estimate with its 95% interval")]

@@ -1,0 +1,260 @@
+"""Comparison with other systems: differences with intervals, and whether the measures agree."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from limner.core.arrays import FloatArray
+from limner.evaluation.comparison import Comparison, Line, compare
+from limner.evaluation.estimated import VIEW, EstimatedDifference
+from limner.evaluation.reports.page.words import direction_title, plain
+from limner.evaluation.reports.report import Report
+from limner.evaluation.results import Result
+from limner.stats import correlation_matrix
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True)
+class Versus:
+    """One measure of two systems: numbers, difference, interval, p-value, verdict on the first, and interval bar."""
+
+    measure: str
+    values: Sequence[str]
+    difference: str
+    span: str
+    p: str
+    verdict: str
+    bar: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The comparison under one view in one direction: row by row for two systems, with letters for more."""
+
+    title: str
+    rows: Sequence[Versus] = ()
+    many: Sequence[tuple[str, Sequence[tuple[str, str, bool]]]] = ()
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A matrix of rank correlations with the names of its rows."""
+
+    title: str
+    names: Sequence[str]
+    matrix: Sequence[Sequence[float]]
+    sentence: str
+    unanimous: bool
+
+
+def comparison_of(report: Report, others: Sequence[Report], given: Comparison | None) -> Comparison | None:
+    """The given comparison, or a new one of the report with the others; None if there are no others."""
+    return given if given is not None else compare([report, *others]) if others else None
+
+
+def contests(comparison: Comparison) -> list[Contest]:
+    """One table per view and direction."""
+    keys = sorted(dict.fromkeys((n.view, n.direction) for n in comparison.lines), key=lambda key: key[1] == "both")
+    tested = [
+        _contest(comparison, view, d, [n for n in comparison.lines if (n.view, n.direction) == (view, d)])
+        for view, d in keys
+    ]
+    return tested + [_estimated(comparison, d) for d in dict.fromkeys(e.direction for e in comparison.estimated)]
+
+
+def _estimated(comparison: Comparison, direction: str) -> Contest:
+    """The same, estimated for complete judgements from labels; intervals are corrected over all pairs."""
+    found = [e for e in comparison.estimated if e.direction == direction]
+    title = f"{direction_title(direction)}, {VIEW}"
+    if len(comparison.systems) > 2:
+        measures = dict.fromkeys(e.measure for e in found)
+        return Contest(title, many=[(str(m), _estimated_cells([e for e in found if e.measure == m])) for m in measures])
+    reach = max(max(abs(e.estimate.low), abs(e.estimate.high)) for e in found)
+    return Contest(title, rows=[_estimated_versus(e, reach) for e in found])
+
+
+def _estimated_versus(found: EstimatedDifference, reach: float) -> Versus:
+    show, e, scale = found.measure.show, found.estimate, 50 / reach if reach else 0.0
+    values = [plain(found.measure, each.estimate.value) for each in found.values]
+    within = f"{signed(show(e.low))} to {signed(show(e.high))}"
+    known = math.isfinite(e.value)
+    bar = (50 + scale * e.low, 50 + scale * e.value, 50 + scale * e.high) if scale and known else None
+    verdict = "unclear" if not found.significant else "better" if e.low > 0 else "worse"
+    return Versus(str(found.measure), values, signed(show(e.value)) if known else "–", within, "–", verdict, bar)
+
+
+def _estimated_cells(found: Sequence[EstimatedDifference]) -> list[tuple[str, str, bool]]:
+    """(estimate, letters of the systems it beats, whether it is the best) of every system."""
+    values = {n: each for d in found for n, each in zip((d.a, d.b), d.values, strict=True)}
+    won = [(d.a, d.b) if d.estimate.low > 0 else (d.b, d.a) for d in found if d.significant]
+    best = max((each.estimate.value for each in values.values() if math.isfinite(each.estimate.value)), default=None)
+    return [
+        (str(values[n]), "".join(LETTERS[b % 26] for a, b in won if a == n), values[n].estimate.value == best)
+        for n in sorted(values)
+    ]
+
+
+def _contest(comparison: Comparison, view: str, direction: str, lines: list[Line]) -> Contest:
+    title = f"{direction_title(direction)}, {view}"
+    if len(comparison.systems) > 2:
+        return Contest(title, many=[(str(n.measure), _lettered(comparison, n)) for n in lines])
+    reach = max((_reach(n) for n in lines if n.measure.kind.percent), default=0.0)
+    return Contest(title, rows=[_versus(comparison, n, reach) for n in lines])
+
+
+def _reach(line: Line) -> float:
+    spans = (d.interval for d in line.differences if d.interval is not None)
+    return max((max(abs(span.low), abs(span.high)) for span in spans), default=0.0)
+
+
+def _versus(comparison: Comparison, line: Line, reach: float) -> Versus:
+    values = [plain(line.measure, v) for v in line.values]
+    if not line.differences:
+        return Versus(str(line.measure), values, "–", "", "–", "not comparable", None)
+    d, show, scale = line.differences[0], line.measure.show, 50 / reach if reach else 0.0
+    bar, within = None, ""
+    if d.interval is not None:
+        low, high = d.interval.low, d.interval.high
+        drawn = bool(scale) and line.measure.kind.percent
+        bar = (50 + scale * low, 50 + scale * d.value, 50 + scale * high) if drawn else None
+        within = f"{signed(show(low))} to {signed(show(high))}"
+    verdict = _verdict(comparison, line)
+    return Versus(str(line.measure), values, signed(show(d.value)), within, p_value(d.p_adjusted), verdict, bar)
+
+
+def _verdict(comparison: Comparison, line: Line) -> str:
+    won, lost = (bool(line.beaten(i, comparison.level)) for i in (0, 1))
+    return "better" if won else "worse" if lost else "unclear"
+
+
+def signed(shown: str) -> str:
+    """A number with its sign, with a typographic minus.
+
+    >>> signed("1.5"), signed("-0.3"), signed("-0.0")
+    ('+1.5', '−0.3', '0.0')
+    """
+    if not float(shown):
+        return shown.lstrip("-")
+    return f"−{shown[1:]}" if shown.startswith("-") else f"+{shown}"
+
+
+def p_value(value: float) -> str:
+    """A p-value with a meaningful number of digits."""
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def _lettered(comparison: Comparison, line: Line) -> list[tuple[str, str, bool]]:
+    """(number, letters of the systems it beats, whether it is the best) of every system."""
+    best = max((v * line.measure.kind.better for v in line.values if np.isfinite(v)), default=np.nan)
+    return [
+        (
+            plain(line.measure, v),
+            "".join(LETTERS[b % 26] for b in line.beaten(i, comparison.level)),
+            bool(v * line.measure.kind.better == best),
+        )
+        for i, v in enumerate(line.values)
+    ]
+
+
+def findings(report: Report, comparison: Comparison) -> list[str]:
+    """A summary of the comparison between the report's system and each other system."""
+    mine = (report.system, f"{report.system} (1)")
+    me = next((i for i, name in enumerate(comparison.systems) if name in mine), 0)
+    others = [i for i in range(len(comparison.systems)) if i != me]
+    return [_standing(comparison, me, other) for other in others]
+
+
+def _standing(comparison: Comparison, me: int, other: int) -> str:
+    won = sum(other in n.beaten(me, comparison.level) for n in comparison.lines)
+    lost = sum(me in n.beaten(other, comparison.level) for n in comparison.lines)
+    pair = {me, other}
+    all_of = sum(any({d.a, d.b} == pair for d in line.differences) for line in comparison.lines)
+    name = f"“{comparison.systems[other]}”"
+    if not all_of:
+        return f"No number can be compared with {name} query by query."
+    if not won and not lost:
+        return f"No significant difference to {name} on any of {all_of} numbers."
+    first, most, second, fewer = ("better", won, "worse", lost) if won >= lost else ("worse", lost, "better", won)
+    return f"Significantly {first} than {name} on {most} of {all_of} numbers, {second} on {fewer or 'none'}."
+
+
+# --- do measures agree? -----------------------------------------------------------------------------------------
+
+
+def agreement(report: Report, comparison: Comparison | None) -> list[Heat]:
+    """Agreement of measures over systems if there are three or more, else over the queries of this report."""
+    if comparison is not None and len(comparison.systems) > 2:
+        made = _over_systems(comparison)
+        if made:
+            return made
+    directions = dict.fromkeys(r.direction for r in report.results if r.direction != "both")
+    heats = [_over_queries(d, [r for r in report.results if r.direction == d]) for d in directions]
+    return [heat for heat in heats if heat is not None]
+
+
+def _over_systems(comparison: Comparison) -> list[Heat]:
+    """Kendall's tau-b between the rankings of the systems under every pair of measures, one matrix per direction."""
+    if not any(len(set(n.values)) > 1 and np.isfinite(n.values).all() for n in comparison.lines):
+        return []
+    names, matrix = comparison.agreement
+    split = [re.fullmatch(r"(.*) (i2t|t2i|both|run) (\S.*)", name) for name in names]
+    found = dict.fromkeys(m[2] for m in split if m and m[2] != "both")
+    heats = []
+    for direction in found:
+        at = [i for i, m in enumerate(split) if m and m[2] == direction]
+        shown = [f"{m[1]} {m[3]}" for m in split if m and m[2] == direction]
+        if len(at) > 1:
+            heats.append(_heat(direction, shown, matrix[np.ix_(at, at)], "Kendall's τ"))
+    return heats
+
+
+def _over_queries(direction: str, results: list[Result]) -> Heat | None:
+    """Spearman's rho between the values of every pair of measures, over the queries that all views count."""
+    shared = [q for q in results[0].queries if all(q in r.queries for r in results)]
+    columns = [(f"{r.view} {r.measure}", _comparable(r, shared)) for r in results]
+    varied = [(name, column) for name, column in columns if len(column) > 1 and np.ptp(column) > 0]
+    if len(varied) < 2:
+        return None
+    matrix = correlation_matrix(np.array([column for _, column in varied]).T, method="spearman")
+    return _heat(direction, [name for name, _ in varied], matrix, "Spearman's ρ")
+
+
+def _comparable(result: Result, queries: Sequence[str]) -> FloatArray:
+    """Values in the order of these queries, with higher as better; a candidate that is never found counts lowest."""
+    values = result.values[result.queries.positions(queries)] if len(queries) else result.values[:0]
+    finite = np.where(np.isfinite(values), values, values[np.isfinite(values)].max(initial=0) + 1)
+    return np.asarray(finite * result.measure.kind.better)
+
+
+def _heat(direction: str, names: Sequence[str], matrix: FloatArray, sign: str) -> Heat:
+    rows, columns = np.tril_indices(len(names), -1)
+    low = int(np.argmin(matrix[rows, columns]))
+    a, b = names[columns[low]], names[rows[low]]
+    least = float(matrix[rows[low], columns[low]])
+    unanimous = least > 1 - 1e-9
+    sentence = (
+        "All measures agree on the order." if unanimous else f"{sign} is lowest between {a} and {b}: {least:.2f}."
+    )
+    return Heat(direction_title(direction), names, matrix.tolist(), sentence, unanimous)
+
+
+def crowding(reports: Sequence[Report]) -> list[tuple[str, str, str, str, str]]:
+    """Hub statistics of every system, for comparison: (system, direction, skewness, largest hub, Robin Hood index)."""
+    return [
+        (
+            report.system,
+            direction_title(direction),
+            f"{hubs.skewness:.2f}",
+            f"{hubs.largest:,}",
+            f"{hubs.robin_hood:.2f}",
+        )
+        for direction in dict.fromkeys(d for report in reports for d in report.hubs)
+        for report in reports
+        if (hubs := report.hubs.get(direction)) is not None
+    ]

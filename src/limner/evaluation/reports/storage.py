@@ -1,0 +1,202 @@
+"""Stores complete reports as JSON, with all values per query. A file is data and is never executed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limner.core.arrays import FloatArray, IntArray
+from limner.core.errors import LimnerError
+from limner.core.ids import Ids
+from limner.core.paths import damage_told, read_json
+from limner.core.ranking import Ranking
+from limner.evaluation.estimated import Estimated
+from limner.evaluation.measures import Measure
+from limner.evaluation.measures.kinds import UNKNOWN
+from limner.evaluation.plain import plain
+from limner.evaluation.reports.report import Report
+from limner.evaluation.results import DIRECTIONS, Kept, Result
+from limner.stats import Interval
+
+FORMAT = 1
+
+
+def write(report: Report) -> str:
+    """The whole report as JSON text."""
+    return json.dumps(to_json(report), allow_nan=False)
+
+
+def to_json(report: Report) -> dict[str, object]:
+    """The whole report as plain values."""
+    id_lists: dict[int, list[str]] = {}
+    results = [_result_to_json(r, id_lists) for r in report.results]
+    measured = dict.fromkeys([*(r.measure for r in report.results), *(e.measure for e in report.estimates)])
+    return {
+        "limner": "report",
+        "format": FORMAT,
+        "system": report.system,
+        "collection": report.collection,
+        "settings": dict(report.settings),
+        "notes": list(report.notes),
+        "hubs": {d: h.describe() for d, h in report.hubs.items()},
+        "measures": {str(m): m.traits() for m in measured},
+        "ids": {str(k): v for k, v in id_lists.items()},
+        "results": results,
+        "top": {d: _top_to_json(r) for d, r in report.top.items()},
+        "estimates": [plain(e.to_json()) for e in report.estimates],
+    }
+
+
+def read(path: str | Path) -> Report:
+    """Reads a report that was saved as JSON."""
+    source = Path(path)
+    if not source.exists():
+        raise LimnerError(f"no report {source}: create one with 'limner evaluate ... --save {source}'")
+    content = read_json(source, what="report")
+    if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
+        raise LimnerError(
+            f"{source} is not a limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
+        )
+    with damage_told(source, what="limner report", mend="make it again"):
+        return _sound(_from_json(content))
+
+
+def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, object]:
+    key = next((k for k, v in id_lists.items() if v == list(r.queries)), len(id_lists))
+    id_lists.setdefault(key, list(r.queries))
+    interval = r.interval
+    content = {
+        "view": r.view,
+        "direction": r.direction,
+        "measure": str(r.measure),
+        "value": plain(r.value),
+        "interval": [plain(interval.low), plain(interval.high)] if interval else None,
+        "left_out": r.left_out,
+        "queries": str(key),
+        "values": plain(r.values.tolist()),
+        "clusters": None if r.clusters is None else r.clusters.tolist(),
+        "folds": None if r.folds is None else r.folds.tolist(),
+    }
+    if r.pool is not None:
+        content["pool"] = r.pool
+    if r.possible is not None:
+        content["possible"] = plain(list(r.possible))
+    images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
+    return content if images is None else {**content, "images": images.tolist()}
+
+
+def _numbers(values: Any) -> FloatArray:
+    """The inverse of `plain` for an array of numbers."""
+    return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
+
+
+def _top_to_json(ranking: Ranking) -> dict[str, object]:
+    return {
+        "queries": list(ranking.queries),
+        "candidates": list(ranking.candidates),
+        "indices": ranking.indices.tolist(),
+        "scores": None if ranking.scores is None else plain(ranking.scores.tolist()),
+        "n_candidates": ranking.n_candidates,
+    }
+
+
+def _from_json(content: Mapping[str, Any]) -> Report:
+    ids = {key: Ids(values, what="query") for key, values in content["ids"].items()}
+    traits = content.get("measures", {})
+    pools = content["settings"].get("pool", {})
+    results = [
+        _result_from_json(r, ids[r["queries"]], traits.get(r["measure"], {}), pools.get(r["direction"]))
+        for r in content["results"]
+    ]
+    whole = tuple(
+        _with_parts(r, saved.get("images"), results) for r, saved in zip(results, content["results"], strict=True)
+    )
+    top = {d: _top_from_json(t) for d, t in content["top"].items()}
+    named = content["system"], content["collection"]
+    saved = content.get("estimates", ())
+    estimates = tuple(Estimated.from_json(each, traits.get(each["measure"], {})) for each in saved)
+    return Report(*named, whole, top, content["settings"], tuple(content["notes"]), estimates)
+
+
+def _result_from_json(saved: Mapping[str, Any], queries: Ids, traits: Mapping[str, object], pool: int | None) -> Result:
+    measure = Measure.foreign(saved["measure"], traits)
+    made = Result(
+        saved["view"],
+        saved["direction"],
+        measure,
+        queries,
+        _numbers(saved["values"]),
+        _codes(saved["clusters"]),
+        _codes(saved["folds"]),
+        saved["left_out"],
+        possible=_pair(saved.get("possible")),
+        pool=saved.get("pool", pool),
+    )
+    return replace(made, kept=_kept(saved)) if measure.statistic == UNKNOWN else made
+
+
+def _pair(saved: Any) -> tuple[float, float] | None:
+    """Two numbers, the lower one first."""
+    if saved is None:
+        return None
+    low, high = _numbers(saved).tolist()
+    return low, high
+
+
+def _kept(saved: Mapping[str, Any]) -> Kept:
+    """The value and interval of a measure whose summary is unknown in this process."""
+    value = float(_numbers([saved["value"]])[0])
+    if saved.get("interval") is None:
+        return Kept(value)
+    low, high = _numbers(saved["interval"]).tolist()
+    return Kept(value, Interval(value, low, high, 0.95, 0, "as saved", "queries", len(saved["values"])))
+
+
+def _with_parts(result: Result, images: Sequence[int] | None, every: Sequence[Result]) -> Result:
+    """A composite with its parts."""
+    if images is None:
+        return result
+    parts = result.measure.parts
+    found = [r for r in every if r.view == result.view and r.measure in parts and r.direction in ("i2t", "t2i")]
+    return replace(
+        result, parts=tuple(replace(r, clusters=_codes(images)) if r.direction == "i2t" else r for r in found)
+    )
+
+
+def _codes(values: Sequence[int] | None) -> IntArray | None:
+    return None if values is None else np.asarray(values, dtype=np.int64)
+
+
+def _top_from_json(content: Mapping[str, Any]) -> Ranking:
+    indices = np.asarray(content["indices"], dtype=np.int32).reshape(len(content["queries"]), -1)
+    listed = content["scores"]
+    scores = None if listed is None else np.array([_numbers(row) for row in listed]).reshape(indices.shape)
+    return Ranking(Ids(content["queries"]), Ids(content["candidates"]), indices, scores, content["n_candidates"])
+
+
+def _sound(report: Report) -> Report:
+    """Checks all types and lengths of a report, because files are untrusted, and returns it."""
+    words = [
+        report.system,
+        report.collection,
+        *report.notes,
+        *(w for r in report.results for w in (r.view, r.direction)),
+    ]
+    if not all(isinstance(word, str) for word in words) or not isinstance(report.settings, Mapping):
+        raise TypeError("a name, a note or the settings have the wrong type")
+    for r in report.results:
+        columns = [r.values, *(each for each in (r.clusters, r.folds) if each is not None)]
+        if r.direction not in DIRECTIONS or not isinstance(r.left_out, int):
+            raise ValueError(f"a result of direction {r.direction!r}, {r.left_out!r} queries left out")
+        if r.pool is not None and (not isinstance(r.pool, int) or r.pool < 1):
+            raise ValueError(f"a result over {r.pool!r} candidates")
+        if any(np.shape(column) != (len(r.queries),) for column in columns):
+            shapes = ", ".join(str(np.shape(column)) for column in columns)
+            raise ValueError(f"{len(r.queries)} queries with columns of {shapes}: expected one value for each query")
+    return report
