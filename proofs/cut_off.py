@@ -33,7 +33,7 @@ from claims import Claim, log, main, set_part
 from limner.core.judgements import Judgements
 from limner.search.cut_off import calibrate, judged_queries
 from limner.stats import Answers, precision_threshold
-from limner.systems.held_out import outside
+from limner.systems.hold_out import outside
 
 PROMISES = (0.5, 0.7, 0.9)
 ABSENT, K, DRAWS, USUAL = 0.2, 10, 1000, 100

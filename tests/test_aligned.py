@@ -89,7 +89,7 @@ def test_an_encoder_of_one_kind_is_joined_with_a_simple_one_of_the_other(world, 
     opened = open_system(given, world)
     assert any(said in note for note in opened.notes)
     assert opened.scores.shape == (len(world.test.images), len(world.test.texts))
-    assert opened.seen is not None and not set(opened.seen.images.ids) & set(opened.collection.images.ids)
+    assert opened.training is not None and not set(opened.training.images.ids) & set(opened.collection.images.ids)
 
 
 def test_from_the_name_of_an_encoder_of_images_alone_to_a_report():

@@ -90,8 +90,8 @@ def test_a_model_that_saw_everything_is_refused(own, tmp_path):
 
 def test_a_name_is_trained_on_a_stated_hold_out(own):
     opened = open_system("colours", own)
-    assert (len(opened.seen.images), len(opened.collection.images)) == (24, 6)
-    assert not set(opened.seen.images.ids) & set(opened.collection.images.ids)
+    assert (len(opened.training.images), len(opened.collection.images)) == (24, 6)
+    assert not set(opened.training.images.ids) & set(opened.collection.images.ids)
     assert "has no splits: trained on 24 images, measured on 6 others (seed 0)" in opened.notes[0]
     with pytest.raises(LimnerError, match="would test on training items"):
         open_system("colours", own, split="all")
@@ -102,7 +102,7 @@ def test_splits_are_used_where_there_are_some(elsewhere):
     for given in ("colours", elsewhere):
         assert open_system(given, world).collection.name == "scenes/test"
     opened = open_system("colours", world, split="val")
-    assert opened.collection.name == "scenes/dev" and opened.seen.name == "scenes/train"
+    assert opened.collection.name == "scenes/dev" and opened.training.name == "scenes/train"
 
 
 def test_too_few_images_are_refused_by_shell_and_page_alike(own):
@@ -139,7 +139,7 @@ def test_everything_that_scores_or_encodes_is_opened(own, elsewhere, tmp_path):
     ones = Scores.from_embeddings(*(limner.Embeddings(i.ids, Ones().encode(i)) for i in (own.images, own.texts)))
     for given in (Ones(), f"{__name__}:Ones"):
         np.testing.assert_allclose(open_system(given, own).scores.matrix(), ones.matrix())
-    assert open_system(f"{__name__}:trainer", own).seen is not None
+    assert open_system(f"{__name__}:trainer", own).training is not None
     assert find_system("colours").is_trained_now and not find_system(elsewhere).is_trained_now
 
 

@@ -17,7 +17,7 @@ from websites import patient
 @pytest.fixture
 def trained(monkeypatch):
     """How often a system was trained, a part scored, and a correction gathered."""
-    from limner.systems.opening import FoundSystem
+    from limner.systems.system_spec import SystemSpec
     from limner.web import ready, searching
 
     counts = {"trained": 0, "scored": 0, "gathered": 0}
@@ -31,8 +31,8 @@ def trained(monkeypatch):
 
         monkeypatch.setattr(owner, method, counted)
 
-    counting(FoundSystem, "trained", "trained")
-    counting(ready, "scored", "scored")
+    counting(SystemSpec, "trained", "trained")
+    counting(ready, "scores_of_model", "scored")
     counting(searching, "_bank", "gathered")
     return counts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from limner.cli.console import progress, tell
-from limner.cli.encoding import opened
+from limner.cli.inputs import open_index
 from limner.cli.options import load, part
 from limner.core.errors import LimnerError
 from limner.core.progress import next_step
@@ -32,7 +32,7 @@ def calibrated(
     from limner.search import calibrate_index, judged_queries
     from limner.search.encode import encoded_known
 
-    index = opened(path, system, features=features, trust=trust)
+    index = open_index(path, system, features=features, trust=trust)
     asked = _unseen(part(load(collection, option), split), index.system, index.about.kind)
     direction, queries = ("t2i", asked.texts) if index.about.kind == "image" else ("i2t", asked.images)
     index.refuse_other(index.system)
@@ -60,7 +60,7 @@ def with_correction(
     from limner.search import keep_correction, read
 
     queries = read(bank)
-    index = opened(path, system, needed=isinstance(queries, Items), features=features, trust=trust)
+    index = open_index(path, system, encodes=isinstance(queries, Items), features=features, trust=trust)
     with progress(f"gathering the statistics of {how} with {len(queries):,} queries", "queries") as told:
         keep_correction(index, how, queries, progress=told)
     return {"corrected": f"{how}, with {len(queries):,} queries of {bank}"}

@@ -1,39 +1,85 @@
-"""Inputs of commands: embeddings, a similarity matrix, run files, or a system that limner trains itself.
-
-Rows are matched by id; rows without ids are used in the order of the collection, if the counts agree.
-"""
+"""What a command evaluates, as given by its options: files of embeddings, scores or runs, or a system by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
-from limner.core.arrays import Array
-from limner.core.errors import LimnerError, UnknownName, shown
-from limner.core.ids import Ids
-from limner.core.paths import read_array, read_text
-from limner.datasets.runs import read_run
+from limner.cli.console import progress, tell
+from limner.cli.options import word
+from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
     from limner.core.embeddings import Embeddings
-    from limner.core.ranking import Ranking
-    from limner.evaluation.evaluate import Source
-    from limner.scores import Scores
+    from limner.search import Index
+    from limner.systems.hold_out import Division
+    from limner.systems.system_spec import OpenSystem, SystemSpec
 
-    Vectors = tuple[Embeddings, Ids | None]
+SYSTEM = (
+    "a saved model, a name of 'limner list systems' (trained now), an encoder such as 'clip(model=DIR)', an index, a "
+    "matrix of scores, or module:thing."
+)
+LISTED_IMAGES = 20
+"""Images that do not open and are listed in a warning."""
+
+
+def known_systems(names: Any) -> Any:
+    """Refuses names of systems that there are not, when the command line is read: before anything is loaded."""
+    from limner.systems import SYSTEMS
+    from limner.systems.opening import find_system
+
+    for name in [names] if isinstance(names, str) else names or ():
+        if not SYSTEMS.names(name) and ":" not in name and not Path(name).exists() and not _is_encoder(name):
+            find_system(name)
+    return names
+
+
+def known_encoder(name: str) -> str:
+    """Refuses the name of an encoder that there is not, when the command line is read."""
+    from limner.encoders import ENCODERS
+
+    if not _is_encoder(name) and ":" not in name and not Path(name).exists():
+        ENCODERS.find(name)
+    return name
+
+
+def _is_encoder(name: str) -> bool:
+    from limner.encoders import ENCODERS
+
+    return ENCODERS.names(name)
+
+
+def system_word(about: str, **settings: Any) -> Any:
+    """An option that names a system, which must be known."""
+    return word(about, callback=known_systems, **settings)
+
+
+Features = Annotated[
+    str | None,
+    word(
+        "Vectors of these images, for a model that was trained on a file of features.",
+        metavar="FILE",
+        show_default="those that the model was trained on",
+    ),
+]
+TrainOn = Annotated[
+    str | None,
+    word(
+        "The COLLECTION on which a name of 'limner list systems' is trained.",
+        metavar="COLLECTION",
+        show_default="scenes, if the queries are of scenes",
+    ),
+]
 
 
 @dataclass(frozen=True)
-class Way:
-    """The input, as given on the command line."""
+class SystemOptions:
+    """The system to evaluate, as given on the command line."""
 
     images: Path | None = None
     texts: Path | None = None
@@ -52,9 +98,9 @@ class Way:
         """The kind of input, one of five; missing, multiple and incomplete inputs are refused."""
         if (self.images is None) != (self.texts is None):
             raise typer.BadParameter("--images and --texts belong together: give the embeddings of both")
-        given = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
-        given["encoder"] = self.encoder
-        named = [kind for kind, value in given.items() if value]
+        kinds = {"embeddings": self.images, "matrix": self.scores, "runs": self.runs, "system": self.system}
+        kinds["encoder"] = self.encoder
+        named = [kind for kind, value in kinds.items() if value]
         if len(named) != 1:
             raise typer.BadParameter(
                 f"got {' and '.join(named) or 'no system'} to evaluate: give one of --images with --texts, --scores, "
@@ -68,229 +114,147 @@ class Way:
             raise typer.BadParameter("--image-ids and --text-ids are for --images with --texts, and for --scores")
         return named[0]
 
-    @cached_property
-    def vectors(self) -> tuple[Vectors, Vectors]:
-        """The embeddings of images and texts, read and validated once."""
-        return _vectors(self.images, self.image_ids), _vectors(self.texts, self.text_ids)
+    @property
+    def label(self) -> str:
+        """The default name of the system: its name, or that of its file."""
+        file = self.scores or (self.runs[0] if self.runs else self.images)
+        return self.encoder or self.system or Path(str(file)).stem
+
+    def spec(self, directions: Sequence[str] = ()) -> SystemSpec:
+        """The system, not open yet.
+
+        Args:
+            directions: The direction of each run, if given.
+        """
+        from limner.systems.opening import find_system
+        from limner.systems.system_files import EmbeddingFiles, RunFiles, ScoreFile
+
+        kind = self.kind
+        if directions and kind != "runs":
+            raise typer.BadParameter("--direction is only for a --run: scores are always images by texts here")
+        if kind == "embeddings":
+            return find_system(EmbeddingFiles(str(self.images), str(self.texts), self.image_ids, self.text_ids))
+        if kind == "matrix":
+            return find_system(ScoreFile(Path(str(self.scores)), self.image_ids, self.text_ids))
+        if kind == "runs":
+            return find_system(RunFiles(self.runs, directions))
+        if kind == "encoder":
+            return find_system(self.encoder, trust=self.trust, cache=self.cache, encoder=True)
+        return find_system(self.system, trust=self.trust)
+
+    def open(self, collection: Collection, split: str | None, directions: Sequence[str] = ()) -> OpenSystem:
+        """The system on the items it may be evaluated on, with progress on the terminal."""
+        from limner.systems.opening import open_system
+
+        spec = self.spec(directions)
+        return open_system(spec, collection, split=split, features=as_features(self.features), stage=progress)
+
+    def open_on(self, collection: Collection, part: Collection, directions: Sequence[str] = ()) -> OpenSystem:
+        """The system on a part of a collection, which its files may cover in whole."""
+        from limner.systems.hold_out import Division
+
+        return self.spec(directions).on(Division(collection, None, part), stage=progress)
+
+    def collection_in_order(self, per_image: int) -> Collection:
+        """The collection of files with n images and `per_image` texts of each in the same order."""
+        if self.kind not in ("embeddings", "matrix"):
+            raise typer.BadParameter("--per-image is for --images with --texts, and for --scores")
+        collection: Collection = self.spec().origin.collection(per_image)
+        return collection
 
 
-def _vectors(file: Path | None, ids: Path | None) -> Vectors:
-    """Embeddings, with their ids if they are in the file or in a file of ids."""
-    from limner.core.embeddings import Embeddings
+def as_features(words: str | None) -> Path | str | None:
+    """A file of vectors, or the encoder that computes them."""
+    from limner.search.items import VECTOR_ENDINGS
 
-    read = Embeddings.load(str(file), ids=ids)
-    numbered = all(key == str(row) for row, key in enumerate(read.ids))
-    return read, None if numbered and ids is None else read.ids
+    return Path(words) if words is not None and Path(words).suffix.lower() in VECTOR_ENDINGS else words
 
 
-def opened(
-    way: Way, whole: Collection, part: Collection, directions: Sequence[str] = ()
-) -> Source | Mapping[str, Source]:
-    """The system on one part of a collection.
+def encoded_sides(
+    name: str, whole: Collection, split: str | None, *, trust: bool = False
+) -> tuple[list[Embeddings], Collection, list[str]]:
+    """Vectors of images and texts by a system with one space for both, which is trained first if it has to be.
+
+    Returns:
+        The vectors of images and of texts, the encoded part, which the system was not trained on, and notes.
+    """
+    from limner.systems.opening import find_system
+    from limner.systems.system_spec import divided
+
+    spec = find_system(name, trust=trust)
+    parts = divided(whole, [spec], split)
+    sides = (parts.evaluated.images, parts.evaluated.texts)
+    return encoded_by_model(name, spec.trained(parts, stage=progress), sides), parts.evaluated, list(parts.notes)
+
+
+def encoded_by_model(name: str, model: Any, sides: Sequence[Items]) -> list[Embeddings]:
+    """Vectors of images and texts by a model or encoder with one space for both, with progress."""
+    from limner.encoders import encoded
+    from limner.encoders.contract import refuse_blank
+
+    embeddings = []
+    for items in sides:
+        refuse_blank(items)
+        with progress(f"encoding {len(items):,} {items.kind}s with {name}") as steps:
+            embeddings.append(encoded(model, items, progress=steps))
+    return embeddings
+
+
+def training_parts(spec: SystemSpec, source: str, train_on: str | None, evaluated: Collection) -> Division:
+    """The collection on which a system is trained now, and what is evaluated: items that are in no collection.
 
     Args:
-        way: The input; not a system to train.
-        whole: The whole collection; a file may cover all of it.
-        part: The part to evaluate.
-        directions: The direction of each run, if given.
+        spec: The system.
+        source: What is evaluated; for scenes, the built-in collection serves if none is named.
+        train_on: The collection, as the user named it.
+        evaluated: What is evaluated.
     """
-    if directions and way.kind != "runs":
-        raise typer.BadParameter("--direction is only for a --run: scores are always images by texts here")
-    _refuse_incidental(way, part)
-    if way.kind == "embeddings":
-        return _from_embeddings(way, whole, part)
-    if way.kind == "matrix":
-        return _from_matrix(way, whole, part)
-    if directions and len(directions) != len(way.runs):
-        raise typer.BadParameter(f"got {len(directions)} directions for {len(way.runs)} run(s): give one for each")
-    said: Sequence[str | None] = directions or [None] * len(way.runs)
-    return _both([_run(path, part, direction) for path, direction in zip(way.runs, said, strict=True)])
+    from limner.cli.options import load
+    from limner.systems.hold_out import Division
+
+    if not spec.is_trained_now:
+        if train_on is not None:
+            raise LimnerError(f"--train-on with {spec.name}, which is not trained now: leave it out")
+        return Division(evaluated, None, evaluated)
+    if train_on is None and source != "scenes":
+        raise LimnerError(f"{spec.name} is trained now: give --train-on COLLECTION, or a model that is trained")
+    whole = load(train_on or source, None)
+    return Division(whole, whole.train if "train" in whole.splits else whole, evaluated)
 
 
-def _refuse_incidental(way: Way, part: Collection) -> None:
-    """Refuses rows without ids if the collection is a file of judgements, whose order is arbitrary."""
-    files = [] if part.ordered else unnamed_files(way)
-    if files:
-        raise LimnerError(
-            f"{' and '.join(map(str, files))} without ids for {part.name!r}, a file of judgements, whose order "
-            f"is arbitrary: evaluate the COLLECTION of these rows, with --judgements FILE; or name rows and "
-            "columns with --image-ids and --text-ids"
-        )
+def open_index(
+    path: str,
+    name: str | None = None,
+    *,
+    encodes: bool = True,
+    version: int | None = None,
+    features: str | None = None,
+    trust: bool = False,
+) -> Index:
+    """An index with its query encoder, the one of that name or the one it was built with, if something is encoded."""
+    if not encodes:
+        from limner.search import open_index as plain_index
+
+        return plain_index(path, version=version)
+    from limner.systems.opening import open_index_with_model
+
+    return open_index_with_model(path, name, version=version, features=as_features(features), trust=trust)
 
 
-def by_direction(source: Source | Mapping[str, Source], collection: Collection) -> Mapping[str, Source]:
-    """Sources by direction. Scores are images by texts here, so images and texts may share ids."""
-    from limner.evaluation.evaluate import directions
-    from limner.scores import Scores
+def tell_unopened(reasons: Mapping[str, str], total: int) -> None:
+    """Warns of images that do not open.
 
-    images = isinstance(source, Scores) and all(query in collection.images.ids for query in source.queries)
-    return directions(source, collection, "i2t" if images else None)
-
-
-def unnamed(way: Way) -> list[str]:
-    """A note for every file without ids, whose rows are matched by order only."""
-    return [f"{file} has no ids: its rows are used in the order of the collection" for file in unnamed_files(way)]
-
-
-def unnamed_files(way: Way) -> list[Path | None]:
-    """The files without ids."""
-    if way.kind == "matrix":
-        return [way.scores] if way.image_ids is None or way.text_ids is None else []
-    if way.kind == "embeddings":
-        return [f for f, (_, ids) in zip((way.images, way.texts), way.vectors, strict=True) if ids is None]
-    return []
-
-
-# --- rows and ids -----------------------------------------------------------------------------------------------
-
-
-def _rows(
-    file: Path, count: int, ids: Ids | None, wanted: Ids, whole: Ids, *, axis: str = "rows"
-) -> npt.NDArray[np.int64]:
-    """The rows (or columns) of a file for the requested items: by id if there are ids, else in collection order."""
-    if ids is None:
-        if count not in (len(wanted), len(whole)):
-            kind = wanted.what
-            raise LimnerError(
-                f"{file} has {count:,} {axis} and no ids for {len(wanted):,} {kind}s: expected {len(wanted):,} in the "
-                f"order of the collection; or name the {axis} with --{kind}-ids FILE, one id per line"
-            )
-        ids = wanted if count == len(wanted) else whole
-    found = ids.find(wanted)
-    if (found < 0).any():
-        lacking = [key for key, row in zip(wanted, found, strict=True) if row < 0]
-        raise LimnerError(
-            f"{file} lacks {len(lacking):,} of the {len(wanted):,} {wanted.what}s ({shown(lacking)}); it has ids such "
-            f"as {shown(ids, most=2)}: use the collection's ids, or choose another --split"
-        )
-    return found
-
-
-def _read_ids(file: Path | None, count: int, what: str) -> Ids | None:
-    if file is None:
-        return None
-    listed = read_text(file, what="file of ids").splitlines()
-    try:
-        ids = Ids(listed, what=what)
-    except LimnerError as error:
-        raise LimnerError(f"{file}: {error}") from error
-    if len(ids) != count:
-        raise LimnerError(f"{file} has {len(ids):,} ids for {count:,} {what}s: expected one per row")
-    return ids
-
-
-# --- embeddings and matrices ------------------------------------------------------------------------------------
-
-
-def _from_embeddings(way: Way, whole: Collection, part: Collection) -> Scores:
-    from limner.core.embeddings import Embeddings
-    from limner.scores import Scores
-
-    sides = []
-    wanted = ((way.images, part.images.ids, whole.images.ids), (way.texts, part.texts.ids, whole.texts.ids))
-    for (read, ids), (file, here, every) in zip(way.vectors, wanted, strict=True):
-        rows = _rows(Path(str(file)), len(read), ids, here, every)
-        sides.append(Embeddings(here, read.matrix if _all_in_order(rows, len(read)) else read.matrix[rows]))
-    return Scores.from_embeddings(*sides)
-
-
-def _from_matrix(way: Way, whole: Collection, part: Collection) -> Scores:
-    from limner.scores import Scores
-
-    file = Path(str(way.scores))
-    matrix = _read_matrix(file)
-    if way.image_ids is None and way.text_ids is None:
-        _refuse_shape(file, matrix.shape, (len(part.images), len(part.texts)), (len(whole.images), len(whole.texts)))
-    rows, columns = (
-        _rows(file, size, _read_ids(named, size, wanted.ids.what), wanted.ids, every.ids, axis=axis)
-        for axis, size, named, wanted, every in (
-            ("rows", matrix.shape[0], way.image_ids, part.images, whole.images),
-            ("columns", matrix.shape[1], way.text_ids, part.texts, whole.texts),
-        )
-    )
-    as_it_is = _all_in_order(rows, matrix.shape[0]) and _all_in_order(columns, matrix.shape[1])
-    return Scores.from_matrix(matrix if as_it_is else matrix[np.ix_(rows, columns)], part.images.ids, part.texts.ids)
-
-
-def _refuse_shape(file: Path, got: tuple[int, ...], wanted: tuple[int, int], whole: tuple[int, int]) -> None:
-    """Refuses a matrix without ids that fits neither the part nor the whole collection."""
-    if got in (wanted, whole):
+    Args:
+        reasons: Why each of them does not open.
+        total: The number of all images.
+    """
+    if not reasons:
         return
-    hint = "choose another --split, or name rows and columns with --image-ids and --text-ids"
-    if got[::-1] in (wanted, whole):
-        hint = "it looks transposed; save matrix.T"
-    elif got in ((wanted[0], wanted[0]), (whole[0], whole[0])):
-        hint = (
-            "if it has one caption of each image, such as the judged captions of Flickr8k (number 2), load these alone "
-            "with -O captions=[2], or name the columns with --text-ids"
-        )
-    raise LimnerError(f"{file} is a matrix of {got}, expected {wanted}, images by texts: {hint}")
-
-
-def _read_matrix(file: Path) -> Array:
-    """A similarity matrix, memory-mapped from its npy file."""
-    matrix = read_array(file, what="similarity matrix")
-    if matrix.ndim != 2 or not matrix.size:
-        raise LimnerError(f"{file} has an array of shape {matrix.shape}: expected a matrix, images by texts")
-    return matrix
-
-
-def _all_in_order(rows: npt.NDArray[np.int64], count: int) -> bool:
-    """Whether all rows are used in order, so that a memory-mapped file need not be copied."""
-    return len(rows) == count and bool((rows == np.arange(count)).all())
-
-
-# --- runs -------------------------------------------------------------------------------------------------------
-
-
-def _both(runs: list[tuple[str, Ranking]]) -> dict[str, Ranking]:
-    found = dict(runs)
-    if len(found) != len(runs):
-        raise LimnerError(
-            f"{len(runs)} runs, all of them {' or '.join(found)}: give at most one per direction, i2t and t2i; to "
-            "compare systems, evaluate each with --save and use 'limner compare'"
-        )
-    return found
-
-
-def _run(path: Path, part: Collection, direction: str | None) -> tuple[str, Ranking]:
-    """A run and its direction, as given or by its ids; unlisted candidates are treated as cut off."""
-    from limner.core.ranking import Ranking
-
-    if direction not in (None, "i2t", "t2i"):
-        raise UnknownName("direction", direction, ("i2t", "t2i"))
-    read = read_run(path)
-    sides = {"i2t": (part.images.ids, part.texts.ids), "t2i": (part.texts.ids, part.images.ids)}
-    fits = [d for d, (queries, pool) in sides.items() if direction in (None, d) and _of(read, queries, pool)]
-    if len(fits) != 1:
-        raise LimnerError(f"{path}: {_unfit(read, part, direction, both=bool(fits))}")
-    pool = sides[fits[0]][1]
-    indices = np.where(read.indices >= 0, pool.positions(read.candidates)[read.indices], -1)
-    return fits[0], Ranking(read.queries, pool, indices, read.scores, len(pool), notes=read.notes)
-
-
-def _unfit(read: Ranking, part: Collection, direction: str | None, *, both: bool) -> str:
-    """Explains why the direction of a run is unclear."""
-    images, texts = shown(part.images.ids, most=2), shown(part.texts.ids, most=2)
-    queries, candidates = shown(read.queries, most=2), shown(read.candidates, most=2)
-    if both:
-        return (
-            f"its queries ({queries}) could be images or texts of {part.name!r}, which share ids: say which they are "
-            "with --direction i2t (images) or t2i (texts)"
-        )
-    wanted = {
-        "i2t": "are not images and texts",
-        "t2i": "are not texts and images",
-        None: "are neither images nor texts",
-    }
-    return (
-        f"its queries ({queries}) and candidates ({candidates}) {wanted[direction]} of {part.name!r} (images {images}, "
-        f"texts {texts}): use its ids, or choose another --split"
-    )
-
-
-def _of(ranking: Ranking, queries: Ids, pool: Ids) -> bool:
-    return all(key in queries for key in ranking.queries) and all(key in pool for key in ranking.candidates)
+    lines = [f"warning: {len(reasons):,} of {total:,} images do not open and are left out:"]
+    lines += [f"  {reason}" for reason in list(reasons.values())[:LISTED_IMAGES]]
+    if len(reasons) > LISTED_IMAGES:
+        lines.append(f"  and {len(reasons) - LISTED_IMAGES:,} more; --json lists all")
+    tell("\n".join(lines))
 
 
 def is_qrels(spec: str) -> bool:
@@ -307,40 +271,3 @@ def is_qrels(spec: str) -> bool:
     with path.open("rb") as file:
         cells = file.readline().split()
     return len(cells) == 4 and cells[3].replace(b".", b"", 1).lstrip(b"-").isdigit()
-
-
-# --- embeddings without a collection ----------------------------------------------------------------------------
-
-
-def in_order(way: Way, per_image: int) -> Collection:
-    """A collection of ids for files with n images and `per_image` texts of each in the same order."""
-    from limner.core.collection import Collection
-
-    named = zip(("image", "text"), _sizes(way), strict=True)
-    sides = [ids or [f"{what}-{row}" for row in range(size)] for what, (size, ids) in named]
-    return Collection.in_order(*sides, per_image=per_image, name=Path(str(way.images or way.scores)).stem)
-
-
-def _sizes(way: Way) -> tuple[tuple[int, Ids | None], tuple[int, Ids | None]]:
-    if way.kind == "matrix":
-        rows, columns = _read_matrix(Path(str(way.scores))).shape
-        return (rows, _read_ids(way.image_ids, rows, "image")), (columns, _read_ids(way.text_ids, columns, "text"))
-    if way.kind != "embeddings":
-        raise typer.BadParameter("--per-image is for --images with --texts, and for --scores")
-    (images, image_ids), (texts, text_ids) = way.vectors
-    return (len(images), image_ids), (len(texts), text_ids)
-
-
-def vectors_of(file: str, items: Items) -> Embeddings:
-    """Embeddings with the ids of the items; rows without ids are used in the order of the items."""
-    from limner.core.embeddings import Embeddings
-
-    read = Embeddings.load(file)
-    if all(item in read.ids for item in items.ids):
-        return read
-    if all(key == str(row) for row, key in enumerate(read.ids)) and len(read) == len(items):
-        return Embeddings(items.ids, read.matrix)
-    lost = next(item for item in items.ids if item not in read.ids)
-    raise LimnerError(
-        f"{file} lacks {lost!r}: expected a vector for each of the {len(items):,} {items.kind}s, by id or in order"
-    )

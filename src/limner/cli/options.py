@@ -156,7 +156,7 @@ def load(spec: str, words: list[str] | None, **options: Any) -> Collection:
 
 def part(collection: Collection, split: str | None) -> Collection:
     """The requested split; by default the test split if there is one."""
-    from limner.systems.held_out import part_of
+    from limner.systems.hold_out import part_of
 
     return part_of(collection, split)
 

@@ -10,6 +10,7 @@ import typer
 
 from limner.cli.commands.answers import opened
 from limner.cli.console import progress, tell_notes
+from limner.cli.inputs import as_features
 from limner.core.progress import next_step, progress_for
 
 if TYPE_CHECKING:
@@ -78,28 +79,22 @@ def several(
     trust: bool,
 ) -> tuple[dict[str, Lists], Collection]:
     """Systems by name, from the options of a command, and the part of the collection they cover."""
-    from limner.cli.inputs import Way
-    from limner.cli.inputs import opened as read
-    from limner.cli.training import opened_together
+    from limner.systems.opening import find_system, open_systems
+    from limner.systems.system_files import RunFiles, ScoreFile
 
     if not names and not scores and not runs:
         raise typer.BadParameter("no system: give --system, --scores NAME=FILE or --run NAME=FILE")
-    systems, held, notes = opened_together(names, whole, split, features=features, trust=trust)
-    tell_notes(notes)
-    found: dict[str, Lists] = {Path(system.name).stem: system.scores for system in systems}
-    for name, file in _named(scores):
-        found[name] = _lists(read(Way(scores=file), whole, held))
-    by_name: dict[str, list[Path]] = {}
+    specs = {Path(name).stem: find_system(name, trust=trust) for name in names}
+    specs |= {name: find_system(ScoreFile(file)) for name, file in _named(scores)}
+    files: dict[str, list[Path]] = {}
     for name, file in _named(runs):
-        by_name.setdefault(name, []).append(file)
-    for name, files in by_name.items():
-        found[name] = _lists(read(Way(runs=tuple(files)), whole, held))
-    return found, held
-
-
-def _lists(source: Any) -> Lists:
-    found: Lists = source  # scores of both directions, or rankings by direction
-    return found
+        files.setdefault(name, []).append(file)
+    specs |= {name: find_system(RunFiles(paths)) for name, paths in files.items()}
+    opened, parts = open_systems(
+        list(specs.values()), whole, split=split, features=as_features(features), stage=progress
+    )
+    tell_notes(dict.fromkeys(note for system in opened for note in system.notes))
+    return {name: system.source for name, system in zip(specs, opened, strict=True)}, parts.evaluated
 
 
 def _named(words: list[str]) -> Iterator[tuple[str, Path]]:

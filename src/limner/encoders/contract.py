@@ -12,12 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from limner.core.arrays import Array, array
-from limner.core.collection import Items
+from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
 from limner.core.images import NoImage
 from limner.core.progress import progress_for
-from limner.scores import Progress, VectorSets
+from limner.scores import Progress, Scores, VectorSets
 
 _IMAGES = 64  # images passed to a plain function at once
 
@@ -162,6 +162,41 @@ def encoded_sets(system: object, items: object, *, queries: bool, progress: Prog
             f"({shown(given.ids)}): expected the same ids, in the same order"
         )
     return found
+
+
+def is_model(system: object) -> bool:
+    """Whether `scores_of_model` takes it: an object with `scores(collection)`, or an encoder.
+
+    >>> is_model("clip"), is_model(None)
+    (False, False)
+    """
+    if isinstance(system, str):
+        return False
+    return callable(getattr(system, "scores", None)) or isinstance(system, (Encoder, TwoSided, SetEncoder))
+
+
+def scores_of_model(
+    model: Any, collection: Collection, *, features: object = None, progress: Progress | None = None
+) -> Scores:
+    """The scores of a model on all images and texts of a collection: its own, or those of its vectors.
+
+    Args:
+        model: An object with `scores(collection)`, or an encoder of images and texts.
+        collection: The images and texts.
+        features: Image vectors, or their file, for a model that was trained on features.
+        progress: Passed on if the model accepts it.
+    """
+    if callable(getattr(model, "scores", None)):
+        options = {} if features is None else {"features": features}
+        scores: Scores = model.scores(collection, **progress_for(model.scores, progress), **options)
+        return scores
+    refuse_blank(collection.texts)
+    if gives_sets(model):
+        texts = encoded_sets(model, collection.texts, queries=True)
+        images = encoded_sets(model, collection.images, queries=False, progress=progress)
+        return Scores.from_sets(texts, images, similarity=set_similarity(model), pooling="maxsim").T
+    sides = (encoded(model, items, progress=progress) for items in (collection.images, collection.texts))
+    return Scores.from_embeddings(*sides)
 
 
 def refuse_blank(texts: Items) -> None:

@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.datasets.objects import rows
-from limner.encoders.contract import Encoder, TwoSided, encoded, refuse_blank
+from limner.encoders.contract import is_model, scores_of_model
 from limner.scores import Progress, Scores
 
 EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2i' to scores or rankings"
@@ -139,12 +139,8 @@ def _on(system: Any, truth: Collection, progress: Progress | None) -> object:
     """Scores a collection with a system: a model scores it, an encoder encodes images and texts."""
     if isinstance(system, (Scores, Ranking, Mapping)):
         return system
-    if callable(getattr(system, "scores", None)):
-        return system.scores(truth)
-    if isinstance(system, (Encoder, TwoSided)) and not isinstance(system, str):
-        refuse_blank(truth.texts)
-        sides = (encoded(system, items, progress=progress) for items in (truth.images, truth.texts))
-        return Scores.from_embeddings(*sides)
+    if is_model(system):
+        return scores_of_model(system, truth, progress=progress)
     if is_matrix(system):
         raise LimnerError(
             f"got {type(system).__name__} of shape {array(system, 'scores').shape} for {truth.name!r}: its rows have "

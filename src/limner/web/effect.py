@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
     from limner.evaluation.results import Result
-    from limner.systems.opening import OpenSystem
+    from limner.systems.system_spec import OpenSystem
 
 ANSWERED = "labels and answers"
 DIRECTIONS = {"i2t": "image → text", "t2i": "text → image"}

@@ -11,7 +11,7 @@ import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.reports.page.failures import size_of
-from limner.systems.opening import OpenSystem
+from limner.systems.system_spec import OpenSystem
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
 from limner.web.loaded import Loaded

@@ -46,12 +46,9 @@ class ServedIndex:
     @classmethod
     def open(cls, name: str, path: str, *, trust: bool = False) -> ServedIndex:
         """Opens an index with the model that built it, and searches it once in every way to warm it up."""
-        from limner.search import open_index
-        from limner.systems.opening import open_index_with_system
+        from limner.systems.opening import open_index_with_model
 
-        index = open_index(path)
-        if index.about.system is not None:
-            index = open_index_with_system(path, trust=trust)
+        index = open_index_with_model(path, trust=trust)
         if index.about.kind == "item":
             raise LimnerError(f"the index {path} contains vectors without images or texts: there is nothing to show")
         made = cls(name, index)

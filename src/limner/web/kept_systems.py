@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.progress import Progress
     from limner.scores import Scores, Statistics
-    from limner.systems.held_out import HoldOut
+    from limner.systems.hold_out import Division
 
 Value = TypeVar("Value")
 _log = logging.getLogger("limner.web")
@@ -135,7 +135,7 @@ def data_key(whole: Collection, progress: Progress | None = None) -> str | None:
     return key_of(*(key_of(*each) for each in lists))
 
 
-def system_key(recipe: str | None, data: str | None, parts: HoldOut, features: object) -> str | None:
+def system_key(recipe: str | None, data: str | None, parts: Division, features: object) -> str | None:
     """A key of a system that is trained now; None if its name and options do not tell how it is made.
 
     Args:
@@ -144,8 +144,12 @@ def system_key(recipe: str | None, data: str | None, parts: HoldOut, features: o
         parts: The training items and the held-out items.
         features: Image vectors that it is trained on.
     """
-    seen = () if parts.seen is None else parts.seen.images.ids
-    return None if recipe is None else model_key(key_of(recipe, *seen, "", *parts.held.images.ids), data, features)
+    training = () if parts.training is None else parts.training.images.ids
+    return (
+        None
+        if recipe is None
+        else model_key(key_of(recipe, *training, "", *parts.evaluated.images.ids), data, features)
+    )
 
 
 def model_key(model: str | None, data: str | None, features: object) -> str | None:

@@ -13,7 +13,9 @@ import numpy as np
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.scores import CORRECTIONS, correction
-from limner.systems.opening import SCORES, FoundSystem, OpenSystem, completed, features_of, find_system
+from limner.systems.opening import features_of, find_system
+from limner.systems.system_files import ScoreFile
+from limner.systems.system_spec import OpenSystem, SystemSpec
 from limner.web.indexes import ServedIndex
 from limner.web.jobs import NOTICED, PATIENCE, Job, Jobs, Pending
 from limner.web.kept_systems import KeptSystems
@@ -72,11 +74,11 @@ class Library:
             features_of(list(self.found.values()), features)  # refused if no system accepts features
 
     @cached_property
-    def found(self) -> dict[str, FoundSystem]:
+    def found(self) -> dict[str, SystemSpec]:
         """The systems by name."""
-        found = {name: completed(find_system(each, trust=self.trust)) for name, each in self.systems.items()}
-        named = {name: replace(each, name=name) for name, each in found.items()}
-        return named | {name: FoundSystem(name, SCORES, file) for name, file in self.matrices.items()}
+        specs = {name: find_system(each, trust=self.trust) for name, each in self.systems.items()}
+        specs |= {name: find_system(ScoreFile(file)) for name, file in self.matrices.items()}
+        return {name: replace(spec, name=name) for name, spec in specs.items()}
 
     @property
     def names(self) -> list[str]:
@@ -179,8 +181,8 @@ class Library:
     def unseen(self, opened: OpenSystem) -> frozenset[str]:
         """The images of an open system that it was not trained on, as far as that is recorded."""
         images, record = opened.collection.images.ids, self.found[opened.name].trained_on
-        if opened.seen is not None:
-            return frozenset(key for key in images if key not in opened.seen.images.ids)
+        if opened.training is not None:
+            return frozenset(key for key in images if key not in opened.training.images.ids)
         saw = np.zeros(len(images), dtype=bool) if record is None else record.saw(opened.collection)
         return frozenset(key for key, was_seen in zip(images, saw, strict=True) if not was_seen)
 

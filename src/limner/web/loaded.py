@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.systems.held_out import HoldOut, hold_out, outside, part_of
-from limner.systems.opening import FoundSystem
+from limner.systems.hold_out import Division, outside, part_of
+from limner.systems.system_spec import SystemSpec, divided
 from limner.web.kept_systems import data_key
 from limner.web.search_request import ALL, HELD_OUT
 
@@ -29,21 +29,21 @@ class Loaded:
     """
 
     whole: Collection
-    systems: Sequence[FoundSystem] = ()
+    systems: Sequence[SystemSpec] = ()
     _parts: dict[str, Collection] = field(default_factory=dict, repr=False)
     _keys: list[str | None] = field(default_factory=list, repr=False)
     _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @cached_property
-    def parts(self) -> HoldOut:
-        """Divided by the rule of `limner.systems.held_out`; refused if there are too few images to train on."""
-        return hold_out(self.whole, self.systems)
+    def parts(self) -> Division:
+        """Divided by the rule of `limner.systems.hold_out`; refused if there are too few images to train on."""
+        return divided(self.whole, self.systems)
 
     @cached_property
     def held(self) -> Collection:
         """The items to evaluate; pages without a system can show them too."""
         try:
-            return self.parts.held
+            return self.parts.evaluated
         except LimnerError:
             if not any(system.is_trained_now for system in self.systems):
                 raise
@@ -52,7 +52,7 @@ class Loaded:
     @cached_property
     def seen(self) -> Collection:
         """The other items: the training split, or the rest."""
-        return outside(self.whole, self.held) if self.parts.seen is None else self.parts.seen
+        return outside(self.whole, self.held) if self.parts.training is None else self.parts.training
 
     @property
     def divided(self) -> bool:

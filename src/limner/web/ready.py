@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.cut_texts import collected
 from limner.core.errors import LimnerError
-from limner.encoders.contract import identity
+from limner.encoders.contract import identity, scores_of_model
 from limner.systems import SYSTEMS
-from limner.systems.opening import EMBEDDINGS, INDEX, SCORES, FoundSystem, OpenSystem, scored
+from limner.systems.system_spec import OpenSystem, SystemSpec
 from limner.web.jobs import Job
 from limner.web.kept_systems import NOTHING_KEPT, KeptSystems, Noted, model_key, system_key
 from limner.web.loaded import Loaded
@@ -33,7 +33,7 @@ class ReadySystem:
         key: What it is made from; None if that cannot be told.
     """
 
-    system: FoundSystem
+    system: SystemSpec
     loaded: Loaded
     kept: KeptSystems
     model: Any = None
@@ -43,12 +43,12 @@ class ReadySystem:
     def on(self, split: str, job: Job) -> OpenSystem:
         """The system on a part of the collection; "all" are all images it has scores of."""
         part = self.loaded.part(split)
-        parts = replace(self.loaded.parts, held=part)
+        parts = replace(self.loaded.parts, evaluated=part)
         if self.model is not None:
-            seen = parts.seen if self.system.is_trained_now else None
+            training = parts.training if self.system.is_trained_now else None
             scores, notes = self._scores(part, job)
             notes = (*parts.notes, *self.system.notes, *notes)
-            return OpenSystem(self.system.name, scores, part, self.model, seen, notes)
+            return OpenSystem(self.system.name, scores, part, self.model, training, notes)
         try:
             return self.system.on(parts, stage=job.stage)
         except LimnerError:
@@ -59,18 +59,18 @@ class ReadySystem:
         def make() -> Noted:
             stage = job.stage(f"scoring {len(part.images):,} images with {self.system.name}")
             with collected() as cut, stage as progress:
-                scores = scored(self.model, part, self.features, progress)
+                scores = scores_of_model(self.model, part, features=self.features, progress=progress)
             return scores, cut.notes
 
         return self.kept.scores(self.key, part, make)
 
 
 def ready_system(
-    system: FoundSystem, loaded: Loaded, job: Job, *, features: object = None, kept: KeptSystems = NOTHING_KEPT
+    system: SystemSpec, loaded: Loaded, job: Job, *, features: object = None, kept: KeptSystems = NOTHING_KEPT
 ) -> ReadySystem:
     """A system with its model, trained on the training items of a collection if none is kept."""
     given = features if features is not None and system.takes_features else None
-    if system.kind in (SCORES, EMBEDDINGS, INDEX):
+    if system.has_only_scores:
         return ReadySystem(system, loaded, kept)
     parts = loaded.parts
 
@@ -87,12 +87,12 @@ def ready_system(
     return ReadySystem(system, loaded, kept, kept.model(key, trained), given, key)
 
 
-def recipe_of(system: FoundSystem) -> str | None:
+def recipe_of(system: SystemSpec) -> str | None:
     """What a system of limner that is trained now is made by: its name and its options.
 
     None if they do not tell: for own code, and for options that name files or encoders, which may change.
     """
-    name, options = SYSTEMS.parsed(system.given)
+    name, options = SYSTEMS.parsed(system.origin)
     if not SYSTEMS.find(name).__module__.startswith("limner."):
         return None
     made_by = {key: identity(value) for key, value in system.options.items() if key != "cache"}

@@ -16,7 +16,7 @@ from limner.core.cut_texts import collected, is_cut_note
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.scores import CORRECTIONS
-from limner.systems.opening import OpenSystem
+from limner.systems.system_spec import OpenSystem
 from limner.web.jobs import NOTICED
 from limner.web.kept_systems import key_of
 from limner.web.library import Library

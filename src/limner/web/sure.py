@@ -11,7 +11,7 @@ from limner.web.search_request import LOWEST_PROMISE, SearchRequest
 
 if TYPE_CHECKING:
     from limner.search import Calibration, CutOff
-    from limner.systems.opening import OpenSystem
+    from limner.systems.system_spec import OpenSystem
     from limner.web.library import Library
 
 

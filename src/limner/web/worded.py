@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.search import ItemTexts, Match, Terms
     from limner.search.hybrid import Ordered
-    from limner.systems.opening import OpenSystem
+    from limner.systems.system_spec import OpenSystem
     from limner.web.library import Library
 
 Pieces = Sequence[tuple[str, bool]]

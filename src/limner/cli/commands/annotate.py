@@ -15,9 +15,9 @@ from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
+from limner.cli.inputs import SYSTEM, Features, system_word
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
 from limner.cli.studies import further_images, image_source, remember, several, trained_again
-from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import LimnerError, UnknownName, count
 from limner.core.progress import next_step
 

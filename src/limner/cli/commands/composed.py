@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, warn
-from limner.cli.inputs import vectors_of
+from limner.cli.inputs import SYSTEM, TrainOn, encoded_by_model, system_word, training_parts
 from limner.cli.options import Json, Trust, out_word, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, TrainOn, encoded_by_model, system_word, training_parts
 
 if TYPE_CHECKING:
     from limner.datasets.composed import ComposedQueries
@@ -108,7 +107,9 @@ def _system(
 
         return Scores.load(scores, asked.texts.ids, asked.images.ids)
     if system is None:
-        return tuple(vectors_of(str(file), items) for file, items in ((images, asked.images), (texts, asked.texts)))
+        from limner.systems.system_files import embeddings_of
+
+        return tuple(embeddings_of(str(file), items) for file, items in ((images, asked.images), (texts, asked.texts)))
     if all(value is None for value in asked.images.values):
         raise typer.BadParameter("--system reads the images themselves: give --image-folder DIR")
     return _encoded(asked, source, system, train_on, trust)
@@ -118,10 +119,10 @@ def _encoded(asked: ComposedQueries, source: str, system: str, train_on: str | N
     """Vectors of the pool and of the words, by a model, an encoder or a system that is trained now."""
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
-    from limner.systems.opening import completed, find_system
+    from limner.systems.opening import find_system
 
-    found = completed(find_system(system, trust=trust))
+    spec = find_system(system, trust=trust)
     none = Judgements.from_pairs([], queries=asked.images.ids, candidates=asked.texts.ids)
     held = Collection(asked.name, asked.images, asked.texts, none)
-    model = found.trained(training_parts(found, source, train_on, held), stage=progress)
+    model = spec.trained(training_parts(spec, source, train_on, held), stage=progress)
     return tuple(encoded_by_model(system, model, (asked.images, asked.texts)))

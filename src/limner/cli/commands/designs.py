@@ -11,9 +11,9 @@ import typer
 from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress
+from limner.cli.inputs import system_word
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, part, word
 from limner.cli.studies import image_source, remember, several
-from limner.cli.training import system_word
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:

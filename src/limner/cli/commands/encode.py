@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.encoding import tell_unopened
+from limner.cli.inputs import Features, as_features, known_encoder, tell_unopened
 from limner.cli.options import Json, Trust, cache_word, loading, out_word, refuse_ending, saved, word
-from limner.cli.training import Features, known_encoder, with_features
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -71,8 +70,10 @@ def encode(
     items, is_list = _items(source, side, loading(loader), _columns(column))
     if features is not None and items.kind != "image":
         raise LimnerError(f"--features are for images, and these are {items.kind}s: leave them out")
-    made = with_features(named_encoder(encoder, loading(option), trust=trust), features)
     from limner.encoders.cache import Cached
+    from limner.systems.model_features import with_features
+
+    made = with_features(named_encoder(encoder, loading(option), trust=trust), as_features(features))
 
     work = made if cache is None else Cached(made, cache)
     began = time.perf_counter()

@@ -15,7 +15,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.correcting import Bank, Correct, SaveBank, Tune, corrected
-from limner.cli.inputs import Way, by_direction, in_order, is_qrels, opened, unnamed
+from limner.cli.inputs import SYSTEM, Features, SystemOptions, is_qrels, system_word
 from limner.cli.options import (
     Address,
     Json,
@@ -26,12 +26,10 @@ from limner.cli.options import (
     load,
     on_cluster,
     out_word,
-    part,
     refuse_report_ending,
     saved,
     word,
 )
-from limner.cli.training import SYSTEM, Features, encoded_by, system_word, trained
 from limner.core.errors import LimnerError
 from limner.core.progress import next_step
 from limner.datasets.runs import read_run
@@ -169,7 +167,9 @@ def evaluate(
     _refuse_unknown(measures)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
-    given = Way(images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache)
+    given = SystemOptions(
+        images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache
+    )
     loader, encoders = _options(collection, option or [], encoder or [])
     ways = _ways(given, encoders, alone=bool(name or save_bank or by))
     whole = cached_call(lambda: load(str(collection), loader))
@@ -202,14 +202,14 @@ def _options(collection: str | None, words: list[str], encoders: list[str]) -> t
     return [word for word in words if word not in own], with_options if own else encoders
 
 
-def _ways(given: Way, encoders: list[str], *, alone: bool) -> list[Way]:
+def _ways(given: SystemOptions, encoders: list[str], *, alone: bool) -> list[SystemOptions]:
     """The systems to evaluate: one system, or several encoders, which some options do not support."""
     if len(encoders) > 1 and alone:
         raise typer.BadParameter("--name, --by and --save-bank work with a single --encoder: leave them out")
     return [replace(given, encoder=each) for each in encoders] or [given]
 
 
-def _files(files: list[Path], way: Way, many: int) -> list[Path]:
+def _files(files: list[Path], way: SystemOptions, many: int) -> list[Path]:
     """The output file of a report; with several encoders, a separate file for each."""
     if many == 1:
         return files
@@ -253,33 +253,23 @@ def labels_of(store: str | None) -> Iterator[Store | None]:
 
 def _given(
     spec: str | None,
-    way: Way,
+    way: SystemOptions,
     per_image: int | None,
     split: str | None,
     loaded: Callable[[], Collection],
     directions: Sequence[str],
 ) -> tuple[object, Collection | Judgements, list[str], Any]:
     """The system, the judgements, notes, and a function for the scores and collection of another split."""
-    kind = way.kind
     if (spec is None) == (per_image is None):
         raise typer.BadParameter("give a COLLECTION, or --per-image N for embeddings in order; exactly one of them")
     if spec is None:
-        made = in_order(way, per_image or 0)
-        return opened(way, made, made, directions), made, [], partial(_on, way, made)
-    if kind == "runs" and is_qrels(spec):
+        whole = way.collection_in_order(per_image or 0)
+        return way.open_on(whole, whole, directions).source, whole, [], partial(_on, way, whole)
+    if way.kind == "runs" and is_qrels(spec):
         return *_qrels(spec, way.runs, directions), None
     whole = loaded()
-    if kind in ("system", "encoder"):
-        return *_run_system(way, whole, split), partial(_on, way, whole)
-    chosen = part(whole, split)
-    return opened(way, whole, chosen, directions), chosen, unnamed(way), partial(_on, way, whole)
-
-
-def _run_system(way: Way, whole: Collection, split: str | None) -> tuple[object, Collection, list[str]]:
-    """The scores of a system or encoder, the evaluated part, and notes."""
-    if way.encoder is not None:
-        return encoded_by(way.encoder, whole, split, cache=way.cache, trust=way.trust)
-    return trained(str(way.system), whole, split, features=way.features, trust=way.trust)
+    opened = way.open(whole, split, directions)
+    return opened.source, opened.collection, list(opened.notes), partial(_on, way, whole)
 
 
 def _parts(report: Report, truth: Any, fields: list[str]) -> list[Breakdown]:
@@ -303,7 +293,7 @@ def _names(words: list[str] | None) -> dict[str, str]:
     return {name: text for name, _, text in pairs}
 
 
-def _on(way: Way, whole: Collection, split: str) -> tuple[object, Collection]:
+def _on(way: SystemOptions, whole: Collection, split: str) -> tuple[object, Collection]:
     """The scores of the same system on another split, and that split."""
     if split not in whole.splits and split not in ("all", "val"):
         there = ", ".join(whole.splits) or "none"
@@ -311,10 +301,8 @@ def _on(way: Way, whole: Collection, split: str) -> tuple[object, Collection]:
             f"--tune {split}: {whole.name!r} has no split {split!r} (its splits: {there}); add a column 'split' "
             f"to its table, choose another split, or set the options explicitly, as in --correct 'csls(k=10)'"
         )
-    if way.kind in ("system", "encoder"):
-        return _run_system(way, whole, split)[:2]
-    chosen = part(whole, split)
-    return opened(way, whole, chosen), chosen
+    opened = way.open(whole, split)
+    return opened.source, opened.collection
 
 
 def _beside(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
@@ -358,17 +346,17 @@ def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tupl
     return read_run(runs[0]), read_qrels(path, name=path.stem), []
 
 
-def _name(way: Way, correct: str | None) -> str:
+def _name(way: SystemOptions, correct: str | None) -> str:
     """The default name of a system in a report: its name or file, plus its correction."""
-    stem = way.encoder or way.system or Path(str(way.scores or (way.runs[0] if way.runs else way.images))).stem
-    return f"{stem} + {correct}" if correct else stem
+    return f"{way.label} + {correct}" if correct else way.label
 
 
 def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:
     import limner
+    from limner.evaluation.evaluate import directions
 
     if isinstance(truth, limner.Collection):
-        source = by_direction(source, truth)
+        source = directions(source, truth, "i2t" if _is_images_by_texts(source, truth) else None)
     with progress(f"evaluating {name}") as told:
         report = limner.evaluate(source, truth, name=name, progress=told, **how)
         next_step(told, "computing confidence intervals", "results")
@@ -376,6 +364,13 @@ def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[st
             _ = result.interval  # it is kept; the printed and the saved report need it
             told(number, len(report.results))
     return replace(report, notes=(*report.notes, *notes))
+
+
+def _is_images_by_texts(source: object, truth: Collection) -> bool:
+    """Whether scores are images by texts, also if images and texts share ids; a correction may have turned them."""
+    from limner.scores import Scores
+
+    return isinstance(source, Scores) and all(query in truth.images.ids for query in source.queries)
 
 
 def _save(report: Report, truth: object, files: list[Path]) -> None:

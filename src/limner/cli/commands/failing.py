@@ -11,10 +11,9 @@ from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.explain.failures import opened_system
 from limner.cli.console import answer, progress, table
-from limner.cli.inputs import Way
+from limner.cli.inputs import SYSTEM, Features, SystemOptions, system_word
 from limner.cli.options import Json, Loading, Split, Trust, load, loading, word
 from limner.cli.studies import remember
-from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import LimnerError, UnknownName, count
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ def failures(
 
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    way = Way(None, None, None, None, scores, tuple(run or ()), system, trust, features)
-    source, held = opened_system(way, load(collection, option), split, direction)
+    options = SystemOptions(None, None, None, None, scores, tuple(run or ()), system, trust, features)
+    source, held = opened_system(options, load(collection, option), split, direction)
     if direction not in source:
         raise LimnerError(f"no system for {direction!r}: got {', '.join(source)}; give a run of that direction")
     with progress("finding failures", "queries") as told:

@@ -10,9 +10,8 @@ import typer
 
 from limner.cli.calibrating import calibrated, left_out, with_correction
 from limner.cli.console import answer, progress, table, tell
-from limner.cli.encoding import folder_of, opened, prepared, system_for, tell_unopened
+from limner.cli.inputs import Features, as_features, open_index, tell_unopened
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word, writable
-from limner.cli.training import Features, with_features
 from limner.core.errors import LimnerError
 from limner.search.lance import require_store
 
@@ -122,7 +121,7 @@ def index(
             done |= _added(path, source, system, similarity, existing, features=features, trust=trust)
     elif ((system or features) and not (calibrate or correct)) or replace or resume or ids or cluster or similarity:
         raise typer.BadParameter("nothing to add: give a COLLECTION, --items or --embeddings")
-    made = opened(path, needed=False)
+    made = open_index(path, encodes=False)
     if delete:
         done["deleted"] = made.delete(delete, measure=False)
     if compact:
@@ -144,7 +143,9 @@ def _refuse_both(given: dict[str, object]) -> None:
 
 def _refuse_unwritable(path: str, changes: tuple[object, ...]) -> None:
     """Refuses to change a local index that cannot be written; an existing folder is kept, and written into."""
-    folder = folder_of(path)
+    from limner.systems.opening import local_folder
+
+    folder = local_folder(path)
     if any(changes) and folder is not None:
         writable(folder / "items.lance" if folder.is_dir() else folder)
 
@@ -265,9 +266,13 @@ def _system(
         return None, known
     if (system or known) is None:
         raise typer.BadParameter("the items have no vectors: give --embeddings or --system")
+    from limner.systems.model_features import with_features
+    from limner.systems.opening import local_folder, model_for_index, model_of_index
+
+    folder, vectors = local_folder(path), as_features(features)
     if made is None:
-        return prepared(str(system), source.whole, folder_of(path), features=features, trust=trust)
-    return with_features(system_for(made, system, folder_of(path), trust=trust), features), known
+        return model_for_index(str(system), source.whole, folder, features=vectors, trust=trust, stage=progress)
+    return with_features(model_of_index(made, system, folder, trust=trust), vectors), known
 
 
 def _pieces(

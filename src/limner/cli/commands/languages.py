@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, warn
-from limner.cli.inputs import Way, opened, unnamed
-from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, encoded_by, system_word, trained
+from limner.cli.inputs import SYSTEM, SystemOptions, system_word
+from limner.cli.options import Json, Loading, Split, Trust, load, out_word, refuse_ending, saved, word
 
 
 def languages(
@@ -44,22 +43,13 @@ def languages(
     from limner.evaluation.tables import FORMATS
 
     refuse_ending(save, tuple(FORMATS), "table")
-    way = Way(images, texts, None, None, scores, (), system, trust, encoder=encoder)
-    found, truth, notes = _opened(way, collection, option, split)
-    warn(notes)
-    label = name or str(way.encoder or way.system or Path(str(way.scores or way.images)).stem)
+    system_options = SystemOptions(images, texts, None, None, scores, (), system, trust, encoder=encoder)
+    opened = system_options.open(load(collection, option), split)
+    warn(opened.notes)
+    label = name or system_options.label
     with progress(f"evaluating {label} by {field}", "queries") as told:
-        made = evaluate_languages(found, truth, measures=measures or MEASURES, name=label, field=field, progress=told)
+        made = evaluate_languages(
+            opened.scores, opened.collection, measures=measures or MEASURES, name=label, field=field, progress=told
+        )
     saved([made.save(file) for file in save or []])
     answer(str(made), made.describe(), as_json=as_json)
-
-
-def _opened(way: Way, collection: str, option: list[str] | None, split: str | None) -> tuple[Any, Any, list[str]]:
-    """The scores, the evaluated part, and notes."""
-    kind, whole = way.kind, load(collection, option)
-    if kind == "encoder":
-        return encoded_by(str(way.encoder), whole, split, trust=way.trust)
-    if kind == "system":
-        return trained(str(way.system), whole, split, trust=way.trust)
-    chosen = part(whole, split)
-    return opened(way, whole, chosen), chosen, unnamed(way)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.encoding import opened
+from limner.cli.inputs import Features, open_index
 from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, out_word, refuse_ending, saved, word
-from limner.cli.training import Features
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def search(
     encodes = _is_encoded(asked, bank) and by != "words"
     if features and not encodes:
         raise typer.BadParameter("--features are for images that a model encodes: these queries are already vectors")
-    index = opened(path, system, version=index_version, needed=encodes, features=features, trust=trust)
+    index = open_index(path, system, encodes=encodes, version=index_version, features=features, trust=trust)
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     with on_cluster(cluster):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, progress, tell
+from limner.cli.inputs import Features, as_features
 from limner.cli.options import Json, Loading, Trust, flag, loading, word, writable_store
-from limner.cli.training import Features, as_features
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def serve(
             collections or ([] if index else ["scenes"]),
             systems=system or ("histograms", "colours"),
             matrices=_files(scores),
-            features=None if features is None else as_features(features),
+            features=as_features(features),
             store=store,
             host=host,
             port=port,

@@ -11,6 +11,7 @@ import typer
 from limner.cli.commands.encode import named_encoder
 from limner.cli.commands.evaluate import COLLECTION, summary
 from limner.cli.console import answer, progress
+from limner.cli.inputs import known_encoder
 from limner.cli.options import (
     Json,
     Loading,
@@ -25,7 +26,6 @@ from limner.cli.options import (
     saved,
     word,
 )
-from limner.cli.training import known_encoder
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection

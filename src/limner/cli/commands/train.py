@@ -89,11 +89,11 @@ def _resumed(model: object) -> list[str]:
 
 def _seen(whole: Collection, hold_out: bool) -> Collection:
     """The training items."""
-    from limner.systems.held_out import drawn
+    from limner.systems.hold_out import random_parts
 
     if hold_out and whole.splits:
         raise typer.BadParameter(f"--hold-out with {whole.name!r}, which has splits: leave it out")
-    return drawn(whole)[0] if hold_out else whole
+    return random_parts(whole)[0] if hold_out else whole
 
 
 def _refuse_taken(out: Path, checkpoints: object) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.errors import Status
-from limner.cli.inputs import Way, opened
+from limner.cli.inputs import SystemOptions
 from limner.cli.options import Json, Loading, flag, load, out_word, part, refuse_ending, saved, word
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def audit(
     chosen = whole if split is None else part(whole, split)
     if judgements:
         chosen = with_judgements(chosen, read_judgements(judgements))[0]
-    how = _scored(Way(images, texts, image_ids, text_ids, scores), whole, chosen)
+    how = _scored(SystemOptions(images, texts, image_ids, text_ids, scores), whole, chosen)
     with progress(f"auditing {chosen.name}") as told:
         found = run_audit(chosen, min_side=min_side, look=not no_images, progress=told, **how)
     written = [found.save(file, collection=None if no_images else chosen) for file in save or []]
@@ -82,10 +82,10 @@ def audit(
         raise typer.Exit(Status.FAILED_CHECK)
 
 
-def _scored(way: Way, whole: Collection, chosen: Collection) -> dict[str, Any]:
+def _scored(options: SystemOptions, whole: Collection, chosen: Collection) -> dict[str, Any]:
     """The scores of all images and texts, and the vectors of the images, if files were given."""
-    if not (way.images or way.texts or way.scores):
+    if not (options.images or options.texts or options.scores):
         return {}
-    source: Any = opened(way, whole, chosen)
-    vectors = {"vectors": source.query_vectors.matrix} if way.kind == "embeddings" else {}
-    return {"scores": source.matrix(), **vectors}
+    scores: Any = options.open_on(whole, chosen).scores
+    vectors = {"vectors": scores.query_vectors.matrix} if options.kind == "embeddings" else {}
+    return {"scores": scores.matrix(), **vectors}

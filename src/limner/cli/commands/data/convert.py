@@ -102,10 +102,10 @@ def _written(
         from limner.datasets import write
 
         return write(chosen, target, form=to if to in ("beir", "huggingface") else None, progress=told)
-    from limner.cli.inputs import Way, opened
+    from limner.cli.inputs import SystemOptions
     from limner.datasets.clip_retrieval import write_clip_retrieval
 
-    scores: Any = opened(Way(images, texts), whole, chosen)
+    scores: Any = SystemOptions(images, texts).open_on(whole, chosen).scores
     return write_clip_retrieval(chosen, scores.query_vectors, scores.candidate_vectors, target)
 
 

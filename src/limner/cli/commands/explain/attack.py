@@ -11,8 +11,8 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell_notes
+from limner.cli.inputs import SYSTEM, SystemOptions, system_word
 from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, system_word
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
 
@@ -79,10 +79,9 @@ def _asking(
 ) -> tuple[Collection, Asker, Sequence[str]]:
     """The queries, the function that scores them (the system on the held-out images), and captions of other images."""
     import limner
-    from limner.cli.training import opened_on
-    from limner.systems.held_out import outside
+    from limner.systems.hold_out import outside
 
-    opened = opened_on(system, whole, split, trust=trust)
+    opened = SystemOptions(system=system, trust=trust).open(whole, split)
     held, model = opened.collection, opened.model
     if model is None:
         raise LimnerError(f"{system} only has scores of its own texts: give a system that can encode changed texts")
@@ -96,7 +95,7 @@ def _asking(
         pairs = limner.Judgements.from_pairs([], queries=held.images.ids, candidates=items.ids)
         return model.scores(limner.Collection("edits", held.images, items, pairs)).T.matrix()
 
-    others = outside(whole, held) if opened.seen is None else opened.seen
+    others = outside(whole, held) if opened.training is None else opened.training
     return held, ask, others.texts.values
 
 

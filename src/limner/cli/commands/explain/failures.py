@@ -10,7 +10,7 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell_notes
-from limner.cli.inputs import Way, by_direction, opened
+from limner.cli.inputs import SYSTEM, Features, SystemOptions, system_word
 from limner.cli.options import (
     Json,
     Loading,
@@ -20,12 +20,10 @@ from limner.cli.options import (
     installed_store,
     load,
     out_word,
-    part,
     refuse_ending,
     saved,
     word,
 )
-from limner.cli.training import SYSTEM, Features, system_word, trained
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import next_step
 
@@ -79,14 +77,14 @@ def failures(
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
     whole = load(collection, option)
-    way = Way(images, texts, None, None, scores, tuple(run or ()), system, trust, features)
-    source, chosen = opened_system(way, whole, split, direction)
+    system_options = SystemOptions(images, texts, None, None, scores, tuple(run or ()), system, trust, features)
+    source, chosen = opened_system(system_options, whole, split, direction)
     chosen = _with_objects(chosen, objects)
     towards = _towards(source, direction)
     with progress("explaining") as told:
         done, classes = _explained(source, towards, chosen, whole, labels, informed=informed, progress=told)
     if save:
-        _save(source, chosen, done, classes, save, way.system or "system")
+        _save(source, chosen, done, classes, save, system or "system")
     answer(*_said(done, classes, query, only, limit), as_json=as_json)
 
 
@@ -101,16 +99,12 @@ def _refuse_words(direction: str | None, only: str | None) -> None:
 
 
 def opened_system(
-    way: Way, whole: Collection, split: str | None, direction: str | None
+    options: SystemOptions, whole: Collection, split: str | None, direction: str | None
 ) -> tuple[Mapping[str, object], Collection]:
     """The system by direction, and the evaluated collection. A single run has the requested direction."""
-    if way.kind == "system":
-        source, held, notes = trained(str(way.system), whole, split, features=way.features, trust=way.trust)
-        tell_notes(notes)
-        return by_direction(source, held), held
-    chosen = part(whole, split)
-    said = [direction] if direction is not None and len(way.runs) == 1 else []
-    return by_direction(opened(way, whole, chosen, said), chosen), chosen
+    opened = options.open(whole, split, [direction] if direction is not None and len(options.runs) == 1 else ())
+    tell_notes(opened.notes)
+    return opened.by_direction, opened.collection
 
 
 def _towards(source: Mapping[str, object], direction: str | None) -> str:

@@ -9,9 +9,8 @@ import typer
 
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, tell_notes
-from limner.cli.inputs import vectors_of
+from limner.cli.inputs import SYSTEM, encoded_sides, system_word
 from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, encoded_sides, system_word
 from limner.core.embeddings import Embeddings
 
 if TYPE_CHECKING:
@@ -82,7 +81,11 @@ def _pool(
         sides, chosen, notes = encoded_sides(system, whole, split, trust=trust)
         tell_notes(notes)
     else:
+        from limner.systems.system_files import embeddings_of
+
         chosen = part(whole, split)
-        sides = [vectors_of(str(file), items) for file, items in zip(files, (chosen.images, chosen.texts), strict=True)]
+        sides = [
+            embeddings_of(str(file), items) for file, items in zip(files, (chosen.images, chosen.texts), strict=True)
+        ]
     with progress(f"ranking {len(chosen.images) + len(chosen.texts):,} candidates", "queries") as step:
         return sides, evaluate_mixed(chosen, *sides, progress=step)

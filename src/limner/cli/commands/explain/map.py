@@ -10,9 +10,8 @@ import typer
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.commands.explain.failures import opened_system
 from limner.cli.console import answer, progress
-from limner.cli.inputs import Way
+from limner.cli.inputs import SYSTEM, Features, SystemOptions, system_word
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, out_word, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, Features, system_word
 
 Out = Annotated[list[Path] | None, out_word("Write the map: .html .json. Repeatable.", "-o", "--output", "--save")]
 
@@ -46,8 +45,8 @@ def map_embeddings(
 
     refuse_ending(out, ENDINGS, "map")
     whole = load(collection, option)
-    way = Way(images, texts, system=system, trust=trust, features=features)
-    source, chosen = opened_system(way, whole, split, None)
+    system_options = SystemOptions(images, texts, system=system, trust=trust, features=features)
+    source, chosen = opened_system(system_options, whole, split, None)
     scores: Any = source["i2t"]
     classes = None
     if not plain:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress, warn
-from limner.cli.inputs import Way, opened
+from limner.cli.inputs import SYSTEM, SystemOptions, TrainOn, system_word, training_parts
 from limner.cli.options import Json, Trust, out_word, refuse_ending, saved, word
-from limner.cli.training import SYSTEM, TrainOn, system_word, training_parts
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -64,10 +63,10 @@ def probe(
     warn(given.warnings)
     pairs = given.collection()
     written = [] if save_texts is None else [_listed(pairs, save_texts)]
-    way = Way(images, texts, None, None, scores, (), system, trust)
-    found, read = _scores(way, source, train_on, pairs), None if corpus is None else _captions(corpus)
+    options = SystemOptions(images, texts, None, None, scores, (), system, trust)
+    found, read = _scores(options, source, train_on, pairs), None if corpus is None else _captions(corpus)
     with progress(f"probing with {len(given.cases):,} cases", "cases") as told:
-        made = measured(given, found, name=name or _named(way), corpus=read, progress=told)
+        made = measured(given, found, name=name or _name(options), corpus=read, progress=told)
     saved([*written, *(made.save(file) for file in save or [])])
     answer(str(made), made.describe(), as_json=as_json)
 
@@ -83,24 +82,23 @@ def _probe(source: str, folder: Path | None, cases: int, seed: int) -> Probe:
     return read_probe(source, images=folder)
 
 
-def _scores(way: Way, source: str, train_on: str | None, pairs: Collection) -> Any:
-    if train_on is not None and way.system is None:
+def _scores(options: SystemOptions, source: str, train_on: str | None, pairs: Collection) -> Any:
+    if train_on is not None and options.system is None:
         raise typer.BadParameter("--train-on is for --system")
-    if not (way.images or way.texts or way.scores or way.system):
+    if not (options.images or options.texts or options.scores or options.system):
         return None
-    if way.kind == "system":
-        from limner.systems.held_out import hold_out
-        from limner.systems.opening import completed, find_system
+    if options.kind != "system":
+        return options.open_on(pairs, pairs).scores
+    from limner.systems.system_spec import divided
 
-        found = completed(find_system(str(way.system), trust=way.trust))
-        now = found.is_trained_now or train_on is not None
-        parts = training_parts(found, source, train_on, pairs) if now else hold_out(pairs, [found], "all")
-        return found.on(parts, stage=progress).scores
-    return opened(way, pairs, pairs)
+    spec = options.spec()
+    trains = spec.is_trained_now or train_on is not None
+    parts = training_parts(spec, source, train_on, pairs) if trains else divided(pairs, [spec], "all")
+    return spec.on(parts, stage=progress).scores
 
 
-def _named(way: Way) -> str:
-    return Path(str(way.system or way.scores or way.images or "system")).stem
+def _name(options: SystemOptions) -> str:
+    return Path(str(options.system or options.scores or options.images or "system")).stem
 
 
 def _captions(corpus: str) -> list[str]:
