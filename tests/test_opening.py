@@ -13,7 +13,7 @@ from limner import LimnerError, Scores
 from limner.cli import app
 from limner.cli.errors import Status
 from limner.datasets import write
-from limner.systems.opening import find_system, open_system
+from limner.systems.opening import find_model, find_system, open_system
 
 
 def run(*words, status=0):
@@ -158,8 +158,8 @@ def test_an_encoder_is_named_with_its_options(own, tmp_path):
     from limner.encoders.gru import GruEncoder
 
     GruEncoder.fresh(own.texts.values, dim=4).save(tmp_path / "gru")
-    found = find_system(f"gru(model={tmp_path / 'gru'})")
-    assert found.model().dim == 4
+    encoder = find_model(f"gru(model={tmp_path / 'gru'})")
+    assert encoder.dim == 4
 
 
 @pytest.mark.parametrize(
