@@ -86,7 +86,7 @@ class SystemOptions:
     image_ids: Path | None = None
     text_ids: Path | None = None
     scores: Path | None = None
-    runs: tuple[Path, ...] = ()
+    runs: Sequence[Path] = ()
     system: str | None = None
     trust: bool = False
     features: str | None = None

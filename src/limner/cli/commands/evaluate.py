@@ -333,7 +333,7 @@ def _groups(file: Path | None, truth: object) -> dict[str, str] | None:
     return read_groups(file)
 
 
-def _qrels(spec: str, runs: tuple[Path, ...], directions: Sequence[str]) -> tuple[Source, Judgements, list[str]]:
+def _qrels(spec: str, runs: Sequence[Path], directions: Sequence[str]) -> tuple[Source, Judgements, list[str]]:
     from limner.datasets.trec import read_qrels
 
     if directions:

@@ -61,7 +61,7 @@ def failures(
 
     if direction not in DIRECTIONS:
         raise UnknownName("direction", direction, DIRECTIONS)
-    options = SystemOptions(None, None, None, None, scores, tuple(run or ()), system, trust, features)
+    options = SystemOptions(None, None, None, None, scores, run or (), system, trust, features)
     source, held = opened_system(options, load(collection, option), split, direction)
     if direction not in source:
         raise LimnerError(f"no system for {direction!r}: got {', '.join(source)}; give a run of that direction")

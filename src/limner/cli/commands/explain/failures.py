@@ -77,7 +77,7 @@ def failures(
     refuse_ending(save, (".html",), "page with failures")
     _refuse_words(direction, only)
     whole = load(collection, option)
-    system_options = SystemOptions(images, texts, None, None, scores, tuple(run or ()), system, trust, features)
+    system_options = SystemOptions(images, texts, None, None, scores, run or (), system, trust, features)
     source, chosen = opened_system(system_options, whole, split, direction)
     chosen = _with_objects(chosen, objects)
     towards = _towards(source, direction)
