@@ -167,9 +167,7 @@ def evaluate(
     _refuse_unknown(measures)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
-    given = SystemOptions(
-        images, texts, image_ids, text_ids, scores, tuple(run or ()), system, trust, features, cache=cache
-    )
+    given = SystemOptions(images, texts, image_ids, text_ids, scores, run or (), system, trust, features, cache=cache)
     loader, encoders = _options(collection, option or [], encoder or [])
     ways = _ways(given, encoders, alone=bool(name or save_bank or by))
     whole = cached_call(lambda: load(str(collection), loader))
