@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +22,19 @@ import numpy as np
 
 from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.extras import require
 from limner.core.paths import folder_for, parse_json
-from limner.search.lance import lancedb, require_store
 from limner.search.table import COUNT, About, about_of, schema
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
     import pyarrow as pa
 
 TABLE = "items"
+CATALOGUE_CLIENT = "lance_namespace_urllib3_client"
+"""The client of a catalogue server, half of LanceDB's import; LanceDB itself needs only the classes of its messages."""
 ROWS = 65_536
 """Rows per batch when reading."""
 LOCK = ".limner.lock"
@@ -252,6 +259,35 @@ class VectorStore:
     def explained(self) -> AbstractContextManager[None]:
         """Turns LanceDB errors into one clear message."""
         return _explained(self.path)
+
+
+def require_store() -> None:
+    """Refuses an index before any work for it, unless the packages of the extra are installed."""
+    require("lancedb", "filelock", "pyarrow", what="the index", extra="store")
+
+
+def lancedb() -> ModuleType:
+    """The package; the client of a catalogue server is imported when one of its names is first used."""
+    require_store()
+    if not {"lancedb", CATALOGUE_CLIENT} & sys.modules.keys() and (spec := find_spec(CATALOGUE_CLIENT)):
+        sys.modules[CATALOGUE_CLIENT] = _postponed(spec)
+    import lancedb as package
+
+    return package
+
+
+def _postponed(spec: ModuleSpec) -> ModuleType:
+    """A module whose code runs when one of its names is first used; its submodules can be imported before."""
+    module = module_from_spec(spec)
+
+    def load(name: str) -> object:
+        del module.__dict__["__getattr__"]
+        if spec.loader is not None:
+            spec.loader.exec_module(module)
+        return getattr(module, name)
+
+    module.__dict__["__getattr__"] = load
+    return module
 
 
 def among(ids: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from limner.cli.console import answer, progress, table, tell
 from limner.cli.inputs import Features, as_features, open_index, tell_unopened
 from limner.cli.options import Address, Json, Loading, Trust, flag, load, on_cluster, part, word, writable
 from limner.core.errors import LimnerError
-from limner.search.lance import require_store
+from limner.search.store import require_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
