@@ -26,10 +26,7 @@ PARTS = ("top", "csls", "low", "long", "wikipedia")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 BLOCK = 2048
 WARM = 8192
-"""Queries of the pass before the one that is measured: enough for the same choices, so that it loads the same loops (a
-correction takes one pass from 6,144 queries on)."""
-
-
+"""Queries of the pass before the one that is measured: enough for the same choices, so that it loads the same loops."""
 OUTLYING = 15.0
 """What is added to one dimension: the largest number is then 12 times the root mean square, as in CLIP's vectors."""
 

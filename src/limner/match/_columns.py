@@ -205,17 +205,6 @@ def shifted(block: Block, scale: float, columns: FloatArray, rows: FloatArray | 
     return block
 
 
-def without_neighbourhoods(scores: Array, near: FloatArray, best: Array) -> Block:
-    """2 s - near - the mean of the best scores of the row, in lists, rounded like `_loops.subtract_neighbourhoods`."""
-    kind, own = number_type(scores), np.zeros(len(scores))
-    for column in best.T:
-        own += column  # in this order
-    own /= best.shape[1]
-    (high, low), half = split(near, 2.0, kind), (own / 2).astype(kind)
-    rest = (own - 2 * half.astype(np.float64)).astype(kind)
-    return np.asarray(kind.type(2) * ((scores - high) - half[:, None]) - (low + rest[:, None]))
-
-
 def split(values: FloatArray, scale: float, kind: np.dtype[np.floating]) -> tuple[Array, Array]:
     """Splits values into (high, low) with scale high + low = values, so that scale (s - high) - low keeps precision.
 

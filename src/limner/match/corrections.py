@@ -39,7 +39,6 @@ class Csls(Correction):
     """
 
     grid: ClassVar[Grid] = MappingProxyType({"k": (10, 1, 2, 5, 20, 50)})
-    from_best: ClassVar[bool] = True
     k: int = 10
 
     @property
@@ -64,10 +63,6 @@ class Csls(Correction):
         near = _columns.split(known["near"], 2.0, number_type(block))
         _columns.loops(block).subtract_neighbourhoods(block, *near, min(self.k, block.shape[1]))
         return block
-
-    def listed(self, scores: Array, known: Mapping[str, Array], rows: IntArray, best: Array) -> Block:
-        """The same for lists."""
-        return _columns.without_neighbourhoods(scores, known["near"], best)
 
 
 @dataclass(frozen=True)
@@ -130,19 +125,6 @@ class InvertedSoftmax(Correction):
             rows >= 0,
         )
         return block
-
-    def listed(self, scores: Array, known: Mapping[str, Array], rows: IntArray, best: Array) -> Block:
-        """The same for lists: as one long row, whose terms with the query's own highest score are corrected."""
-        kind, none = number_type(scores), np.full(scores.size, -1)
-        block, (high, low) = scores.reshape(1, -1).copy(), _columns.split(known["whole"].ravel(), self.beta, kind)
-        mine = np.ones(1, dtype=bool)
-        _columns.loops(block).share_of_others(
-            block, kind.type(self.beta), high, low, known["without_owner"].ravel(), none, mine
-        )
-        found, own = block.reshape(scores.shape), known["owner"] == rows[:, None]
-        highest = float(kind.type(self.beta)) * scores[own].astype(np.float64)
-        found[own] = highest - known["without_owner"][own]
-        return found
 
 
 @dataclass(frozen=True)
@@ -219,7 +201,6 @@ class Nnn(Correction):
     """
 
     grid: ClassVar[Grid] = MappingProxyType({"k": (16, 1, 4, 64), "alpha": (0.75, 0.25, 0.5, 1.0)})
-    from_best: ClassVar[bool] = True
     k: int = 16
     alpha: float = 0.75
 
@@ -243,10 +224,6 @@ class Nnn(Correction):
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's neighbourhood."""
         return _columns.shifted(block, 1.0, self.alpha * known["near"])
-
-    def listed(self, scores: Array, known: Mapping[str, Array], rows: IntArray, best: Array) -> Block:
-        """The same for lists: as one long row."""
-        return self.apply(scores.reshape(1, -1), {"near": known["near"].ravel()}, None).reshape(scores.shape)
 
 
 @dataclass(frozen=True)
@@ -281,10 +258,6 @@ class Centred(Correction):
     def apply(self, block: Block, known: Mapping[str, Array], rows: IntArray | None) -> Block:
         """Subtracts a share of the candidate's mean."""
         return _columns.shifted(block, 1.0, self.alpha * known["mean"])
-
-    def listed(self, scores: Array, known: Mapping[str, Array], rows: IntArray, best: Array) -> Block:
-        """The same for lists: as one long row."""
-        return self.apply(scores.reshape(1, -1), {"mean": known["mean"].ravel()}, None).reshape(scores.shape)
 
 
 @dataclass(frozen=True)

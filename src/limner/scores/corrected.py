@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from limner.core.arrays import Array, Float32, IntArray, array
+from limner.core.arrays import Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
@@ -19,8 +19,7 @@ from limner.core.progress import Progress, next_step
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
 from limner.scores.correction_statistics import Statistics
-from limner.scores.lowprecision import ListRequest, ShiftedListRequest
-from limner.scores.one_pass_corrections import RecordedScores
+from limner.scores.lowprecision import ShiftedListRequest
 from limner.scores.parallel_blocks import Block, Result
 from limner.scores.shifted_scores import Shifted
 
@@ -59,7 +58,7 @@ class CorrectedScores(Scores):
             self.__dict__["statistics"] = self._gathered(progress)
         return self.statistics
 
-    def _gathered(self, progress: Progress | None, scores: Scores | None = None) -> Statistics:
+    def _gathered(self, progress: Progress | None) -> Statistics:
         known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
         if isinstance(known, Statistics):
             if known.candidates != self.candidates:
@@ -68,7 +67,7 @@ class CorrectedScores(Scores):
                     f"{len(self.candidates)}, or in another order: gather them again for these candidates"
                 )
             return known
-        bank = scores or self._bank_scores()
+        bank = self._bank_scores()
         if bank.shape[0] < 2:
             raise LimnerError(
                 f"a bank of {bank.shape[0]} query: expected two or more; give training queries as the bank"
@@ -141,38 +140,18 @@ class CorrectedScores(Scores):
         """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
         if isinstance(consume, Best) and by_filter is not None and not self.correction.limit(self.base).reach:
-            near = self.correction.from_best and by_filter(workers, ListRequest(consume, in_tiles=True))
-            recorded = None if near else self._recorded(consume.k, progress)
             shift = self.correction.shift(self.statistics.known)
             if shift and (self.bank is None or self._in_bank is None):
-                shifted = Shifted(*shift, self._applied, self.correction.rounding, self._listed)
-                if recorded is not None and recorded.suffices(shifted):
-                    return cast(Iterator[Result], recorded.lists(consume, shifted, workers=workers))
-                wanted: object = ShiftedListRequest(consume, shifted)
-                if near := by_filter(workers, wanted):
-                    return cast(Iterator[Result], near.stream(wanted, workers=workers, progress=progress))
+                request = ShiftedListRequest(consume, Shifted(*shift, self._applied, self.correction.rounding))
+                if chosen := by_filter(workers, request):
+                    return cast(Iterator[Result], chosen.stream(request, workers=workers, progress=progress))
         return super().stream(consume, workers=workers, progress=progress)
-
-    def _recorded(self, k: int, progress: Progress | None) -> RecordedScores | None:
-        """Gathers the statistics in a pass that also keeps the best candidates; None if that is of no use."""
-        has_lists = type(self.correction).listed is not Correction.listed
-        if self.bank is not None or "statistics" in self.__dict__ or not has_lists:
-            return None
-        recorded = RecordedScores.of(self.base, k, lambda bank: self.correction.shift(self.correction.gather(bank)))
-        if recorded is not None:
-            self.__dict__["statistics"] = self._gathered(progress, recorded)
-        return recorded
 
     def _applied(self, scores: Float32, places: IntArray, start: int) -> Block:
         """Corrects the scores of some candidates, from query `start` on."""
         known = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
         rows = np.arange(start, start + len(scores)) if self.bank is None else None
         return self.correction.apply(scores, known, rows)
-
-    def _listed(self, scores: Float32, places: Array, rows: IntArray, best: Float32) -> Block:
-        """Corrects the scores of lists of candidates of these queries."""
-        known = {name: values[places] for name, values in self.statistics.known.items() if name != "seen"}
-        return cast(Block, self.correction.listed(scores, known, rows, best))
 
     def block(self, start: int, stop: int, out: Float32 | None = None) -> Block:
         """Corrected scores of these queries."""

@@ -69,8 +69,6 @@ class Correction(ABC):
 
     grid: ClassVar[Grid] = MappingProxyType({})
     """The values that tuning tries for each option, the default first."""
-    from_best: ClassVar[bool] = False
-    """Whether its statistics are the best scores of candidates, which low-precision products find as well."""
 
     @abstractmethod
     def gather(self, bank: Scores) -> dict[str, Array]:
@@ -92,17 +90,6 @@ class Correction(ABC):
         s is a score, and the shift is a number per candidate. The k best scores of a row determine the value of the row
         (0 for no such value). The best of such scores can also be found exactly from low-precision products. So can
         those of a correction that grows with scale s - shift, at least as fast. None for other corrections.
-        """
-        return None
-
-    def listed(self, scores: Array, known: Mapping[str, Array], rows: IntArray, best: Array) -> Block | None:
-        """Corrected scores of lists, equal to those that `apply` gives; None if that cannot be done.
-
-        Args:
-            scores: Scores of some candidates of every query: a row per query.
-            known: The result of `gather` for the candidate of each score, in the same shape.
-            rows: Row of each query in the bank.
-            best: The k best scores of every query, best first; see `shift`.
         """
         return None
 

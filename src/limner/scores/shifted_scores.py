@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from limner.core.arrays import Array, Float32, IntArray
+from limner.core.arrays import Float32, IntArray
 from limner.scores.parallel_blocks import Block
 
 ROUNDED = 2.0**-18
@@ -31,8 +31,6 @@ class Shifted:
             change its input in place.
         more: How far rounding can move a transformed score beyond the rounding of the formula above; 0 if the formula
             is all, so that every row can be transformed by itself.
-        listed: Maps (scores, candidates, queries, best scores of the queries) of lists to the same shifted scores: the
-            first two have a row per list. None if only blocks can be transformed.
     """
 
     scale: float
@@ -40,7 +38,6 @@ class Shifted:
     own: int
     apply: Callable[[Float32, IntArray, int], Block]
     more: float = 0.0
-    listed: Callable[[Float32, Array, IntArray, Float32], Block] | None = None
 
     def rounding(self, bound: float) -> float:
         """How far rounding can move a transformed score, if no score exceeds the bound."""

@@ -57,15 +57,9 @@ def share_verified(k: int, width: int, dimensions: int | None = None) -> float:
 
 @dataclass(frozen=True)
 class ListRequest:
-    """The best of every row.
-
-    Args:
-        best: Finds the best of a block.
-        in_tiles: Whether candidates are verified in tiles, not pair by pair, since their scores are then shifted.
-    """
+    """The best of every row."""
 
     best: Best
-    in_tiles: bool = False
 
     def from_products(self, block: Any) -> tuple[npt.NDArray[np.int32], Block] | None:
         """The k best of every row."""
@@ -73,7 +67,7 @@ class ListRequest:
 
     def verified(self, width: int, dimensions: int | None = None) -> float:
         """A few candidates of every row."""
-        return share_verified(self.best.k, width, None if self.in_tiles else dimensions)
+        return share_verified(self.best.k, width, dimensions)
 
     def __call__(self, start: int, block: Block) -> tuple[npt.NDArray[np.int32], Block]:
         """The same from a block of scores."""
