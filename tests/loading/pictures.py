@@ -9,9 +9,9 @@ from PIL import Image
 
 
 def png(colour: str = "red") -> bytes:
-    held = io.BytesIO()
-    Image.new("RGB", (4, 3), colour).save(held, "PNG")
-    return held.getvalue()
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 3), colour).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def put(folder: Path, **files: str | bytes) -> Path:

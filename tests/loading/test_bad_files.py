@@ -97,12 +97,12 @@ def test_refused(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", LISTED)
 def test_listed_or_refused_when_strict(tmp_path, kind):
-    content, message, kept = LISTED[kind]
+    content, message, kept_files = LISTED[kind]
     put(tmp_path, t__csv=content, p__png=png())
     loaded = load(tmp_path / "t.csv")
     (warning,) = loaded.warnings
     assert re.search(rf"t\.csv, {message}", warning)
-    assert len(loaded.texts) == kept
+    assert len(loaded.texts) == kept_files
     with pytest.raises(LimnerError, match=r"t\.csv, line 3: .*strict=True makes this an error"):
         load(tmp_path / "t.csv", strict=True)
 

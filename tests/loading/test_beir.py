@@ -55,10 +55,10 @@ def test_without_images_the_direction_is_asked_for(folder):
 def test_a_collection_comes_back(tmp_path, direction):
     world = limner.load("scenes", images=20)
     lost = write_beir(world, tmp_path / "out", direction=direction)
-    assert any("20 images are no files" in said for said in lost) and any("complete" in said for said in lost)
-    again = load_beir(tmp_path / "out", direction=direction)
-    assert again.judgements == world.judgements and again.texts.values == world.texts.values
-    assert {name: set(ids) for name, ids in again.splits.items()} == {n: set(i) for n, i in world.splits.items()}
+    assert any("20 images are no files" in message for message in lost) and any("complete" in message for message in lost)
+    reloaded = load_beir(tmp_path / "out", direction=direction)
+    assert reloaded.judgements == world.judgements and reloaded.texts.values == world.texts.values
+    assert {name: set(ids) for name, ids in reloaded.splits.items()} == {n: set(i) for n, i in world.splits.items()}
     only = load_beir(tmp_path / "out", direction=direction, split="dev")
     assert len(only.judgements) == 20 and len(only.images) == 20
 
@@ -77,7 +77,7 @@ def test_the_files_are_those_that_beir_reads(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "message"),
     [
         ("corpus.jsonl", '{"text": "x"}\n', "no '_id' here"),
         ("corpus.jsonl", '{"_id": "a", "image": 3}\n', "are texts; got something else"),
@@ -90,9 +90,9 @@ def test_the_files_are_those_that_beir_reads(tmp_path):
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\ta\t1\n1\ta\t1\n", "a second time"),
     ],
 )
-def test_bad_files_are_refused(folder, file, content, said):
+def test_bad_files_are_refused(folder, file, content, message):
     (folder / file).write_text(content)
-    with pytest.raises(LimnerError, match=said):
+    with pytest.raises(LimnerError, match=message):
         load_beir(folder)
 
 

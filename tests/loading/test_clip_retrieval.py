@@ -54,11 +54,11 @@ def test_what_is_written_comes_back(tmp_path):
         for items in (world.images, world.texts)
     ]
     lost = write_clip_retrieval(world, *sides, tmp_path / "out")
-    assert any("several texts" in said for said in lost)
-    again = load_clip_retrieval(tmp_path / "out")
-    assert again.texts.values == world.texts.values and len(again.images) == 30
-    kept = limner.Embeddings.load(tmp_path / "out" / "img_emb")
-    assert np.array_equal(kept.matrix, np.repeat(sides[0].matrix, 5, axis=0))
+    assert any("several texts" in message for message in lost)
+    reloaded = load_clip_retrieval(tmp_path / "out")
+    assert reloaded.texts.values == world.texts.values and len(reloaded.images) == 30
+    embeddings = limner.Embeddings.load(tmp_path / "out" / "img_emb")
+    assert np.array_equal(embeddings.matrix, np.repeat(sides[0].matrix, 5, axis=0))
     assert np.array_equal(limner.Embeddings.load(tmp_path / "out" / "text_emb").matrix, sides[1].matrix)
     with pytest.raises(LimnerError, match="is not empty"):
         write_clip_retrieval(world, *sides, tmp_path / "out")

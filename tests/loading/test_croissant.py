@@ -52,27 +52,27 @@ def test_mlcroissant_opens_and_iterates_a_written_folder(mlcroissant, world, wri
     assert opened.metadata.license == ["https://spdx.org/licenses/CC0-1.0"]
     rows = {name: list(opened.records(name)) for name in ("splits", "images", "captions", "judgements")}
     assert [row["splits/name"] for row in rows["splits"]] == list(world.splits)
-    for row, found in enumerate(rows["images"]):
-        assert found["images/id"].decode() == world.images.ids[row]
-        assert np.array_equal(np.asarray(found["images/content"]), np.asarray(world.images.open(row)))
-        assert found["images/id"].decode() in world.splits[found["images/split"].decode()]
+    for row, row_images in enumerate(rows["images"]):
+        assert row_images["images/id"].decode() == world.images.ids[row]
+        assert np.array_equal(np.asarray(row_images["images/content"]), np.asarray(world.images.open(row)))
+        assert row_images["images/id"].decode() in world.splits[row_images["images/split"].decode()]
     captions = {row["captions/id"].decode(): row["captions/text"].decode() for row in rows["captions"]}
     assert captions == dict(zip(world.texts.ids, world.texts.values, strict=True))
     for name, judged in world.all_judgements.items():
-        found = {
+        row_images = {
             (row["judgements/image"].decode(), row["judgements/caption"].decode(), row["judgements/grade"])
             for row in rows["judgements"]
             if row["judgements/set"].decode() == name
         }
-        assert found == set(judged)
+        assert row_images == set(judged)
 
 
 def test_ids_and_captions_stay_as_they_are_in_mlcroissant(mlcroissant, tmp_path):
     texts = limner.Items(["001", "1e5", "NA"], ["nan", "", "2020-01-01"], kind="text")
     images = limner.Items(["007", "8"], [None, None])
     pairs = limner.Judgements.from_pairs([("007", "001", 0), ("8", "NA", 0.5)], candidates=texts.ids)
-    made = limner.Collection("odd", images, texts, pairs)
-    assert write(made, tmp_path / "out", form="croissant") == (
+    collection = limner.Collection("odd", images, texts, pairs)
+    assert write(collection, tmp_path / "out", form="croissant") == (
         "2 images have no file, so the folder has only their ids",
     )
     rows = list(mlcroissant.Dataset(str(tmp_path / "out" / "croissant.json")).records("captions"))
@@ -81,10 +81,10 @@ def test_ids_and_captions_stay_as_they_are_in_mlcroissant(mlcroissant, tmp_path)
         (b"1e5", b""),
         (b"NA", b"2020-01-01"),
     ]
-    again = limner.load(tmp_path / "out")
-    assert (again.texts.values, again.judgements, list(again.images.ids)) == (
+    reloaded = limner.load(tmp_path / "out")
+    assert (reloaded.texts.values, reloaded.judgements, list(reloaded.images.ids)) == (
         texts.values,
-        made.judgements,
+        collection.judgements,
         ["007", "8"],
     )
 
@@ -93,8 +93,8 @@ def test_a_collection_without_judgements(tmp_path):
     none = limner.Judgements.from_pairs([], queries=["a"], candidates=["t"])
     texts = limner.Items(["t"], ["a dog"], kind="text")
     write_croissant(limner.Collection("bare", limner.Items(["a"], [None]), texts, none), tmp_path / "out")
-    again = limner.load(tmp_path / "out")
-    assert (len(again.judgements), again.texts.values, list(again.images.ids)) == (0, ("a dog",), ["a"])
+    reloaded = limner.load(tmp_path / "out")
+    assert (len(reloaded.judgements), reloaded.texts.values, list(reloaded.images.ids)) == (0, ("a dog",), ["a"])
 
 
 # --- reading again ----------------------------------------------------------------------------------------------
@@ -102,11 +102,11 @@ def test_a_collection_without_judgements(tmp_path):
 
 def test_a_written_folder_comes_back(world, written):
     for path in (written, written / "croissant.json", f"croissant:{written}"):
-        again = limner.load(path)
-        assert again.judgements == world.judgements and again.texts.values == world.texts.values
-        assert dict(again.splits) == dict(world.splits) and again.warnings == ()
-        assert {name: again.extra[name] == judged for name, judged in world.extra.items()} == {"complete": True}
-    assert np.array_equal(np.asarray(again.images.open(3)), np.asarray(world.images.open(3)))
+        reloaded = limner.load(path)
+        assert reloaded.judgements == world.judgements and reloaded.texts.values == world.texts.values
+        assert dict(reloaded.splits) == dict(world.splits) and reloaded.warnings == ()
+        assert {name: reloaded.extra[name] == judged for name, judged in world.extra.items()} == {"complete": True}
+    assert np.array_equal(np.asarray(reloaded.images.open(3)), np.asarray(world.images.open(3)))
     assert list(limner.load(written, split="test").images.ids) == list(world.test.images.ids)
 
 
@@ -129,8 +129,8 @@ def field(name, source, **extract):
 
 
 def described(fields, *distribution, **more):
-    held = {"@type": "sc:Dataset", "name": "theirs", "distribution": list(distribution)}
-    return {**held, "recordSet": [{"@type": "cr:RecordSet", "@id": "pairs", "field": fields, **more}]}
+    metadata = {"@type": "sc:Dataset", "name": "theirs", "distribution": list(distribution)}
+    return {**metadata, "recordSet": [{"@type": "cr:RecordSet", "@id": "pairs", "field": fields, **more}]}
 
 
 def saved(folder, content):
@@ -159,10 +159,10 @@ def fields_of(image="image", caption="caption"):
 
 
 def test_a_table_beside_a_set_of_images(theirs):
-    found = limner.load(saved(theirs, described(fields_of(), TABLE, PHOTOS)))
-    assert found.name == "theirs" and found.texts.values == ("A dog.", "../A cat.")
-    assert [Path(value).name for value in found.images.values] == ["a.png", "b.png"]
-    assert found.images.open(1).size == (4, 4) and dict(found.splits) == {"train": ("a.png",), "test": ("b.png",)}
+    loaded = limner.load(saved(theirs, described(fields_of(), TABLE, PHOTOS)))
+    assert loaded.name == "theirs" and loaded.texts.values == ("A dog.", "../A cat.")
+    assert [Path(value).name for value in loaded.images.values] == ["a.png", "b.png"]
+    assert loaded.images.open(1).size == (4, 4) and dict(loaded.splits) == {"train": ("a.png",), "test": ("b.png",)}
 
 
 def test_fields_get_their_roles_by_options(theirs):
@@ -171,8 +171,8 @@ def test_fields_get_their_roles_by_options(theirs):
         LimnerError, match="no record set has images and captions .pairs: 'picture', 'words', 'split'.; name"
     ):
         limner.load(theirs)
-    found = load_croissant(theirs, columns={"image": "picture", "caption": "words"})
-    assert found.texts.values == ("A dog.", "../A cat.")
+    loaded = load_croissant(theirs, columns={"image": "picture", "caption": "words"})
+    assert loaded.texts.values == ("A dog.", "../A cat.")
     roles = json.dumps({"image": "picture", "caption": "words"})
     done = CliRunner().invoke(app, ["data", "describe", str(theirs), "-O", f"columns={roles}", "--json"])
     assert done.exit_code == 0 and json.loads(done.output)["texts"] == 2
@@ -187,24 +187,24 @@ def test_parquet_of_the_hub_with_bytes_and_a_split_by_pattern(theirs, tmp_path):
     repo = {"@type": "cr:FileObject", "@id": "repo", "contentUrl": "https://example.org/x", "sha256": "see elsewhere"}
 
     def of(name, **extract):
-        made = field(name, "parts", **extract)
-        made["source"]["fileSet"] = made["source"].pop("fileObject")
-        return made
+        parts_field = field(name, "parts", **extract)
+        parts_field["source"]["fileSet"] = parts_field["source"].pop("fileObject")
+        return parts_field
 
     image = of("image", column="image")
     image["source"]["transform"] = {"jsonPath": "bytes"}
     split = of("split", fileProperty="fullpath")
     split["source"]["transform"] = {"regex": "default/(.+)/"}
-    found = limner.load(saved(tmp_path, described([image, of("text", column="text"), split], repo, parts)))
-    assert found.images.open(0).size == (4, 4) and found.texts.values == ("a dog",)
-    assert "fields that are no columns of a table were left out: 'split'" in found.warnings[0]
+    loaded = limner.load(saved(tmp_path, described([image, of("text", column="text"), split], repo, parts)))
+    assert loaded.images.open(0).size == (4, 4) and loaded.texts.values == ("a dog",)
+    assert "fields that are no columns of a table were left out: 'split'" in loaded.warnings[0]
 
 
 def test_records_inside_the_file(tmp_path):
     rows = [{"pairs/image": "a", "pairs/caption": "x"}, {"pairs/image": "b", "pairs/caption": "y"}]
     bare = [{"@id": "pairs/image"}, {"@id": "pairs/caption"}]
-    found = limner.load(saved(tmp_path, described(bare, data=rows)))
-    assert (list(found.images.ids), found.texts.values) == (["a", "b"], ("x", "y"))
+    loaded = limner.load(saved(tmp_path, described(bare, data=rows)))
+    assert (list(loaded.images.ids), loaded.texts.values) == (["a", "b"], ("x", "y"))
 
 
 # --- bad files --------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ def test_every_entry_names_a_loader_of_the_one_shape(entry):
         pytest.skip(f"{module} is not there yet")
     parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
     assert parameters["split"].kind is inspect.Parameter.KEYWORD_ONLY
-    others = list(parameters.values())[entry.needs_path :]
-    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY or p.default is not p.empty for p in others)
+    options = list(parameters.values())[entry.needs_path :]
+    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY or p.default is not p.empty for p in options)
     assert entry.description
     assert entry.fetch.endswith(".")
 
@@ -111,7 +111,7 @@ def open_ended(path=None, *, split=None):
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def own_loader(tmp_path, monkeypatch):
     put(tmp_path, my_sets__py=OWN, captions__csv=CSV)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -119,7 +119,7 @@ def own(tmp_path, monkeypatch):
     sys.modules.pop("my_sets", None)
 
 
-def test_a_loader_of_ones_own(own):
+def test_a_loader_of_ones_own(own_loader):
     assert load("my_sets:mine:captions.csv", shout=True).texts.values == ("x",)
     assert load("my_sets:free:", whatever=1).texts.values == ("x",)
     assert load("my_sets:open_ended:") is None

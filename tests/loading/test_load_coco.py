@@ -57,8 +57,8 @@ def test_captions_and_objects(tmp_path):
 
 def test_the_usual_layout_with_a_folder_of_pictures_per_split(tmp_path):
     coco_json(tmp_path / "annotations", name="captions_val2017.json")
-    others = [{"id": 8, "file_name": "000008.jpg"}], [{"id": 80, "image_id": 8, "caption": "A cow."}]
-    coco_json(tmp_path / "annotations", *others, name="captions_train2017.json")
+    second_split = [{"id": 8, "file_name": "000008.jpg"}], [{"id": 80, "image_id": 8, "caption": "A cow."}]
+    coco_json(tmp_path / "annotations", *second_split, name="captions_train2017.json")
     put(tmp_path / "val2017", **{"000007__jpg": png()})
     put(tmp_path / "train2017", **{"000008__jpg": png()})
     loaded = load_captions(tmp_path)
@@ -223,8 +223,8 @@ def labelled(labels: list[set[int]], captions: int = 2) -> tuple[Collection, dic
     ids = [f"i{n}" for n in range(len(labels))]
     pairs = [(i, f"{i}#{n}") for i in ids for n in range(captions)]
     texts = Items([t for _, t in pairs], ["x"] * len(pairs), kind="text")
-    made = Collection("c", Items(ids, [None] * len(ids)), texts, Judgements.from_pairs(pairs))
-    return made, dict(zip(ids, labels, strict=True))
+    collection = Collection("c", Items(ids, [None] * len(ids)), texts, Judgements.from_pairs(pairs))
+    return collection, dict(zip(ids, labels, strict=True))
 
 
 @pytest.mark.parametrize("zeta", [0, 1, 2, 3])
@@ -241,9 +241,9 @@ def test_plausible_matches_against_a_slow_loop(zeta, form):
         for n in range(2)
         if labels[a] and labels[b] and len(labels[a] ^ labels[b]) <= zeta and (form == "pcme" or a != b)
     }
-    found = extended.plausible_matches(collection, zeta=zeta, form=form, labels=labels)
-    assert {(q, c) for q, c, _ in found} == expected
-    assert set(found.grades) <= {1.0}
+    plausible = extended.plausible_matches(collection, zeta=zeta, form=form, labels=labels)
+    assert {(q, c) for q, c, _ in plausible} == expected
+    assert set(plausible.grades) <= {1.0}
 
 
 def test_plausible_matches_by_name():
@@ -310,8 +310,8 @@ def test_real_coco_mini_boxes_lie_in_their_images(shared_data):
     assert {name: len(ids) for name, ids in loaded.splits.items()} == {"train": 80, "dev": 79}
     assert sum(map(len, loaded.images.field("objects"))) == 739 + 624
     for width, height, objects in zip(*map(loaded.images.field, ("width", "height", "objects")), strict=True):
-        for found in objects:
-            left, top, right, bottom = found["box"]
+        for boxes in objects:
+            left, top, right, bottom = boxes["box"]
             assert 0 <= left < right <= width + 1
             assert 0 <= top < bottom <= height + 1
     assert loaded.images.values.count(None) == 0

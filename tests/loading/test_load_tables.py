@@ -124,8 +124,8 @@ def test_pictures_beside_the_table_or_in_a_given_folder(tmp_path):
     loaded = load_table(file)
     assert loaded.images.values == (tmp_path / "images" / "a.png", None)
     assert loaded.warnings == (f"{file}, line 3: the image is not in {tmp_path / 'images'}; kept without pixels",)
-    elsewhere = put(tmp_path / "else", b__png=png())
-    assert load_table(file, images=elsewhere).images.values[1] == elsewhere / "b.png"
+    image_folder = put(tmp_path / "else", b__png=png())
+    assert load_table(file, images=image_folder).images.values[1] == image_folder / "b.png"
     with pytest.raises(LimnerError, match="none of the 2 images is in .*: expected e.g. .*a.png"):
         load_table(file, images=put(tmp_path / "void"))
 
@@ -140,20 +140,20 @@ def test_images_that_do_not_open_are_left_out_with_their_captions(tmp_path):
     put(tmp_path, a__png=png(), b__png=b"no picture", d__png=png()[:-30])
     rows = "image,caption,split\na.png,x,train\nb.png,y,train\nc.png,z,train\nd.png,w,test\n"
     file = csv_file(tmp_path, rows)
-    seen = []
-    loaded = load_table(file, check_images=lambda rows: seen.append(len(rows)) or rows)
-    assert seen == [4]
+    calls = []
+    loaded = load_table(file, check_images=lambda rows: calls.append(len(rows)) or rows)
+    assert calls == [4]
     assert (list(loaded.images.ids), loaded.texts.values, loaded.splits) == (
         ["a.png"],
         ("x",),
         {"train": ("a.png",)},
     )
-    told = "\n".join(loaded.warnings)
-    assert "t.csv, line 3: image 'b.png'" in told
-    assert "does not open" in told
-    assert "t.csv, line 4: image 'c.png' has only an id, no pixels" in told
-    assert "t.csv, line 5: image 'd.png'" in told
-    assert "left out with its captions" in told
+    warnings = "\n".join(loaded.warnings)
+    assert "t.csv, line 3: image 'b.png'" in warnings
+    assert "does not open" in warnings
+    assert "t.csv, line 4: image 'c.png' has only an id, no pixels" in warnings
+    assert "t.csv, line 5: image 'd.png'" in warnings
+    assert "left out with its captions" in warnings
     assert list(load_table(file, split="test").images.ids) == ["d.png"]
     with pytest.raises(LimnerError, match="line 4: the image is not in .*strict=True makes this an error"):
         load_table(file, check_images=True, strict=True)

@@ -86,8 +86,8 @@ def test_several_kinds_of_captions_and_a_row_without_any(tmp_path):
     loaded = load_wit(tmp_path)
     assert (loaded.texts.values, list(loaded.images.ids)) == (("seen",), ["https://x/a.jpg"])
     assert loaded.warnings == (f"{tmp_path / 'train.tsv'}, line 3: no reference caption; row left out",)
-    both = load_wit(tmp_path, captions=["reference", "alt_text"])
-    assert (both.texts.values, both.texts.field("kind")) == (
+    both_kinds = load_wit(tmp_path, captions=["reference", "alt_text"])
+    assert (both_kinds.texts.values, both_kinds.texts.field("kind")) == (
         ("seen", "alt", "only alt"),
         ("reference", "alt_text", "alt_text"),
     )
@@ -173,9 +173,9 @@ def test_kaggle_pixels(kaggle):
 
 
 def test_kaggle_vectors(kaggle):
-    found = read_resnet(kaggle)
-    assert list(found.ids) == ["https://x/a.jpg", "https://x/b.jpg"]
-    np.testing.assert_array_equal(found.matrix, [[1.0, 2.5], [0.5, 0.0]])
+    features = read_resnet(kaggle)
+    assert list(features.ids) == ["https://x/a.jpg", "https://x/b.jpg"]
+    np.testing.assert_array_equal(features.matrix, [[1.0, 2.5], [0.5, 0.0]])
     bad = put(kaggle / "v", v__csv="u\t1,x\n") / "v.csv"
     with pytest.raises(LimnerError, match="v.csv, line 1: not a list of numbers"):
         read_resnet(bad)

@@ -40,7 +40,7 @@ def in_oval(x, y, x0, y0, x1, y1):
     return ((x - x0 - across) / across) ** 2 + ((y - y0 - down) / down) ** 2 <= 1
 
 
-def near(x, y, half, a, b):
+def near_stretch(x, y, half, a, b):
     """Whether (x, y) is no further than `half` from the stretch from a to b."""
     run, fall = b[0] - a[0], b[1] - a[1]
     long = run**2 + fall**2
@@ -72,11 +72,11 @@ def test_a_ring_is_an_ellipse_without_a_smaller_one(box, width):
 @given(corners, st.integers(0, 3 * STEPS))
 def test_a_box_has_round_corners(box, radius):
     x0, y0, x1, y1 = box
-    held = min(radius, (x1 - x0) // 2, (y1 - y0) // 2)
+    corner = min(radius, (x1 - x0) // 2, (y1 - y0) // 2)
 
     def inside(x, y):
-        across, down = max(x0 + held - x, x - x1 + held, 0), max(y0 + held - y, y - y1 + held, 0)
-        return across**2 + down**2 <= held**2
+        across, down = max(x0 + corner - x, x - x1 + corner, 0), max(y0 + corner - y, y - y1 + corner, 0)
+        return across**2 + down**2 <= corner**2
 
     assert (painted("box", (*box, radius)) == filled(inside)).all()
 
@@ -96,7 +96,7 @@ def test_a_polygon_is_what_a_ray_crosses_an_odd_number_of_times(points):
 @given(st.integers(1, 2 * STEPS), st.lists(st.tuples(INSIDE, INSIDE), min_size=1, max_size=4))
 def test_a_line_has_round_ends_and_joints(half, points):
     stretches = list(pairwise(points)) or [(points[0], points[0])]
-    expected = filled(lambda x, y: any(near(x, y, half, *stretch) for stretch in stretches))
+    expected = filled(lambda x, y: any(near_stretch(x, y, half, *stretch) for stretch in stretches))
     assert (painted("line", [half, *(n for point in points for n in point)]) == expected).all()
 
 
@@ -133,5 +133,5 @@ def test_every_drawing_fills_its_box(kind):
         for stretch in (0.93, 1.0, 1.07):
             width, height = extent(scenes.KINDS[kind], size, stretch=stretch)
             for place in ("ground", "air"):
-                thing = scenes.SceneObject(kind, "red", size, (0, 0, width, height), place)
-                assert sticker(thing).getchannel("A").getbbox() == (0, 0, width, height)
+                drawn_object = scenes.SceneObject(kind, "red", size, (0, 0, width, height), place)
+                assert sticker(drawn_object).getchannel("A").getbbox() == (0, 0, width, height)

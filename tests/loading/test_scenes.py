@@ -31,7 +31,7 @@ GOLDEN_SAID = "664a28685177c3f33e03503f8eba51ccc44ee9a42a539d81c8a6b48fe6cb5102"
 GOLDEN_PIXELS = "666bf7c98c83b3eb457af51e70c62e3db0061919ff75617f76faa920b264f9c6"
 
 
-def said(collection):
+def captions_of(collection):
     """A fingerprint of every caption and meaning."""
     lines = zip(collection.texts.ids, collection.texts.values, collection.texts.field("meaning"), strict=True)
     return hashlib.sha256("\n".join(f"{i}\t{text}\t{meaning}" for i, text, meaning in lines).encode()).hexdigest()
@@ -39,10 +39,10 @@ def said(collection):
 
 def pixels(collection):
     """A fingerprint of every pixel."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for row in range(len(collection.images)):
-        found.update(collection.images.open(row).tobytes())
-    return found.hexdigest()
+        digest.update(collection.images.open(row).tobytes())
+    return digest.hexdigest()
 
 
 def judged(collection):
@@ -57,7 +57,7 @@ def world():
 
 
 @pytest.fixture(scope="module")
-def many():
+def many_scenes():
     return [scenes.compose(0, index) for index in range(1500)]
 
 
@@ -66,7 +66,7 @@ def many():
 
 def test_captions_and_meanings_are_frozen():
     """A change of the world is a change of every number measured on it: it must be meant, and be in the changelog."""
-    assert said(scenes.load(images=200)) == GOLDEN_SAID
+    assert captions_of(scenes.load(images=200)) == GOLDEN_SAID
 
 
 def test_pixels_are_frozen():
@@ -77,9 +77,9 @@ def test_pixels_are_frozen():
 def test_two_processes_with_different_hash_seeds_make_the_same_world():
     script = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
-        "from test_scenes import said, pixels, judged, scenes\n"
+        "from test_scenes import captions_of, pixels, judged, scenes\n"
         "world = scenes.load(images=25, seed=3)\n"
-        "print(said(world), pixels(world), judged(world))"
+        "print(captions_of(world), pixels(world), judged(world))"
     )
     paths = [str(Path(__file__).parent), str(ROOT / "src")]
     command = [sys.executable, "-c", script, *paths]
@@ -87,19 +87,24 @@ def test_two_processes_with_different_hash_seeds_make_the_same_world():
         subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed})
         for seed in ("1", "2")
     ]
-    here = scenes.load(images=25, seed=3)
-    assert {run.stdout.strip() for run in runs} == {f"{said(here)} {pixels(here)} {judged(here)}"}
+    collection = scenes.load(images=25, seed=3)
+    assert {run.stdout.strip() for run in runs} == {
+        f"{captions_of(collection)} {pixels(collection)} {judged(collection)}"
+    }
 
 
 def test_a_picture_does_not_depend_on_how_many_there_are():
-    few, more = scenes.load(images=12), scenes.load(images=31)
-    assert few.texts.values == more.texts.values[:60]
-    assert few.images.field("scene") == more.images.field("scene")[:12]
-    assert all(set(few.splits[name]) == set(more.splits[name]) & set(few.images.ids) for name in few.splits)
+    first_twelve, thirty_one = scenes.load(images=12), scenes.load(images=31)
+    assert first_twelve.texts.values == thirty_one.texts.values[:60]
+    assert first_twelve.images.field("scene") == thirty_one.images.field("scene")[:12]
+    assert all(
+        set(first_twelve.splits[name]) == set(thirty_one.splits[name]) & set(first_twelve.images.ids)
+        for name in first_twelve.splits
+    )
 
 
 def test_seeds_make_different_worlds():
-    assert said(scenes.load(images=5, seed=0)) != said(scenes.load(images=5, seed=1))
+    assert captions_of(scenes.load(images=5, seed=0)) != captions_of(scenes.load(images=5, seed=1))
 
 
 def test_loading_draws_nothing():
@@ -114,9 +119,9 @@ def test_loading_draws_nothing():
 
 def test_a_drawing_travels_between_processes(world):
     drawing = world.images.values[7]
-    again = pickle.loads(pickle.dumps(drawing))
-    assert again == drawing
-    assert again().tobytes() == drawing().tobytes()
+    unpickled = pickle.loads(pickle.dumps(drawing))
+    assert unpickled == drawing
+    assert unpickled().tobytes() == drawing().tobytes()
     assert len(pickle.dumps(drawing)) < 3000
 
 
@@ -140,58 +145,58 @@ def test_dice_are_fair():
 # ------------------------------------------------------------------------------------------------- what is in it
 
 
-def test_the_whole_vocabulary_is_used(many):
-    objects = [o for scene in many for o in scene.objects]
+def test_the_whole_vocabulary_is_used(many_scenes):
+    objects = [o for scene in many_scenes for o in scene.objects]
     assert len(scenes.KINDS) >= 16
     assert {o.kind for o in objects} == set(scenes.KINDS)
     assert {o.colour for o in objects} == set(scenes.COLOURS)
     assert len(scenes.COLOURS) == 10
     assert {o.size for o in objects} == set(scenes.SIZES)
     assert len(scenes.SIZES) == 3
-    assert {scene.background for scene in many} == set(scenes.BACKGROUNDS)
+    assert {scene.background for scene in many_scenes} == set(scenes.BACKGROUNDS)
     assert len(scenes.BACKGROUNDS) == 6
-    assert {relation for scene in many for _, relation, _ in scene.relations} == set(scenes.RELATIONS)
+    assert {relation for scene in many_scenes for _, relation, _ in scene.relations} == set(scenes.RELATIONS)
 
 
-def test_one_to_five_of_every_kind_and_never_an_empty_picture(many):
-    counts = Counter(n for scene in many for n in Counter(o.kind for o in scene.objects).values())
+def test_one_to_five_of_every_kind_and_never_an_empty_picture(many_scenes):
+    counts = Counter(n for scene in many_scenes for n in Counter(o.kind for o in scene.objects).values())
     assert set(counts) == {1, 2, 3, 4, 5}
-    assert min(len(scene.objects) for scene in many) >= 1
+    assert min(len(scene.objects) for scene in many_scenes) >= 1
 
 
-def test_no_kind_is_rare(many):
-    shares = Counter(kind for scene in many for kind in {o.kind for o in scene.objects})
+def test_no_kind_is_rare(many_scenes):
+    shares = Counter(kind for scene in many_scenes for kind in {o.kind for o in scene.objects})
     assert min(shares.values()) > 0.4 * max(shares.values())
 
 
-def test_objects_are_where_they_belong(many):
-    for scene in many:
-        for thing in scene.objects:
-            kind = scenes.KINDS[thing.kind]
+def test_objects_are_where_they_belong(many_scenes):
+    for scene in many_scenes:
+        for each in scene.objects:
+            kind = scenes.KINDS[each.kind]
             assert scene.background in kind.backgrounds
-            assert (thing.place in kind.places) if thing.support is None else (kind.perches and thing.place == "perch")
-            if thing.place == "air":
-                assert thing.box[3] <= scene.horizon + 4
-            if thing.place == "water":
-                assert scene.horizon < thing.box[3] < scene.shore
-            if thing.place == "ground":
-                assert thing.box[3] > scene.shore
+            assert (each.place in kind.places) if each.support is None else (kind.perches and each.place == "perch")
+            if each.place == "air":
+                assert each.box[3] <= scene.horizon + 4
+            if each.place == "water":
+                assert scene.horizon < each.box[3] < scene.shore
+            if each.place == "ground":
+                assert each.box[3] > scene.shore
 
 
-def test_only_related_objects_overlap(many):
+def test_only_related_objects_overlap(many_scenes):
     allowed = {"on", "under", "in front of", "behind"}
-    for scene in many:
+    for scene in many_scenes:
         related = {(i, j) for i, relation, j in scene.relations if relation in allowed}
         for i, j in combinations(range(len(scene.objects)), 2):
             if overlap(scene.objects[i].box, scene.objects[j].box):
                 assert (i, j) in related
 
 
-def test_sizes_of_a_kind_do_not_mix(many):
+def test_sizes_of_a_kind_do_not_mix(many_scenes):
     lengths = {(k, s): [] for k in scenes.KINDS for s in scenes.SIZES}
-    for thing in (o for scene in many for o in scene.objects):
-        x0, y0, x1, y1 = thing.box
-        lengths[thing.kind, thing.size].append(max(x1 - x0, y1 - y0))
+    for each in (o for scene in many_scenes for o in scene.objects):
+        x0, y0, x1, y1 = each.box
+        lengths[each.kind, each.size].append(max(x1 - x0, y1 - y0))
     for kind in scenes.KINDS:
         small, medium, large = (lengths[kind, size] for size in scenes.SIZES)
         assert max(small) < min(medium)
@@ -207,8 +212,8 @@ def wordnet():
 
 
 def ancestors(wordnet, synset):
-    above = set(wordnet[synset]["hypernyms"])
-    return above.union(*(ancestors(wordnet, name) for name in above)) if above else above
+    hypernyms = set(wordnet[synset]["hypernyms"])
+    return hypernyms.union(*(ancestors(wordnet, name) for name in hypernyms)) if hypernyms else hypernyms
 
 
 def test_every_kind_is_a_synset_and_every_word_its_lemma(wordnet):
@@ -220,8 +225,8 @@ def test_every_kind_is_a_synset_and_every_word_its_lemma(wordnet):
 
 def test_every_category_holds_exactly_the_kinds_below_it(wordnet):
     for category in scenes.CATEGORIES.values():
-        below = {k.name for k in scenes.KINDS.values() if category.synset in ancestors(wordnet, k.synset)}
-        assert set(category.kinds) == below
+        hyponyms = {k.name for k in scenes.KINDS.values() if category.synset in ancestors(wordnet, k.synset)}
+        assert set(category.kinds) == hyponyms
         assert set(category.words) <= set(wordnet[category.synset]["lemmas"])
 
 
@@ -233,44 +238,44 @@ def test_pictures_are_rgb_of_the_right_size(world):
     assert (picture.mode, picture.size) == ("RGB", (scenes.SIDE, scenes.SIDE))
 
 
-def test_a_box_is_the_extent_of_what_is_drawn(many):
-    for thing in (o for scene in many[:300] for o in scene.objects):
-        x0, y0, x1, y1 = thing.box
+def test_a_box_is_the_extent_of_what_is_drawn(many_scenes):
+    for each in (o for scene in many_scenes[:300] for o in scene.objects):
+        x0, y0, x1, y1 = each.box
         assert 0 <= x0 < x1 <= scenes.SIDE
         assert 0 <= y0 < y1 <= scenes.SIDE
-        alpha = sticker(thing).getchannel("A")
+        alpha = sticker(each).getchannel("A")
         assert alpha.size == (x1 - x0, y1 - y0)
         assert alpha.getbbox() == (0, 0, x1 - x0, y1 - y0)
 
 
-def test_drawing_an_object_changes_pixels_in_its_box_only(many):
-    for scene in many[:120]:
+def test_drawing_an_object_changes_pixels_in_its_box_only(many_scenes):
+    for scene in many_scenes[:120]:
         before = render(replace(scene, objects=()))
-        for count, thing in enumerate(scene.objects, start=1):
+        for count, each in enumerate(scene.objects, start=1):
             after = render(replace(scene, objects=scene.objects[:count]))
             changed = ImageChops.difference(before, after).getbbox()
             assert changed is not None
-            assert changed[0] >= thing.box[0]
-            assert changed[1] >= thing.box[1]
-            assert changed[2] <= thing.box[2]
-            assert changed[3] <= thing.box[3]
+            assert changed[0] >= each.box[0]
+            assert changed[1] >= each.box[1]
+            assert changed[2] <= each.box[2]
+            assert changed[3] <= each.box[3]
             before = after
 
 
-def test_every_object_stays_in_sight(many):
+def test_every_object_stays_in_sight(many_scenes):
     """Of every object at least half of its pixels are left when all is drawn."""
-    for scene in many[:200]:
-        for at, thing in enumerate(scene.objects):
-            seen = sticker(thing).getchannel("A").point(lambda a: 255 if a > 127 else 0)
-            whole = seen.histogram()[255]
+    for scene in many_scenes[:200]:
+        for at, each in enumerate(scene.objects):
+            visible = sticker(each).getchannel("A").point(lambda a: 255 if a > 127 else 0)
+            all_pixels = visible.histogram()[255]
             for later in scene.objects[at + 1 :]:
-                corner = later.box[0] - thing.box[0], later.box[1] - thing.box[1]
+                corner = later.box[0] - each.box[0], later.box[1] - each.box[1]
                 cover = sticker(later).getchannel("A")
-                seen.paste(0, corner, cover.point(lambda a: 255 if a > 127 else 0))
-            assert seen.histogram()[255] >= whole / 2, (scene.index, at)
+                visible.paste(0, corner, cover.point(lambda a: 255 if a > 127 else 0))
+            assert visible.histogram()[255] >= all_pixels / 2, (scene.index, at)
 
 
-def test_colours_are_drawn_as_named(many):
+def test_colours_are_drawn_as_named(many_scenes):
     """The most common strong colour of a sticker is nearest to the paint of its own name."""
     from limner.datasets.scenes.pen import PAINT
 
@@ -278,8 +283,8 @@ def test_colours_are_drawn_as_named(many):
     hits = Counter()
     for kind in scenes.KINDS:
         for colour in scenes.COLOURS:
-            thing = scenes.SceneObject(kind, colour, "large", (0, 0, *_large(kind)), "ground")
-            rgba = np.asarray(sticker(thing)).reshape(-1, 4)
+            drawn_object = scenes.SceneObject(kind, colour, "large", (0, 0, *_large(kind)), "ground")
+            rgba = np.asarray(sticker(drawn_object)).reshape(-1, 4)
             solid, times = np.unique(rgba[rgba[:, 3] == 255][:, :3], axis=0, return_counts=True)
             nearest = np.linalg.norm(solid[:, None] - paints, axis=2).argmin(1)
             weight = np.bincount(nearest, weights=times, minlength=10)
@@ -301,9 +306,9 @@ def test_the_collection_has_all_that_later_parts_need(world):
     assert {name: len(ids) for name, ids in world.splits.items()} == {"train": 240, "dev": 80, "test": 80}
     assert set(world.judgements.counts) == {5}
     image = world.images[3:4]
-    thing = image.field("objects")[0][0]
-    assert set(thing) == {"synset", "name", "colour", "size", "box", "place"}
-    assert thing["synset"] == scenes.KINDS[thing["name"]].synset
+    scene_object = image.field("objects")[0][0]
+    assert set(scene_object) == {"synset", "name", "colour", "size", "box", "place"}
+    assert scene_object["synset"] == scenes.KINDS[scene_object["name"]].synset
     assert image.field("scene")[0].background == image.field("background")[0]
     assert world.texts.field("image")[17] == "scene-000003"
     assert world.texts.ids[17] == "scene-000003#2"
@@ -362,13 +367,13 @@ def test_a_written_world_reads_back(world, tmp_path):
     folder = scenes.write(
         replace(small, splits={"train": small.images.ids[:8], "test": small.images.ids[8:]}), tmp_path
     )
-    again = load_folder(folder)
-    assert list(again.images.ids) == list(small.images.ids)
-    assert list(again.texts.ids) == list(small.texts.ids)
-    assert again.texts.values == small.texts.values
-    assert again.judgements == small.judgements
-    assert set(again.splits["test"]) == set(small.images.ids[8:])
-    assert again.images.open(3).tobytes() == small.images.open(3).tobytes()
+    reloaded = load_folder(folder)
+    assert list(reloaded.images.ids) == list(small.images.ids)
+    assert list(reloaded.texts.ids) == list(small.texts.ids)
+    assert reloaded.texts.values == small.texts.values
+    assert reloaded.judgements == small.judgements
+    assert set(reloaded.splits["test"]) == set(small.images.ids[8:])
+    assert reloaded.images.open(3).tobytes() == small.images.open(3).tobytes()
     assert len(load_qrels(folder / "complete.qrels").judgements) == len(small.extra["complete"])
 
 

@@ -87,15 +87,15 @@ RELATIONS = {
 
 def _nouns():
     """Word -> (noun of the vocabulary, whether plural); sheep and fish are both and listed as singular first."""
-    found = {}
+    plurals = {}
     for noun, words in [*NOUNS.items(), *FURTHER.items()]:
         pairs = words.split()
-        for singular, many in zip(pairs[::2], pairs[1::2], strict=True):
-            found.setdefault(many, (noun, True))
-            found[singular] = (noun, False)
-    for noun, (singular, many) in PHRASES.items():
-        found |= {singular: (noun, False), many: (noun, True)}
-    return found
+        for singular, plural_form in zip(pairs[::2], pairs[1::2], strict=True):
+            plurals.setdefault(plural_form, (noun, True))
+            plurals[singular] = (noun, False)
+    for noun, (singular, plural_form) in PHRASES.items():
+        plurals |= {singular: (noun, False), plural_form: (noun, True)}
+    return plurals
 
 
 WORDS = _nouns()
@@ -130,15 +130,15 @@ def read_phrase(text):
     match = re.fullmatch(READ_NP, text)
     assert match, text
     count, size, before, colour, word, after = match.groups()
-    noun, many = WORDS[word]
-    many = many or (word in ("sheep", "fish") and count not in ONE)
-    number, exact = (MANY if many else ONE)[count or ""]
+    noun, is_plural = WORDS[word]
+    is_plural = is_plural or (word in ("sheep", "fish") and count not in ONE)
+    number, exact = (MANY if is_plural else ONE)[count or ""]
     if count in ("a", "an"):
         following = text.split()[1]
         assert (count == "an") == (following[0] in "aeiou"), text
     place = PLACES.get(before) or PLACES.get((after or "").strip())
     entity = scenes.Entity(noun, COLOURS.get(colour), SIZES.get(size), place, number, exact)
-    return entity, many and not (count or "").endswith(" of")
+    return entity, is_plural and not (count or "").endswith(" of")
 
 
 def read(caption):
@@ -201,10 +201,10 @@ def test_captions_are_varied(world):
 # ------------------------------------------------------------------------------------- an oracle, written apart
 
 
-def fits(entity, thing):
+def fits(entity, scene_object):
     kinds = scenes.CATEGORIES[entity["noun"]].kinds if entity["noun"] in scenes.CATEGORIES else [entity["noun"]]
-    asked = [(entity[a], thing[a]) for a in ("colour", "size", "place") if entity[a] is not None]
-    return thing["name"] in kinds and all(want == have for want, have in asked)
+    attributes = [(entity[a], scene_object[a]) for a in ("colour", "size", "place") if entity[a] is not None]
+    return scene_object["name"] in kinds and all(want == have for want, have in attributes)
 
 
 def stands(relation, a, b, supports, i, j):
@@ -224,38 +224,38 @@ def stands(relation, a, b, supports, i, j):
         return a["place"] == b["place"] == "ground" and max(rows[0]) > max(rows[1]) and covered >= 0.1
     if relation == "next to":
         gap = max(min(columns[1]) - max(columns[0]), min(columns[0]) - max(columns[1])) - 1
-        same = a["place"] == b["place"] and supports[i] == supports[j]
-        return same and not across and gap <= 12 and len(down) >= min(map(len, rows)) / 2
+        same_place = a["place"] == b["place"] and supports[i] == supports[j]
+        return same_place and not across and gap <= 12 and len(down) >= min(map(len, rows)) / 2
     return supports[i] == j
 
 
 def oracle(meaning, objects, supports, background):
     """Tries every choice of object sets for the entities."""
-    said = meaning.as_dict()
-    if said["setting"] == "outdoors" and background == "room":
+    fields = meaning.as_dict()
+    if fields["setting"] == "outdoors" and background == "room":
         return False
-    if said["setting"] not in (None, "outdoors", background):
+    if fields["setting"] not in (None, "outdoors", background):
         return False
     choices = []
-    for entity in said["entities"]:
-        found = [i for i, thing in enumerate(objects) if fits(entity, thing)]
+    for entity in fields["entities"]:
+        matching = [i for i, scene_object in enumerate(objects) if fits(entity, scene_object)]
         if entity["exact"]:
-            choices.append([found] if len(found) == entity["number"] else [])
+            choices.append([matching] if len(matching) == entity["number"] else [])
         else:
-            sizes = range(entity["number"], len(found) + 1)
-            choices.append([list(chosen) for size in sizes for chosen in combinations(found, size)])
-    if said["relation"] is None:
+            sizes = range(entity["number"], len(matching) + 1)
+            choices.append([list(chosen) for size in sizes for chosen in combinations(matching, size)])
+    if fields["relation"] is None:
         return all(choices)
     return any(
-        all(stands(said["relation"], objects[i], objects[j], supports, i, j) for i in first for j in second)
+        all(stands(fields["relation"], objects[i], objects[j], supports, i, j) for i in first for j in second)
         for first in choices[0]
         for second in choices[1]
     )
 
 
 def judged_by_oracle(meaning, scene):
-    objects = [thing.as_dict() for thing in scene.objects]
-    return oracle(meaning, objects, [thing.support for thing in scene.objects], scene.background)
+    objects = [scene_object.as_dict() for scene_object in scene.objects]
+    return oracle(meaning, objects, [scene_object.support for scene_object in scene.objects], scene.background)
 
 
 def test_complete_judgements_are_what_the_oracle_says(world):
@@ -401,8 +401,8 @@ def test_each_of_the_first_is_related_to_each_of_the_second():
         for pair in ((scenes.Entity("dog", number=dogs), cats), (cats, scenes.Entity("dog", number=dogs))):
             meaning = scenes.Meaning(pair, "next to")
             judged = truth.SceneTruth([scene]).of(meaning).tolist()
-            found = judged, meaning.true_of(scene), judged_by_oracle(meaning, scene)
-            assert found == ([expected], expected, expected)
+            truths = judged, meaning.true_of(scene), judged_by_oracle(meaning, scene)
+            assert truths == ([expected], expected, expected)
 
 
 @given(meanings(), st.integers(0, 10**6))

@@ -23,13 +23,13 @@ def picture(number=0):
 def shard(path, files, *, links=()):
     with tarfile.open(path, "w") as tar:
         for name, data in files.items():
-            told = tarfile.TarInfo(name)
-            told.size = len(data)
-            tar.addfile(told, io.BytesIO(data))
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
         for name in links:
-            told = tarfile.TarInfo(name)
-            told.type, told.linkname = tarfile.SYMTYPE, "/etc/passwd"
-            tar.addfile(told)
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            tar.addfile(member)
     return path
 
 
@@ -43,11 +43,11 @@ def test_shards_of_img2dataset(tmp_path):
         tmp_path / "test-00000.tar",
         sample("000000002", "a cat", 2) | sample("a/3", "sea", 3, captions=["the sea", "blue"]),
     )
-    found = limner.load(f"webdataset:{tmp_path}")
-    assert list(found.images.ids) == ["000000002", "a/3", "000000001"]
-    assert set(found.texts.values) == {"a dog", "a cat", "the sea", "blue"}
-    assert found.splits == {"test": ("000000002", "a/3"), "train": ("000000001",)}
-    assert np.asarray(found.images.open("000000001"))[0, 0, 0] == 20
+    loaded = limner.load(f"webdataset:{tmp_path}")
+    assert list(loaded.images.ids) == ["000000002", "a/3", "000000001"]
+    assert set(loaded.texts.values) == {"a dog", "a cat", "the sea", "blue"}
+    assert loaded.splits == {"test": ("000000002", "a/3"), "train": ("000000001",)}
+    assert np.asarray(loaded.images.open("000000001"))[0, 0, 0] == 20
     assert limner.load(tmp_path).name == limner.load(tmp_path / "test-00000.tar").name.replace(
         "test-00000", tmp_path.stem
     )
@@ -73,8 +73,8 @@ def test_webdataset_itself_opens_what_is_written(tmp_path):
 
 def test_what_is_incomplete_is_skipped_and_told(tmp_path):
     files = sample("1", "a dog") | {"2.png": picture(), "3.txt": b"alone"} | sample("4", "  ")
-    found = limner.load(shard(tmp_path / "x.tar", files, links=["5.png", "../../6.txt"]))
-    assert list(found.images.ids) == ["1"] and len(found.warnings) == 2
+    loaded = limner.load(shard(tmp_path / "x.tar", files, links=["5.png", "../../6.txt"]))
+    assert list(loaded.images.ids) == ["1"] and len(loaded.warnings) == 2
     with pytest.raises(LimnerError, match="strict=True"):
         limner.load(tmp_path / "x.tar", strict=True)
 
@@ -104,6 +104,6 @@ def test_a_name_in_two_shards_and_a_file_that_is_no_tar(tmp_path):
 
 
 def test_an_image_that_is_damaged_is_named(tmp_path):
-    found = limner.load(shard(tmp_path / "x.tar", {"1.png": picture()[:40], "1.txt": b"a dog"}))
+    loaded = limner.load(shard(tmp_path / "x.tar", {"1.png": picture()[:40], "1.txt": b"a dog"}))
     with pytest.raises(LimnerError, match="'1'"):
-        found.images.open(0)
+        loaded.images.open(0)

@@ -25,7 +25,7 @@ def small(values=(None, None), **more) -> Collection:
     return Collection("small", images, texts, pairs, {"train": ["a.jpg"], "dev": ["b.jpg"]}, **more)
 
 
-def same(a: Collection, b: Collection) -> None:
+def assert_equal(a: Collection, b: Collection) -> None:
     assert (a.images.ids, a.texts.ids, a.texts.values) == (b.images.ids, b.texts.ids, b.texts.values)
     assert (a.judgements, dict(a.splits)) == (b.judgements, dict(b.splits))
     assert {**a.texts.fields, **a.images.fields} == {**b.texts.fields, **b.images.fields}
@@ -34,16 +34,16 @@ def same(a: Collection, b: Collection) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_there_and_back(tmp_path, form):
     assert write(small(), tmp_path / f"t{form}") == ()
-    same(load(tmp_path / f"t{form}"), small())
+    assert_equal(load(tmp_path / f"t{form}"), small())
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_grades_and_texts_of_several_images(tmp_path, form):
     pairs = [("a", "x", 1), ("a", "y", 0.25), ("b", "x", 1), ("b", "y", 0)]
     texts = Items(["x", "y"], ["one", "two"], kind="text")
-    made = Collection("c", Items(["a", "b"], [None] * 2), texts, Judgements.from_pairs(pairs))
-    assert write(made, tmp_path / f"t{form}") == ()
-    assert load_table(tmp_path / f"t{form}").judgements == made.judgements
+    collection = Collection("c", Items(["a", "b"], [None] * 2), texts, Judgements.from_pairs(pairs))
+    assert write(collection, tmp_path / f"t{form}") == ()
+    assert load_table(tmp_path / f"t{form}").judgements == collection.judgements
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(str.strip)
@@ -53,31 +53,41 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1
 def test_any_caption_survives(tmp_path_factory, captions, form):
     file = tmp_path_factory.mktemp("w") / f"t{form}"
     ids = [f"t{n}" for n in range(len(captions))]
-    made = Collection(
+    collection = Collection(
         "c", Items(["a"], [None]), Items(ids, captions, kind="text"), Judgements.from_pairs(("a", t) for t in ids)
     )
-    write(made, file)
+    write(collection, file)
     assert load_table(file).texts.values == tuple(captions)
 
 
 def test_pictures_beside_and_elsewhere(tmp_path):
     inside, outside = put(tmp_path / "here" / "images", a__jpg=png()), put(tmp_path / "there", b__jpg=png())
-    made = small((inside / "a.jpg", outside / "b.jpg"))
-    assert write(made, tmp_path / "here" / "t.csv") == ()
+    collection = small((inside / "a.jpg", outside / "b.jpg"))
+    assert write(collection, tmp_path / "here" / "t.csv") == ()
     loaded = load(tmp_path / "here" / "t.csv", check_images=True)
-    same(loaded, made)
+    assert_equal(loaded, collection)
     assert loaded.warnings == ()
     assert f",{tmp_path}" not in (tmp_path / "here" / "t.csv").read_text().splitlines()[1]
 
 
 def test_what_a_table_cannot_hold_is_said(tmp_path):
-    made = small((png(), lambda: Image.new("RGB", (5, 5))), extra={"expert": Judgements.from_pairs([("a.jpg", "t2")])})
-    images = Items([*made.images.ids, "c"], [*made.images.values, None], {"objects": [({"name": "dog"},), (), ()]})
-    texts = made.texts.with_fields(split=["x", "y", "z"])
-    more = Collection(
-        "m", images, texts, made.judgements, {"a": ["a.jpg"], "b": ["a.jpg"]}, made.extra, {"eccv": made.judgements.T}
+    collection = small(
+        (png(), lambda: Image.new("RGB", (5, 5))), extra={"expert": Judgements.from_pairs([("a.jpg", "t2")])}
     )
-    said = "\n".join(write(more, tmp_path / "t.csv"))
+    images = Items(
+        [*collection.images.ids, "c"], [*collection.images.values, None], {"objects": [({"name": "dog"},), (), ()]}
+    )
+    texts = collection.texts.with_fields(split=["x", "y", "z"])
+    larger = Collection(
+        "m",
+        images,
+        texts,
+        collection.judgements,
+        {"a": ["a.jpg"], "b": ["a.jpg"]},
+        collection.extra,
+        {"eccv": collection.judgements.T},
+    )
+    warnings = "\n".join(write(larger, tmp_path / "t.csv"))
     for part in (
         "further judgements were left out: 'expert', 'eccv (text to image)'",
         "fields of images that this format cannot store were left out: 'objects' (.jsonl can store lists and dicts)",
@@ -86,38 +96,42 @@ def test_what_a_table_cannot_hold_is_said(tmp_path):
         "fields of texts with names of columns were left out: 'split'",
         "2 images are not files",
     ):
-        assert part in said
-    assert not any("objects" in sentence for sentence in write(more, tmp_path / "t.jsonl"))
+        assert part in warnings
+    assert not any("objects" in sentence for sentence in write(larger, tmp_path / "t.jsonl"))
     assert load(tmp_path / "t.jsonl").images.field("objects")[0] == [{"name": "dog"}]
 
 
 def test_empty_texts_are_announced(tmp_path):
-    made = Collection(
+    collection = Collection(
         "c",
         Items(["a"], [None]),
         Items(["t", "u"], ["", "x"], kind="text"),
         Judgements.from_pairs([("a", "t"), ("a", "u")]),
     )
-    assert "1 texts are empty and will be left out on reading" in write(made, tmp_path / "t.csv")
+    assert "1 texts are empty and will be left out on reading" in write(collection, tmp_path / "t.csv")
 
 
 def test_numpy_fields_are_plain_values(tmp_path):
-    made = small()
-    made = Collection("c", made.images.with_fields(fold=np.array([0, 1])), made.texts, made.judgements)
-    assert write(made, tmp_path / "t.jsonl") == ()
+    collection = small()
+    collection = Collection(
+        "c", collection.images.with_fields(fold=np.array([0, 1])), collection.texts, collection.judgements
+    )
+    assert write(collection, tmp_path / "t.jsonl") == ()
     assert load(tmp_path / "t.jsonl").images.field("fold") == (0, 1)
 
 
 def test_values_that_no_form_can_hold(tmp_path):
-    made = small()
-    odd = made.images.with_fields(thing=[object(), object()], box=[(np.float32(1.5), 2), (3, 4)], mixed=[1, "one"])
-    made = Collection("c", odd, made.texts, made.judgements)
-    (sentence,) = write(made, tmp_path / "t.jsonl")
+    collection = small()
+    odd = collection.images.with_fields(
+        thing=[object(), object()], box=[(np.float32(1.5), 2), (3, 4)], mixed=[1, "one"]
+    )
+    collection = Collection("c", odd, collection.texts, collection.judgements)
+    (sentence,) = write(collection, tmp_path / "t.jsonl")
     assert "fields of images that this format cannot store were left out: 'thing'" in sentence
     assert load(tmp_path / "t.jsonl").images.field("box") == ([1.5, 2], [3, 4])
     (tmp_path / "t.parquet").write_bytes(b"what was there")
     with pytest.raises(LimnerError, match="t.parquet: a column mixes types .*; write .jsonl instead"):
-        write(made, tmp_path / "t.parquet")
+        write(collection, tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").read_bytes() == b"what was there"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["t.jsonl", "t.parquet"]
 
@@ -131,23 +145,25 @@ def test_the_built_in_world_can_be_converted(tmp_path):
 
 def test_a_folder(tmp_path):
     file = put(tmp_path / "from", a__jpg=png("blue")) / "a.jpg"
-    made = small((file, lambda: Image.new("RGB", (5, 5))))
-    assert write(made, tmp_path / "out") == ()
+    collection = small((file, lambda: Image.new("RGB", (5, 5))))
+    assert write(collection, tmp_path / "out") == ()
     loaded = load_folder(tmp_path / "out", check_images=True)
-    same(loaded, made)
+    assert_equal(loaded, collection)
     assert (loaded.images.open("a.jpg").getpixel((0, 0)), loaded.images.open("b.jpg").size) == ((0, 0, 255), (5, 5))
     with pytest.raises(LimnerError, match="out is not empty: give a new folder"):
-        write(made, tmp_path / "out")
+        write(collection, tmp_path / "out")
 
 
 def test_a_folder_never_writes_outside_itself(tmp_path):
     ids = ["../up.png", "https://x/y.png", ".hidden", "a b"]
     texts = Items([f"t{n}" for n in range(4)], list("wxyz"), kind="text")
-    made = Collection("c", Items(ids, [png()] * 4), texts, Judgements.from_pairs(zip(ids, texts.ids, strict=True)))
-    write(made, tmp_path / "out")
+    collection = Collection(
+        "c", Items(ids, [png()] * 4), texts, Judgements.from_pairs(zip(ids, texts.ids, strict=True))
+    )
+    write(collection, tmp_path / "out")
     assert sorted(f.name for f in (tmp_path / "out" / "images").iterdir()) == [f"0000000{n}.png" for n in range(4)]
     assert [f.name for f in tmp_path.iterdir()] == ["out"]
-    same(load_folder(tmp_path / "out", check_images=True), made)
+    assert_equal(load_folder(tmp_path / "out", check_images=True), collection)
 
 
 def test_qrels_and_unknown_endings(tmp_path):

@@ -12,13 +12,13 @@ def answers(case: dict) -> dict[str, list[float]]:
     """One value per query; a query's list and judgements are arrays of (candidate, score) and (candidate, grade)."""
     from ranx import evaluate
 
-    found: dict[str, list[list[float]]] = {name: [] for name in case["metrics"]}
+    values_per_metric: dict[str, list[list[float]]] = {name: [] for name in case["metrics"]}
     for qrels, run in zip(case["qrels"], case["run"], strict=True):
         arrays = np.array([qrels], dtype=np.float64), np.array([run], dtype=np.float64)
         values = evaluate(*arrays, case["metrics"], return_mean=False)
         for name in case["metrics"]:
-            found[name].append(float(values[name][0]))
-    return found
+            values_per_metric[name].append(float(values[name][0]))
+    return values_per_metric
 
 
 if __name__ == "__main__":

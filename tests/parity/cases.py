@@ -56,23 +56,23 @@ def tied(scores: np.ndarray, kind: str) -> np.ndarray:
 
 
 def judgements(of: Case) -> Judgements:
-    return Judgements.from_pairs([(q, c, grade) for q, found in of.qrels.items() for c, grade in found.items()])
+    return Judgements.from_pairs([(q, c, grade) for q, grades in of.qrels.items() for c, grade in grades.items()])
 
 
 def by_score(of: Case) -> Ranking:
     """Highest score first, equal scores in the order of the run."""
-    return Ranking.from_lists({q: sorted(found, key=lambda c: -found[c]) for q, found in of.run.items()})
+    return Ranking.from_lists({q: sorted(scores, key=lambda c: -scores[c]) for q, scores in of.run.items()})
 
 
 def as_trec_eval(of: Case) -> Ranking:
     """The order of trec_eval: scores as float32, equal ones by candidate id, the last in the alphabet first."""
     return Ranking.from_lists(
-        {q: sorted(sorted(found, reverse=True), key=lambda c: -np.float32(found[c])) for q, found in of.run.items()}
+        {q: sorted(sorted(scores, reverse=True), key=lambda c: -np.float32(scores[c])) for q, scores in of.run.items()}
     )
 
 
 def per_query(ranking: Ranking, truth: Judgements, measures: dict[str, str]) -> dict[str, dict[str, float]]:
     """{peer's name: {query id: value}}; what a list does not hold is never found, as in all run-file tools."""
     report = evaluate(ranking, truth, measures=list(measures.values()), unretrieved="never")
-    found = {str(r.measure): dict(zip(r.queries, r.values.tolist(), strict=True)) for r in report.results}
-    return {theirs: found[ours] for theirs, ours in measures.items()}
+    values = {str(r.measure): dict(zip(r.queries, r.values.tolist(), strict=True)) for r in report.results}
+    return {theirs: values[ours] for theirs, ours in measures.items()}

@@ -30,13 +30,13 @@ MEASURES = {
 def write_cases() -> None:
     from cases import case
 
-    drawn = {name: case(**how) for name, how in CASES.items()}
-    content = {name: {"qrels": whole(of.qrels), "run": of.run} for name, of in drawn.items()}
+    drawn = {name: case(**options) for name, options in CASES.items()}
+    content = {name: {"qrels": integer_grades(of.qrels), "run": of.run} for name, of in drawn.items()}
     TARGET.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def whole(qrels: dict[str, dict[str, float]]) -> dict[str, dict[str, int]]:
-    return {q: {c: int(grade) for c, grade in found.items()} for q, found in qrels.items()}
+def integer_grades(qrels: dict[str, dict[str, float]]) -> dict[str, dict[str, int]]:
+    return {q: {c: int(grade) for c, grade in grades.items()} for q, grades in qrels.items()}
 
 
 def add_answers() -> None:

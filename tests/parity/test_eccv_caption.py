@@ -38,17 +38,17 @@ def world(seed: int, n: int = 50) -> World:
     owner = np.repeat(images, 5)
     pairs = {int(i): [int(t) for t in texts[owner == i]] for i in images}
     owners = {int(t): [int(i)] for t, i in zip(texts, owner, strict=True)}
-    cxc = {i: more(rng, own, texts, most=3) for i, own in pairs.items()}
+    cxc = {i: with_extra(rng, captions, texts, max_extra=3) for i, captions in pairs.items()}
     cxc[int(images[0])] = [int(texts[-1])]  # an original pair that was rated low
-    rated = {int(t): [i for i, found in cxc.items() if t in found] for t in texts}
-    eccv_i2t = {int(i): more(rng, pairs[int(i)], texts, most=12) for i in images[::3]}
+    rated = {int(t): [i for i, rated_texts in cxc.items() if t in rated_texts] for t in texts}
+    eccv_i2t = {int(i): with_extra(rng, pairs[int(i)], texts, max_extra=12) for i in images[::3]}
     eccv_i2t[int(images[3])].append(999_999)  # a positive outside the gallery, as two of the real ones are
-    eccv_t2i = {int(t): more(rng, owners[int(t)], images, most=6) for t in texts[::7]}
-    plausible = {int(i): more(rng, [], texts, most=80, least=1) for i in images}
-    plausible_t2i = {int(t): more(rng, [], images, most=20, least=1) for t in texts}
+    eccv_t2i = {int(t): with_extra(rng, owners[int(t)], images, max_extra=6) for t in texts[::7]}
+    plausible = {int(i): with_extra(rng, [], texts, max_extra=80, min_extra=1) for i in images}
+    plausible_t2i = {int(t): with_extra(rng, [], images, max_extra=20, min_extra=1) for t in texts}
     peer = eccv_caption.Metrics()
     peer.coco_gts = {"i2t": pairs, "t2i": owners}
-    peer.cxc_gts = {"i2t": cxc, "t2i": {t: found for t, found in rated.items() if found}}
+    peer.cxc_gts = {"i2t": cxc, "t2i": {t: relevant for t, relevant in rated.items() if relevant}}
     peer.eccv_gts = {"i2t": eccv_i2t, "t2i": eccv_t2i}
     peer.pm_gts = {"i2t": plausible, "t2i": plausible_t2i}
     peer.coco_ids = texts
@@ -68,27 +68,29 @@ def world(seed: int, n: int = 50) -> World:
     return World(peer, collection, images, texts)
 
 
-def more(rng: np.random.Generator, own: list[int], pool: np.ndarray, *, most: int, least: int = 0) -> list[int]:
-    extra = rng.choice(pool, int(rng.integers(least, most + 1)), replace=False)
-    return list(dict.fromkeys([*own, *map(int, extra)]))
+def with_extra(
+    rng: np.random.Generator, positives: list[int], pool: np.ndarray, *, max_extra: int, min_extra: int = 0
+) -> list[int]:
+    extra = rng.choice(pool, int(rng.integers(min_extra, max_extra + 1)), replace=False)
+    return list(dict.fromkeys([*positives, *map(int, extra)]))
 
 
 def judged(positives: dict[int, list[int]], name: str) -> Judgements:
-    return Judgements.from_pairs(((q, c) for q, found in positives.items() for c in found), name=name)
+    return Judgements.from_pairs(((q, c) for q, relevant in positives.items() for c in relevant), name=name)
 
 
 def similarities(world: World, kind: str, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     shape = (len(world.images), len(world.texts))
-    own = np.repeat(np.eye(shape[0]), 5, axis=1)
+    matches = np.repeat(np.eye(shape[0]), 5, axis=1)
     return {
         "random": lambda: rng.standard_normal(shape),
-        "good": lambda: 2.5 * own + rng.standard_normal(shape),
-        "perfect": lambda: own + 1e-3 * rng.random(shape),
-        "worst": lambda: -own - 1e-3 * rng.random(shape),
+        "good": lambda: 2.5 * matches + rng.standard_normal(shape),
+        "perfect": lambda: matches + 1e-3 * rng.random(shape),
+        "worst": lambda: -matches - 1e-3 * rng.random(shape),
         "negative": lambda: -100 + rng.random(shape),
-        "float32": lambda: (own + rng.standard_normal(shape)).astype(np.float32),
-        "many ties": lambda: np.round(own + rng.standard_normal(shape)),
+        "float32": lambda: (matches + rng.standard_normal(shape)).astype(np.float32),
+        "many ties": lambda: np.round(matches + rng.standard_normal(shape)),
         "constant": lambda: np.zeros(shape),
     }[kind]()
 
@@ -101,20 +103,20 @@ def lists(matrix: np.ndarray, queries: np.ndarray, candidates: np.ndarray) -> di
 
 def asked_of_peer(peer: Any, i2t: dict[int, list[int]], t2i: dict[int, list[int]]) -> dict[tuple[str, str, str], float]:
     recalls = peer.compute_all_metrics(i2t, t2i, [f"{name}_recalls" for name in VIEWS], Ks=(1, 5, 10))
-    rest = peer.compute_all_metrics(i2t, t2i, ["eccv_map_at_r", "eccv_rprecision", "eccv_r1"])
-    found = {}
-    for name, by_direction in {**recalls, **rest}.items():
+    aggregate = peer.compute_all_metrics(i2t, t2i, ["eccv_map_at_r", "eccv_rprecision", "eccv_r1"])
+    values = {}
+    for name, by_direction in {**recalls, **aggregate}.items():
         data, _, metric = name.rpartition("_r") if name[-1].isdigit() else name.partition("eccv_")
         measure = f"R@{metric}" if data in VIEWS else {"map_at_r": "mAP@R", "rprecision": "RP"}[metric]
         for direction, value in by_direction.items():
-            found[VIEWS.get(data, "eccv"), direction, measure] = value
-    return found
+            values[VIEWS.get(data, "eccv"), direction, measure] = value
+    return values
 
 
 def compared(report, expected):
-    got = {r.key: r.value for r in report.results}
+    actual = {r.key: r.value for r in report.results}
     assert len(expected) == 2 * (3 * 4 + 2)
-    assert {key: got[key] for key in expected} == pytest.approx(expected, abs=ALMOST, rel=0)
+    assert {key: actual[key] for key in expected} == pytest.approx(expected, abs=ALMOST, rel=0)
 
 
 KINDS = ("random", "good", "perfect", "worst", "negative", "float32", "many ties", "constant")
@@ -124,40 +126,43 @@ KINDS = ("random", "good", "perfect", "worst", "negative", "float32", "many ties
 @pytest.mark.parametrize("source", ["scores", "rankings"])
 def test_every_metric(kind, source):
     seed = KINDS.index(kind)
-    here = world(seed)
-    matrix = similarities(here, kind, seed)
-    i2t, t2i = lists(matrix, here.images, here.texts), lists(matrix.T, here.texts, here.images)
-    system = Scores.from_matrix(matrix, here.images, here.texts)
+    small_world = world(seed)
+    matrix = similarities(small_world, kind, seed)
+    i2t, t2i = (
+        lists(matrix, small_world.images, small_world.texts),
+        lists(matrix.T, small_world.texts, small_world.images),
+    )
+    system = Scores.from_matrix(matrix, small_world.images, small_world.texts)
     if source == "rankings":
         system = {
-            "i2t": Ranking.from_lists(i2t, candidates=here.texts),
-            "t2i": Ranking.from_lists(t2i, candidates=here.images),
+            "i2t": Ranking.from_lists(i2t, candidates=small_world.texts),
+            "t2i": Ranking.from_lists(t2i, candidates=small_world.images),
         }
     measures = "R@1 R@5 R@10 mAP@R RP"
-    report = evaluate(system, here.collection, protocol=PROTOCOLS, measures=measures, ties="order")
-    compared(report, asked_of_peer(here.peer, i2t, t2i))
+    report = evaluate(system, small_world.collection, protocol=PROTOCOLS, measures=measures, ties="order")
+    compared(report, asked_of_peer(small_world.peer, i2t, t2i))
 
 
 @pytest.mark.parametrize("depth", [None, 50])
 @pytest.mark.parametrize("kind", ["random", "good"])
 def test_plausible_match_r_precision(kind, depth):
     """Prec@min(R, length of the list): R-precision on full lists, the famous min(R, 50) on lists of 50."""
-    here = world(9, n=75)
-    matrix = similarities(here, kind, 9)
-    found = {
-        "i2t": {q: row[:depth] for q, row in lists(matrix, here.images, here.texts).items()},
-        "t2i": {q: row[:depth] for q, row in lists(matrix.T, here.texts, here.images).items()},
+    small_world = world(9, n=75)
+    matrix = similarities(small_world, kind, 9)
+    values = {
+        "i2t": {q: row[:depth] for q, row in lists(matrix, small_world.images, small_world.texts).items()},
+        "t2i": {q: row[:depth] for q, row in lists(matrix.T, small_world.texts, small_world.images).items()},
     }
-    expected = here.peer.pmrp(found, "all")
+    expected = small_world.peer.pmrp(values, "all")
     system = {
-        "i2t": Ranking.from_lists(found["i2t"], candidates=here.texts),
-        "t2i": Ranking.from_lists(found["t2i"], candidates=here.images),
+        "i2t": Ranking.from_lists(values["i2t"], candidates=small_world.texts),
+        "t2i": Ranking.from_lists(values["t2i"], candidates=small_world.images),
     }
     measure = "RP" if depth is None else "PMRP"
-    for source in (system, Scores.from_matrix(matrix, here.images, here.texts)):
-        report = evaluate(source, plausible_only(here.collection), measures=measure)
-        got = {d: report.value(measure, direction=d, view="plausible") for d in ("i2t", "t2i")}
-        assert got == pytest.approx(expected, abs=ALMOST, rel=0)
+    for source in (system, Scores.from_matrix(matrix, small_world.images, small_world.texts)):
+        report = evaluate(source, plausible_only(small_world.collection), measures=measure)
+        actual = {d: report.value(measure, direction=d, view="plausible") for d in ("i2t", "t2i")}
+        assert actual == pytest.approx(expected, abs=ALMOST, rel=0)
 
 
 def plausible_only(of: Collection) -> Collection:
@@ -177,13 +182,15 @@ def test_real_ground_truth():
     for direction in ("i2t", "t2i"):
         queries = [*rng.choice(list(peer.eccv_gts[direction]), 10, replace=False).tolist()]
         queries += outside if direction == "i2t" else []
-        found = {q: half_right(rng, peer.eccv_gts[direction][q], pools[direction]) for q in queries}
-        expected = eccv_caption._metrics.compute_eccv_metrics(found, {q: peer.eccv_gts[direction][q] for q in queries})
-        ranking = Ranking.from_lists(found, candidates=pools[direction])
+        ranked_lists = {q: half_right(rng, peer.eccv_gts[direction][q], pools[direction]) for q in queries}
+        expected = eccv_caption._metrics.compute_eccv_metrics(
+            ranked_lists, {q: peer.eccv_gts[direction][q] for q in queries}
+        )
+        ranking = Ranking.from_lists(ranked_lists, candidates=pools[direction])
         truth = collection.judged("eccv", direction).restrict(queries=queries)
         (placed,), _ = place(ranking, [Asked(truth, outside="count")])
-        got = [m.summarise(m(placed)) for m in parse("mAP@R RP R@1")]
-        assert got == pytest.approx(list(expected.values()), abs=ALMOST, rel=0)
+        actual = [m.summarise(m(placed)) for m in parse("mAP@R RP R@1")]
+        assert actual == pytest.approx(list(expected.values()), abs=ALMOST, rel=0)
         assert placed.outside == (2 if direction == "i2t" else 0)
 
 
@@ -198,11 +205,13 @@ def test_the_best_possible_eccv_number_is_below_one():
     """Two positives are outside the gallery and still count, as in the published figures: no system reaches 1."""
     truth = load_karpathy_5k().judged("eccv", "i2t").relevant
     texts = [str(int(t)) for t in eccv_caption.Metrics().coco_ids]
-    known = set(texts)
+    text_ids = set(texts)
     best = {q: [] for q in truth.queries}
     for query, text, _ in truth:
-        best[query] += [text] if text in known else []
-    judged_only = {q: found + [t for t in texts[:60] if t not in found] for q, found in best.items() if found}
+        best[query] += [text] if text in text_ids else []
+    judged_only = {
+        q: best_texts + [t for t in texts[:60] if t not in best_texts] for q, best_texts in best.items() if best_texts
+    }
     ranking = Ranking.from_lists(judged_only, candidates=texts)
     (placed,), _ = place(ranking, [Asked(truth.restrict(queries=judged_only), outside="count")])
     (value,) = [m.summarise(m(placed)) for m in parse("mAP@R")]
@@ -224,7 +233,7 @@ def full(small) -> dict[str, dict[int, list[int]]]:
 
 
 def test_a_repeated_positive_is_refused(small, full):
-    cheat = {q: [found[0]] * 60 for q, found in small.peer.eccv_gts["i2t"].items()}
+    cheat = {q: [relevant[0]] * 60 for q, relevant in small.peer.eccv_gts["i2t"].items()}
     assert small.peer.eccv_metrics({"i2t": cheat}, "i2t")["eccv_map_at_r"]["i2t"] == 1.0
     with pytest.raises(LimnerError, match=r"ranks candidate '\d+' twice"):
         Ranking.from_lists(cheat)
@@ -240,8 +249,8 @@ def test_an_unknown_metric_is_refused(small, full):
 
 
 def test_asking_for_one_number_does_not_drop_another(small, full):
-    asked = ["eccv_recalls", "eccv_map_at_r"]
-    assert set(small.peer.compute_all_metrics(full["i2t"], full["t2i"], asked)) == {"eccv_map_at_r"}
+    metrics = ["eccv_recalls", "eccv_map_at_r"]
+    assert set(small.peer.compute_all_metrics(full["i2t"], full["t2i"], metrics)) == {"eccv_map_at_r"}
     assert small.peer.compute_all_metrics(full["i2t"], full["t2i"], ["eccv_rprecision"]) == {}
     ranking = Ranking.from_lists(full["i2t"], candidates=small.texts)
     report = evaluate(ranking, small.collection, protocol="eccv", measures="mAP@R R@1 R@5 R@10 RP")
@@ -251,7 +260,7 @@ def test_asking_for_one_number_does_not_drop_another(small, full):
 @pytest.mark.parametrize(("protocol", "depth"), [("eccv", 2), ("coco-1k", 3)])
 def test_a_list_that_is_too_short_is_refused_by_name(small, full, protocol, depth):
     """IndexError without a word in the package; here the query, the depth and what to do."""
-    short = {d: {q: row[:depth] for q, row in found.items()} for d, found in full.items()}
+    short = {d: {q: row[:depth] for q, row in ranked_lists.items()} for d, ranked_lists in full.items()}
     with pytest.raises(IndexError):
         small.peer.eccv_metrics(short, "all") if protocol == "eccv" else small.peer.coco_1k_recalls(short, "all")
     ranking = Ranking.from_lists(short["i2t"], candidates=small.texts)

@@ -116,10 +116,10 @@ def expected_best(measure: str, grades: np.ndarray) -> float:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_value_of_the_perfect_ranking(problem, measure):
     """1 for shares that can reach 1, rank 1; what the cut allows for the others. Ties among equals cost nothing."""
-    got = problem.values(measure, problem.grades)[:-1]
+    actual = problem.values(measure, problem.grades)[:-1]
     counted = (problem.grades >= 1).any(axis=1) if "min_grade" in measure else np.ones(QUERIES, dtype=bool)
     expected = [expected_best(measure, grades) for grades in problem.grades[counted]]
-    assert got == pytest.approx(expected, abs=1e-12)
+    assert actual == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

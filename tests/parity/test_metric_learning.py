@@ -31,9 +31,9 @@ def theirs(*arrays: np.ndarray) -> dict[str, float]:
 
 
 def judged(query_labels: np.ndarray, labels: np.ndarray) -> Judgements:
-    same = query_labels[:, None] == labels[None, :]
+    same_label = query_labels[:, None] == labels[None, :]
     return Judgements.from_pairs(
-        zip(*np.nonzero(same), strict=True), queries=range(len(same)), candidates=range(len(labels))
+        zip(*np.nonzero(same_label), strict=True), queries=range(len(same_label)), candidates=range(len(labels))
     )
 
 
@@ -43,15 +43,15 @@ def test_queries_and_references(seed, classes):
     rng = np.random.default_rng([seed, classes])
     centres = rng.standard_normal((classes, 16))
     query_labels, labels = rng.integers(0, classes, 40), rng.integers(0, classes, 150)
-    queries, found = (
+    queries, candidates = (
         (centres[n] + 1.5 * rng.standard_normal((len(n), 16))).astype(np.float32) for n in (query_labels, labels)
     )
-    scores = Scores.from_embeddings(Embeddings(range(40), queries), Embeddings(range(150), found))
+    scores = Scores.from_embeddings(Embeddings(range(40), queries), Embeddings(range(150), candidates))
     report = evaluate(scores, judged(query_labels, labels), measures=list(OURS.values()))
-    expected = theirs(queries, query_labels, found, labels)
-    got = {name: report.value(measure) for name, measure in OURS.items()}
-    assert got == pytest.approx(expected, abs=1e-7, rel=0)  # its reciprocal ranks are float32
-    assert got["mean_average_precision_at_r"] == pytest.approx(
+    expected = theirs(queries, query_labels, candidates, labels)
+    actual = {name: report.value(measure) for name, measure in OURS.items()}
+    assert actual == pytest.approx(expected, abs=1e-7, rel=0)  # its reciprocal ranks are float32
+    assert actual["mean_average_precision_at_r"] == pytest.approx(
         expected["mean_average_precision_at_r"], abs=1e-14, rel=0
     )
     assert report.results[0].left_out == int((~np.isin(query_labels, labels)).sum())
@@ -63,9 +63,9 @@ def test_queries_among_the_references():
     labels = rng.integers(0, 6, 80)
     vectors = (rng.standard_normal((6, 8))[labels] + rng.standard_normal((80, 8))).astype(np.float32)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    others = [[c for c in np.argsort(-row, kind="stable") if c != q] for q, row in enumerate(unit @ unit.T)]
+    ranked_lists = [[c for c in np.argsort(-row, kind="stable") if c != q] for q, row in enumerate(unit @ unit.T)]
     pairs = [(q, c) for q in range(80) for c in range(80) if q != c and labels[q] == labels[c]]
-    ranking = Ranking.from_lists(dict(enumerate(others)), candidates=range(80))
+    ranking = Ranking.from_lists(dict(enumerate(ranked_lists)), candidates=range(80))
     report = evaluate(ranking, Judgements.from_pairs(pairs), measures=list(OURS.values()))
     expected = theirs(vectors, labels)
     assert {n: report.value(m) for n, m in OURS.items()} == pytest.approx(expected, abs=1e-7, rel=0)

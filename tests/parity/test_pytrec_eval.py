@@ -26,20 +26,20 @@ OURS = {
 KEPT = json.loads((Path(__file__).parent / "data" / "pytrec_eval.json").read_text(encoding="utf-8"))
 
 
-def kept(name: str) -> tuple[Case, dict[str, dict[str, float]]]:
+def frozen(name: str) -> tuple[Case, dict[str, dict[str, float]]]:
     answers = KEPT[name]["answers"]
     return Case(KEPT[name]["qrels"], KEPT[name]["run"]), turned(answers)
 
 
 def turned(answers: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     """{measure: {query: value}} from {query: {measure: value}}."""
-    return {theirs: {q: found[theirs] for q, found in answers.items()} for theirs in OURS}
+    return {theirs: {q: measured[theirs] for q, measured in answers.items()} for theirs in OURS}
 
 
 def agree(ranking: Ranking, of: Case, expected: dict[str, dict[str, float]]) -> None:
-    got = per_query(ranking, judgements(of), OURS)
+    actual = per_query(ranking, judgements(of), OURS)
     for theirs, values in expected.items():
-        assert got[theirs] == pytest.approx(values, abs=1e-15, rel=1e-14), theirs
+        assert actual[theirs] == pytest.approx(values, abs=1e-15, rel=1e-14), theirs
 
 
 def test_the_kept_cases_are_the_ones_that_would_be_drawn():
@@ -49,7 +49,7 @@ def test_the_kept_cases_are_the_ones_that_would_be_drawn():
 
 @pytest.mark.parametrize("name", [name for name in CASES if "tie" not in name])
 def test_kept_answers(name):
-    of, expected = kept(name)
+    of, expected = frozen(name)
     agree(by_score(of), of, expected)
     agree(as_trec_eval(of), of, expected)
 
@@ -57,22 +57,22 @@ def test_kept_answers(name):
 @pytest.mark.parametrize("name", [name for name in CASES if "tie" in name])
 def test_kept_answers_on_ties_need_trec_evals_order(name):
     """It breaks ties by id, last in the alphabet first, after rounding to float32: a documented difference."""
-    of, expected = kept(name)
+    of, expected = frozen(name)
     agree(as_trec_eval(of), of, expected)
     with pytest.raises(AssertionError):
         agree(by_score(of), of, expected)
 
 
 def test_a_run_file_keeps_scores_apart_that_float32_cannot(tmp_path):
-    of, expected = kept("tied as float32")
-    lines = [f"{q} Q0 {c} 0 {score!r} t\n" for q, found in of.run.items() for c, score in found.items()]
+    of, expected = frozen("tied as float32")
+    lines = [f"{q} Q0 {c} 0 {score!r} t\n" for q, scores in of.run.items() for c, score in scores.items()]
     (tmp_path / "run").write_text("".join(lines))
     loaded, exact = read_run(tmp_path / "run"), by_score(of)
     assert all(loaded[q] == exact[q] for q in of.run)
     truth = judgements(of)
-    got = evaluate(loaded, truth, measures="MAP", unretrieved="never").value("MAP")
-    assert got == evaluate(exact, truth, measures="MAP", unretrieved="never").value("MAP")
-    assert got > sum(expected["map"].values()) / len(of.run)  # its good scores were all rounded to one
+    actual = evaluate(loaded, truth, measures="MAP", unretrieved="never").value("MAP")
+    assert actual == evaluate(exact, truth, measures="MAP", unretrieved="never").value("MAP")
+    assert actual > sum(expected["map"].values()) / len(of.run)  # its good scores were all rounded to one
 
 
 @pytest.mark.parametrize("ties", ["none", "some", "float32"])
@@ -83,6 +83,6 @@ def test_live_answers(seed, grades, ties):
         "pytrec_eval", reason="pytrec_eval is not installed: pytrec-eval-terrier has wheels for x86-64 only"
     )
     of = case(seed, grades=grades, ties=ties)
-    whole = {q: {c: int(grade) for c, grade in found.items()} for q, found in of.qrels.items()}
-    answers = pytrec_eval.RelevanceEvaluator(whole, MEASURES).evaluate(of.run)
+    integer_qrels = {q: {c: int(grade) for c, grade in grades.items()} for q, grades in of.qrels.items()}
+    answers = pytrec_eval.RelevanceEvaluator(integer_qrels, MEASURES).evaluate(of.run)
     agree(as_trec_eval(of), of, turned(answers))

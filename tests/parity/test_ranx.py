@@ -50,21 +50,21 @@ CASES = {
 def answers() -> dict[str, dict[str, dict[str, float]]]:
     """{case: {metric: {query: value}}}, from one process in which numba compiles nothing."""
     script = Path(__file__).with_name("ask_ranx.py")
-    asked = json.dumps([as_arrays(of, list(metrics)) for of, metrics in CASES.values()])
+    request = json.dumps([as_arrays(of, list(metrics)) for of, metrics in CASES.values()])
     settings = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run([sys.executable, str(script)], input=asked, capture_output=True, text=True, env=settings)
+    done = subprocess.run([sys.executable, str(script)], input=request, capture_output=True, text=True, env=settings)
     assert done.returncode == 0, done.stderr
     return {
-        name: {metric: dict(zip(of.run, values, strict=True)) for metric, values in found.items()}
-        for (name, (of, _)), found in zip(CASES.items(), json.loads(done.stdout), strict=True)
+        name: {metric: dict(zip(of.run, values, strict=True)) for metric, values in measured.items()}
+        for (name, (of, _)), measured in zip(CASES.items(), json.loads(done.stdout), strict=True)
     }
 
 
 def as_arrays(of: Case, metrics: list[str]) -> dict:
     """What ranx takes from arrays: numbers for ids, best first; judgements without zeros, highest grade first."""
-    number = {name: n for n, name in enumerate({c for found in (*of.qrels.values(), *of.run.values()) for c in found})}
+    number = {name: n for n, name in enumerate({c for scores in (*of.qrels.values(), *of.run.values()) for c in scores})}
     ordered = [
-        [sorted(((number[c], x) for c, x in found.items()), key=lambda pair: -pair[1]) for found in by_query.values()]
+        [sorted(((number[c], x) for c, x in values.items()), key=lambda pair: -pair[1]) for values in by_query.values()]
         for by_query in (of.qrels, of.run)
     ]
     return {"metrics": metrics, "qrels": [[p for p in row if p[1] > 0] for row in ordered[0]], "run": ordered[1]}
@@ -73,6 +73,6 @@ def as_arrays(of: Case, metrics: list[str]) -> dict:
 @pytest.mark.parametrize("name", CASES)
 def test_every_metric(answers, name):
     of, metrics = CASES[name]
-    got = per_query(by_score(of), judgements(of), metrics)
+    actual = per_query(by_score(of), judgements(of), metrics)
     for theirs in metrics:
-        assert got[theirs] == pytest.approx(answers[name][theirs], abs=1e-15, rel=1e-14), theirs
+        assert actual[theirs] == pytest.approx(answers[name][theirs], abs=1e-15, rel=1e-14), theirs

@@ -37,12 +37,12 @@ def run_texts(draw):
 
 
 def by_python(text: str) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    run: dict[str, dict[str, float]] = {}
     for line in text.encode().split(b"\n"):
         if line.strip():
             query, _, candidate, _, score, _ = (part.decode() for part in line.split())
-            found.setdefault(query, {})[candidate] = float(score)
-    return found
+            run.setdefault(query, {})[candidate] = float(score)
+    return run
 
 
 @given(text=run_texts(), piece=st.sampled_from([1, 7, 64, 1 << 20]))
@@ -56,10 +56,10 @@ def test_reads_what_python_reads(tmp_path_factory, text, piece):
         _runs._PIECE = before
     expected = by_python(text)
     assert list(run.queries) == list(expected)
-    for row, (query, found) in enumerate(expected.items()):
-        best_first = sorted(found, key=lambda c: -found[c])
+    for row, (query, scores) in enumerate(expected.items()):
+        best_first = sorted(scores, key=lambda c: -scores[c])
         assert run[query] == best_first
-        assert run.scores[row, : len(found)].tolist() == [found[c] for c in best_first]
+        assert run.scores[row, : len(scores)].tolist() == [scores[c] for c in best_first]
 
 
 def test_many_words_in_many_pieces(tmp_path, monkeypatch):
@@ -80,8 +80,8 @@ def test_every_float_survives_writing_and_reading(tmp_path):
         -np.random.default_rng(0).standard_normal((1, 1000)) * 10.0 ** np.arange(-500, 500).clip(-300, 300)
     )
     run = Ranking(["q"], range(1000), np.arange(1000)[None], scores)
-    again = read_run(run.save(tmp_path / "r.txt"))
-    assert again.scores.tolist() == scores.tolist() and again["q"] == run["q"]
+    reloaded = read_run(run.save(tmp_path / "r.txt"))
+    assert reloaded.scores.tolist() == scores.tolist() and reloaded["q"] == run["q"]
 
 
 @pytest.mark.parametrize(
