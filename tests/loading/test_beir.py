@@ -55,7 +55,7 @@ def test_without_images_the_direction_is_asked_for(folder):
 def test_a_collection_comes_back(tmp_path, direction):
     world = limner.load("scenes", images=20)
     lost = write_beir(world, tmp_path / "out", direction=direction)
-    assert any("20 images are no files" in message for message in lost) and any("complete" in message for message in lost)
+    assert any("20 images are no files" in note for note in lost) and any("complete" in note for note in lost)
     reloaded = load_beir(tmp_path / "out", direction=direction)
     assert reloaded.judgements == world.judgements and reloaded.texts.values == world.texts.values
     assert {name: set(ids) for name, ids in reloaded.splits.items()} == {n: set(i) for n, i in world.splits.items()}

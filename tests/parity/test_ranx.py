@@ -62,7 +62,8 @@ def answers() -> dict[str, dict[str, dict[str, float]]]:
 
 def as_arrays(of: Case, metrics: list[str]) -> dict:
     """What ranx takes from arrays: numbers for ids, best first; judgements without zeros, highest grade first."""
-    number = {name: n for n, name in enumerate({c for scores in (*of.qrels.values(), *of.run.values()) for c in scores})}
+    documents = {c for scores in (*of.qrels.values(), *of.run.values()) for c in scores}
+    number = {name: n for n, name in enumerate(documents)}
     ordered = [
         [sorted(((number[c], x) for c, x in values.items()), key=lambda pair: -pair[1]) for values in by_query.values()]
         for by_query in (of.qrels, of.run)
