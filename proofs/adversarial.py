@@ -25,7 +25,7 @@ from text_only import captions, configure, minilm
 
 from claims import Claim, main
 from limner.explain.adversarial import DENIES, attack_all
-from limner.explain.blindness import Attack, blind_baseline, rerank, table
+from limner.explain.blind_baselines import Attack, blind_baseline, rerank, table
 from limner.papers.text_only import parted
 from limner.stats import Interval, bootstrap
 

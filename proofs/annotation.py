@@ -26,7 +26,7 @@ from claims import Claim, log, main
 from limner.annotate.bias import bias_of, by_size
 from limner.annotate.merge import precision_recall
 from limner.core.judgements import Judgements
-from limner.datasets.extended import read_coco_pairs, read_cxc_positives, read_eccv
+from limner.datasets.coco_judgements import read_coco_pairs, read_cxc_positives, read_eccv
 from limner.papers.published_tables import Table, table
 from limner.stats import bradley_terry
 

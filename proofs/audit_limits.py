@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 import limner
-from limner.explain.audit.labels import fit
-from limner.explain.audit.permuted import places
+from limner.explain.audit.label_doubts import fit
+from limner.explain.audit.permuted_labels import places
 
 ALONE, TRAINED, TOGETHER = (
     "the best threshold on each label's score",

@@ -23,8 +23,8 @@ from limner.datasets.scenes.meaning import Entity, Meaning
 from limner.datasets.scenes.scene import Scene, SceneObject
 from limner.datasets.scenes.world import SETTINGS, kinds_of
 from limner.explain.concepts import Concepts, of_images
+from limner.explain.failure_classes import CLASSES, ClaimReader, label, setting_words
 from limner.explain.failures import Failure
-from limner.explain.labels import CLASSES, ClaimReader, label, setting_words
 from limner.language.wordnet import WordNet
 
 

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from claims import Claim, log, main
 from limner import Collection, Items, Judgements, compare, evaluate, train
 from limner.datasets.scenes import Drawing
-from limner.datasets.scenes.composed import Content, scenes_composed
 from limner.datasets.scenes.grammar import article
+from limner.datasets.scenes.scene_changes import Content, scenes_composed
 from limner.encoders import encoder
 from limner.stats import mean_interval
 from tiny_clip import tiny_clip

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main
 from limner.datasets.flickr import RawJudgements, crowd_votes, expert_scores, load_flickr8k
-from limner.language.overlap import STOP_WORDS, Words, bleu_table, content_words, rouge_table, tokens
+from limner.language.word_overlap import STOP_WORDS, Words, bleu_table, content_words, rouge_table, tokens
 from limner.stats import cohen_kappa, krippendorff_alpha
 
 Array = npt.NDArray[np.float64]

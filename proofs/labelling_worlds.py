@@ -99,7 +99,7 @@ def coco(data: Path) -> Iterator[World]:
     """Captions and images of COCO's test split; an image is its first caption, which is no caption of the world."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    from limner.datasets.extended import read_coco_pairs, read_eccv
+    from limner.datasets.coco_judgements import read_coco_pairs, read_eccv
 
     rows = [line.split("\t") for line in (data / "coco/karpathy_test_5k.tsv").read_text().splitlines()[1:]]
     by_image: dict[str, list[str]] = {}

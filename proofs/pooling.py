@@ -20,7 +20,7 @@ import numpy.typing as npt
 from limner.core.collection import Collection
 from limner.core.judgements import Judgements
 from limner.evaluation.protocols import HALF_OF_THE_VOTES
-from limner.language.overlap import bleu_table, content_words
+from limner.language.word_overlap import bleu_table, content_words
 
 FILTER = 0.25
 """The lowest BLEU-pre of a pair that the crowd was asked about."""

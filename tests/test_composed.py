@@ -14,8 +14,8 @@ from limner.cli import app
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.datasets.composed import ComposedQueries, ComposedQuery, read_composed
-from limner.datasets.scenes.composed import CHANGES, Content, scenes_composed
+from limner.datasets.composed_queries import ComposedQueries, ComposedQuery, read_composed
+from limner.datasets.scenes.scene_changes import CHANGES, Content, scenes_composed
 from limner.evaluation.diagnostics.composed import COMPOSITIONS, _expected_hit, composed, evaluate_composed
 
 CIRR = [

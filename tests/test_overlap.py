@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limner.core.errors import LimnerError
-from limner.language.overlap import (
+from limner.language.word_overlap import (
     IRREGULAR,
     STOP_WORDS,
     bleu,
@@ -80,7 +80,7 @@ def test_tables_longer_than_a_block(monkeypatch):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcdefgh"), size=4)) for _ in range(57)]
     whole = bleu_table(texts, [[t] for t in texts])
-    monkeypatch.setattr("limner.language.overlap._BLOCK", 10)
+    monkeypatch.setattr("limner.language.word_overlap._BLOCK", 10)
     np.testing.assert_array_equal(bleu_table(texts, [[t] for t in texts]), whole)
     np.testing.assert_array_equal(np.diag(whole), 1)
 

@@ -19,7 +19,7 @@ from limner.evaluation.diagnostics.languages import evaluate_languages
 from limner.evaluation.tuning import tune
 from limner.explain.embedding_map import embedding_map, failure_classes
 from limner.explain.failures import explain, failures
-from limner.explain.probing import probe
+from limner.explain.probe_results import probe
 from limner.scores.correction import CORRECTIONS
 
 CLI = Path(limner.__file__).parent / "cli"
@@ -151,8 +151,8 @@ def test_what_scikit_learn_prints_is_not_shown_and_other_threads_are_heard(capsy
 
 
 def test_probes_languages_and_composed_queries():
-    from limner.datasets.scenes.composed import scenes_composed
-    from limner.datasets.scenes.probes import scenes_probe
+    from limner.datasets.scenes.scene_changes import scenes_composed
+    from limner.datasets.scenes.scene_probes import scenes_probe
 
     told, given = Told(), scenes_probe(20)
     probe(given, progress=told)

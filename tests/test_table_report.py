@@ -12,7 +12,7 @@ from limner.core.errors import LimnerError
 from limner.evaluation.diagnostics.composed import ComposedLine, ComposedReport
 from limner.evaluation.diagnostics.languages import LanguageLine, LanguageReport
 from limner.explain.audit import audit
-from limner.explain.probing import PAIR, ProbeLine, ProbeReport
+from limner.explain.probe_results import PAIR, ProbeLine, ProbeReport
 from limner.stats import mean_interval
 
 VALUE = mean_interval([0.0, 1.0, 1.0])

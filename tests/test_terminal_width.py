@@ -105,7 +105,7 @@ def test_long_tables_are_cut_into_parts_that_fit():
 
 def test_the_table_of_an_attack_fits():
     from limner.explain.adversarial import FURTHER, KINDS, Edit
-    from limner.explain.blindness import Attack, table
+    from limner.explain.blind_baselines import Attack, table
 
     edit, places = Edit("colour-in", "a red dog", "a blue dog", 2, "red", "blue", "red"), np.ones(12_345)
     attacks = [Attack(kind, (edit,) * 12_345, 12_345, places, places, places, places[:0]) for kind in KINDS]

@@ -31,10 +31,10 @@ from limner.annotate.turns import STRATEGIES, candidates, choose, in_turns, prob
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
-from limner.datasets.extended import read_eccv
+from limner.datasets.coco_judgements import read_eccv
+from limner.explain.failure_classes import CLASSES
 from limner.explain.failures import Failure
-from limner.explain.labels import CLASSES
-from limner.language.overlap import bleu, content_words
+from limner.language.word_overlap import bleu, content_words
 
 
 @pytest.fixture(scope="module")
@@ -671,7 +671,7 @@ def test_the_crowd_of_flickr8k_is_read(shared_data):
 def test_eccv_caption_is_read_and_written_as_it_is(tmp_path):
     pytest.importorskip("eccv_caption")
     from limner.annotate.forms import write_eccv
-    from limner.datasets.extended import eccv_folder
+    from limner.datasets.coco_judgements import eccv_folder
 
     found = read_judgements(eccv_folder(), form="eccv")
     forward, backward = read_eccv()

@@ -27,8 +27,8 @@ from limner.annotate.store.failures import (
 from limner.annotate.store.people import add_annotator
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.explain.failure_classes import CLASSES
 from limner.explain.failures import Failure
-from limner.explain.labels import CLASSES
 
 WORLD = ("scenes", "-O", "images=60")
 
@@ -81,7 +81,7 @@ def test_printed_rules_are_the_shares_of_their_consequences():
 
 def test_wrong_counts_have_both_readings_of_the_paper():
     """Per object of the truth, as the text defines it; per failure, as Table 3 prints it: 69,595 / 28,817 = 2.42."""
-    from limner.explain.agreement import ConceptAgreement
+    from limner.explain.concept_agreement import ConceptAgreement
     from limner.explain.failures import Explanations
 
     def agreed(counts, missing):

@@ -7,7 +7,7 @@ import pytest
 
 import limner
 import websites
-from limner.explain.labels import CAPTION_CLASSES
+from limner.explain.failure_classes import CAPTION_CLASSES
 from limner.web import make_app
 from websites import SIZES, running, watched
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limner.core.errors import LimnerError
-from limner.language import spelling
+from limner.language import words
 from limner.language.tagging import tag
 from limner.language.words import Reader, compounds, lemma_lexicon, tokens
 from limner.papers.tagrank import TagRank
@@ -343,20 +343,20 @@ def test_a_speller_is_asked_for_words_that_wordnet_does_not_know(tmp_path: Path,
     program.write_text(SPELLER)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    spelling.correct.cache_clear()
-    spelling._speller.cache_clear()
+    words.correct.cache_clear()
+    words._speller.cache_clear()
     try:
         assert Reader(spelling=True)("a dog on a mountian zzz") == ["dog", "mountain", "zzz"]
     finally:
-        spelling._speller().terminate()
-        spelling._speller.cache_clear()
-        spelling.correct.cache_clear()
+        words._speller().terminate()
+        words._speller.cache_clear()
+        words.correct.cache_clear()
 
 
 def test_without_a_speller_spelling_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    spelling.correct.cache_clear()
-    spelling._speller.cache_clear()
+    words.correct.cache_clear()
+    words._speller.cache_clear()
     with pytest.raises(LimnerError, match="hunspell or aspell"):
         Reader(spelling=True)("a dog on a mountian")
 

@@ -10,9 +10,9 @@ import pytest
 import limner
 from limner.core.errors import LimnerError, UnknownName
 from limner.explain.adversarial import KINDS, attack, attack_all
-from limner.explain.blindness import blind_baseline, ranks, rerank, table
-from limner.explain.edits import Edit
+from limner.explain.blind_baselines import blind_baseline, ranks, rerank, table
 from limner.explain.opposites import FAR, colours_in, css_colours
+from limner.explain.text_edits import Edit
 from limner.papers.text_only import text_only
 
 TEXTS = [

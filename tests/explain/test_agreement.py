@@ -12,10 +12,10 @@ import limner
 from limner import stats
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
-from limner.explain.agreement import SCORES, agreement, match, similarities
+from limner.explain.concept_agreement import SCORES, agreement, match, similarities
 from limner.explain.concepts import Concepts, Faults, Thing, of_images, read_csv, read_visual_genome
 from limner.explain.failures import Explanations, Failure, explain, failures, told
-from limner.explain.reading import mentioned, phrases
+from limner.explain.noun_phrases import mentioned, phrases
 from limner.language.wordnet import Similarities, WordNet
 
 WORDNET = WordNet.load()

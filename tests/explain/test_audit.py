@@ -17,12 +17,12 @@ from limner.cli import app
 from limner.datasets.trec import read_qrels
 from limner.evaluation.measures import DEFAULT
 from limner.explain.audit import KINDS, audit
-from limner.explain.audit.blind import threshold
-from limner.explain.audit.chance import reached
-from limner.explain.audit.labels import Fit, fit
-from limner.explain.audit.missing import expected, missed
-from limner.explain.audit.permuted import _beliefs, _scaled, permuted
-from limner.language.identify import main_language, other_language
+from limner.explain.audit.blind_classifier import threshold
+from limner.explain.audit.chance_levels import reached
+from limner.explain.audit.label_doubts import Fit, fit
+from limner.explain.audit.missing_matches import expected, missed
+from limner.explain.audit.permuted_labels import _beliefs, _scaled, permuted
+from limner.language.identification import main_language, other_language
 
 N = 60
 
@@ -264,7 +264,7 @@ def test_permuted_labels_are_found_where_one_score_decides_nothing():
 
 
 def test_only_the_images_that_fit_worst_are_compared_in_a_large_collection(monkeypatch):
-    monkeypatch.setattr("limner.explain.audit.permuted.MOST", 52)
+    monkeypatch.setattr("limner.explain.audit.permuted_labels.MOST", 52)
     moved = np.arange(N)
     moved[[4, 40]] = 40, 4
     assert found("permuted-labels", collection(), look=False, scores=own_scores(0.1, moved)) == [
@@ -279,7 +279,7 @@ def test_beliefs_are_near_the_sums_over_all_assignments(monkeypatch):
     for order in itertools.permutations(range(6)):
         whole[range(6), order] += np.prod(odds[range(6), order])
     assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.1
-    monkeypatch.setattr("limner.explain.audit.permuted.NEAREST", 4)
+    monkeypatch.setattr("limner.explain.audit.permuted_labels.NEAREST", 4)
     assert np.abs(_beliefs(odds) - whole / whole[0].sum()).max() < 0.2
 
 
@@ -590,7 +590,7 @@ def test_a_lower_bound_asks_for_further_judgements_only_where_there_are_none():
 
 @pytest.mark.parametrize("share", [0.8996, 0.89999])
 def test_a_share_below_what_is_needed_is_not_rounded_up_to_it(share, monkeypatch):
-    monkeypatch.setattr("limner.explain.audit.labels.telling", lambda *_: share)
+    monkeypatch.setattr("limner.explain.audit.label_doubts.telling", lambda *_: share)
     notes = audit(collection(), look=False, scores=own_scores(0.1, np.arange(N))).notes
     assert any("in 89.9% of comparisons, at least 90% are needed" in note for note in notes)
 

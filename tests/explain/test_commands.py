@@ -15,11 +15,11 @@ import limner
 from limner.cli import app
 from limner.cli.commands.explain.attack import _ignored
 from limner.explain.adversarial import FURTHER, KINDS
-from limner.explain.blindness import Attack
-from limner.explain.edits import Edit
+from limner.explain.blind_baselines import Attack
+from limner.explain.failure_classes import CLASSES
+from limner.explain.failure_section import shown_failures
 from limner.explain.failures import explain, failures
-from limner.explain.labels import CLASSES
-from limner.explain.showing import shown_failures
+from limner.explain.text_edits import Edit
 
 WORLD = ["scenes", "-O", "images=40", "--split", "all"]
 

@@ -12,9 +12,9 @@ import pytest
 import limner
 from limner.core.errors import LimnerError, UnknownName
 from limner.explain.concepts import Concepts, Thing
+from limner.explain.failure_classes import CLASSES, ClaimReader, label, label_all, read_labels, setting_words
+from limner.explain.failure_rules import rates, rules, table, together
 from limner.explain.failures import Failure
-from limner.explain.labels import CLASSES, ClaimReader, label, label_all, read_labels, setting_words
-from limner.explain.rules import rates, rules, table, together
 from limner.language.wordnet import WordNet
 
 READER = ClaimReader(WordNet.load(), {"beach": frozenset({"beach"})})

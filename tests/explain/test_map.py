@@ -13,8 +13,8 @@ from limner import Scores
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.explain.embedding_map import class_of, classified, embedding_map, failure_classes
+from limner.explain.failure_classes import CAPTION_CLASSES
 from limner.explain.failures import Failure, failures
-from limner.explain.labels import CAPTION_CLASSES
 from limner.explain.map_projection import project
 
 

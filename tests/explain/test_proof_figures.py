@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import limner
-from limner.explain.blindness import Attack
+from limner.explain.blind_baselines import Attack
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_a_bare_path_in_the_current_folder(tmp_path, monkeypatch):
 
 
 OWN = """
-from limner.datasets.tables import load_table
+from limner.datasets.caption_tables import load_table
 def mine(path, *, split=None, shout=False):
     return load_table(path, split=split)
 def free(*, split=None, **anything):

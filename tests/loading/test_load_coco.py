@@ -16,7 +16,7 @@ import limner
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.judgements import Judgements
-from limner.datasets import extended
+from limner.datasets import coco_judgements as extended
 from limner.datasets.coco import load_captions, load_karpathy_5k, read_instances, with_folds
 from limner.datasets.karpathy import load_precomp
 from limner.evaluation import protocols

@@ -11,7 +11,7 @@ import pytest
 from pictures import png, put
 
 from limner.core.errors import LimnerError, UnknownName
-from limner.datasets.tables import load_folder, load_table
+from limner.datasets.caption_tables import load_folder, load_table
 
 ROWS = [
     {"image": "a.jpg", "caption": 'A "dog",\trunning.', "id": "t1", "split": "train", "language": "en"},

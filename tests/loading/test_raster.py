@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limner.datasets import scenes
-from limner.datasets.scenes.draw import sticker
+from limner.datasets.scenes.drawing import sticker
 from limner.datasets.scenes.layout import extent
 from limner.datasets.scenes.raster import STEPS, Form, Sheet
 

@@ -23,7 +23,7 @@ from limner import datasets
 from limner.core.errors import LimnerError, UnknownName
 from limner.datasets import scenes
 from limner.datasets.scenes.dice import Dice
-from limner.datasets.scenes.draw import render, sticker
+from limner.datasets.scenes.drawing import render, sticker
 from limner.datasets.scenes.scene import overlap
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -360,7 +360,7 @@ def test_an_unknown_option_is_refused():
 
 
 def test_a_written_world_reads_back(world, tmp_path):
-    from limner.datasets.tables import load_folder
+    from limner.datasets.caption_tables import load_folder
     from limner.datasets.trec import load_qrels
 
     small = world.restrict(world.images.ids[:10])

@@ -13,7 +13,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.datasets import load, write
-from limner.datasets.tables import load_folder, load_table
+from limner.datasets.caption_tables import load_folder, load_table
 
 FORMS = (".csv", ".tsv", ".jsonl", ".parquet")
 

@@ -16,7 +16,7 @@ from limner import Embeddings, Items
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.language.bm25 import BM25
-from limner.language.overlap import content_words
+from limner.language.word_overlap import content_words
 from limner.search import (
     FieldFilter,
     ItemTexts,

@@ -14,7 +14,7 @@ import limner
 from limner.cli import app
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.explain.adversarial import DENIES, FURTHER, KINDS, attack
-from limner.language.overlap import content_words
+from limner.language.word_overlap import content_words
 from limner.language.wordnet import WordNet
 from limner.papers.corpora import Extractive, read_regions, summariser
 from limner.papers.text_only import text_only

@@ -18,7 +18,8 @@ from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
 from limner.core.errors import LimnerError, LimnerWarning, UnknownName  # noqa: E402
-from limner.papers.file_name_models import fusion, mcprop  # noqa: E402
+from limner.papers.file_name_models import mcprop  # noqa: E402
+from limner.papers.file_name_models.mcprop_network import fusion  # noqa: E402
 from limner.systems.towers.collapse import warn_if_collapsed  # noqa: E402
 
 SMALL = {
@@ -53,7 +54,7 @@ def model(world):
 
 def test_attentive_fusion_is_its_formula():
     torch.manual_seed(0)
-    made = fusion.fusion("attentive", 4)
+    made = fusion("attentive", 4)
     text, image = torch.randn(3, 4), torch.randn(3, 4)
     fused = made(text, image)
     for row in range(3):
@@ -66,13 +67,13 @@ def test_attentive_fusion_is_its_formula():
 
 def test_the_other_fusions():
     text, image = torch.randn(3, 4), torch.randn(3, 4)
-    assert fusion.fusion("text", 4)(text, image).query is text
-    assert fusion.fusion("image", 4)(text, image).weights.tolist() == [[0, 1]] * 3
-    joined = fusion.fusion("concat", 4)(5 * text, image).query
+    assert fusion("text", 4)(text, image).query is text
+    assert fusion("image", 4)(text, image).weights.tolist() == [[0, 1]] * 3
+    joined = fusion("concat", 4)(5 * text, image).query
     torch.testing.assert_close(joined, joined.clone())
     assert joined.shape == (3, 4)
     with pytest.raises(UnknownName, match="did you mean 'concat'"):
-        fusion.fusion("concatenate", 4)
+        fusion("concatenate", 4)
 
 
 def test_it_learns_and_logs_the_weights_of_every_epoch(model, world):
@@ -111,7 +112,7 @@ def test_damaged_models_are_refused(model, tmp_path):
 
 
 def test_positives_of_one_image_are_never_negatives(world):
-    from limner.papers.file_name_models.mcprop_data import Data
+    from limner.papers.file_name_models.mcprop_network import Data
     from limner.papers.file_name_models.text_readers import reader_of
     from limner.systems.sources import source
 

@@ -407,8 +407,8 @@ PROBES = {
 
 
 def _probed(folder: Path) -> Any:
-    from limner.datasets.probes import read_probe
-    from limner.explain.probing import probe
+    from limner.datasets.probe_files import read_probe
+    from limner.explain.probe_results import probe
 
     found = read_probe(folder)
     return str(probe(found)), found.collection().describe()
@@ -451,7 +451,7 @@ COMPOSED = {
 
 
 def _composed(folder: Path) -> Any:
-    from limner.datasets.composed import read_composed
+    from limner.datasets.composed_queries import read_composed
 
     made = read_composed(folder / "cap.x.json", images=folder)
     return made.describe(), list(made.judgements), made.texts.values
@@ -545,7 +545,7 @@ def _answers(name: str) -> Callable[[Path], Any]:
 
 
 def _labels(folder: Path) -> Any:
-    from limner.explain.labels import read_labels
+    from limner.explain.failure_classes import read_labels
 
     return read_labels(folder / "l.csv")
 
@@ -593,13 +593,13 @@ def _items(name: str) -> Callable[[Path], Any]:
 
 
 def _eccv(folder: Path) -> Any:
-    from limner.datasets.extended import read_eccv
+    from limner.datasets.coco_judgements import read_eccv
 
     return read_eccv(folder)
 
 
 def _cxc(folder: Path) -> Any:
-    from limner.datasets.extended import read_cxc
+    from limner.datasets.coco_judgements import read_cxc
 
     return read_cxc(folder / "sits.csv")
 

@@ -28,8 +28,8 @@ from limner.annotate.store.schema import assignment, caption, judgement, task, t
 from limner.annotate.store.tasks import settle, state_of
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
+from limner.explain.failure_classes import ALTERNATIVE
 from limner.explain.failures import Failure
-from limner.explain.labels import ALTERNATIVE
 
 __all__ = ["FORMS", "export", "failure_labels", "import_answers", "judgements"]
 
@@ -201,7 +201,8 @@ def failure_labels(store: Store, found: Iterable[Failure]) -> dict[str, frozense
     If people judged the failures themselves (`limner.annotate.failing`), those classes are used. Otherwise a pair that
     the majority grades "100% yes" is an acceptable alternative, and so is one graded "partially yes" without a reason.
     Otherwise the classes are those of the reasons given by at least half of the people who did not say yes. Failures
-    that nobody judged, or with no class, are left out. The format is that of `limner.explain.labels.read_labels`.
+    that nobody judged, or with no class, are left out. The format is that of
+    `limner.explain.failure_classes.read_labels`.
     """
     by_pair: dict[Key, list[Answer]] = {}
     for answer in answers(store):

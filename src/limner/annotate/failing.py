@@ -25,10 +25,10 @@ from limner.annotate.store.failures import (
 )
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
+from limner.explain.failure_classes import ALTERNATIVE, CLASSES
+from limner.explain.failure_rules import Rule, rules
 from limner.explain.failures import Failure
-from limner.explain.labels import ALTERNATIVE, CLASSES
-from limner.explain.rules import Rule, rules
-from limner.language.overlap import content_words
+from limner.language.word_overlap import content_words
 from limner.stats import Interval, mean_interval
 
 CHOICES = {

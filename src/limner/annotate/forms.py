@@ -23,9 +23,9 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing, replacing_folder, write_text
 from limner.core.judgements import Judgements
 from limner.core.spreadsheet import guarded_row, unguarded
-from limner.datasets._read import json_lines, table
-from limner.datasets.extended import read_eccv
+from limner.datasets.coco_judgements import read_eccv
 from limner.datasets.flickr import crowd_votes
+from limner.datasets.text_files import json_lines, table
 from limner.datasets.trec import read_qrels, write_qrels
 
 ENDINGS = {

@@ -19,7 +19,7 @@ from limner.annotate.store import Store
 from limner.annotate.store.scales import keep_scale
 from limner.core.errors import LimnerError
 from limner.core.paths import parse_json, parse_toml, read_text
-from limner.explain.labels import ALTERNATIVE, CLASSES
+from limner.explain.failure_classes import ALTERNATIVE, CLASSES
 
 RESERVED = {
     "r": "reasons", "z": "zoom", "s": "skip", "u": "undo", "h": "guideline", "k": "comment",

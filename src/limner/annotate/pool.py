@@ -17,7 +17,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.progress import Progress
 from limner.core.ranking import Ranking
-from limner.language.overlap import bleu, content_words
+from limner.language.word_overlap import bleu, content_words
 from limner.scores import Scores
 
 TOP = 5

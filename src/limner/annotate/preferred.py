@@ -33,7 +33,7 @@ from limner.core.files import replacing
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.core.spreadsheet import guarded_row, unguarded
-from limner.datasets._read import table
+from limner.datasets.text_files import table
 from limner.evaluation.evaluate import evaluate
 from limner.stats import Interval, Preference, bradley_terry, kendall_tau_b, mean_interval
 from limner.stats.inputs import Vector

@@ -15,7 +15,7 @@ def submodules(package: str) -> Callable[[str], object]:
         package: Name of the package.
 
     >>> submodules("limner.language")("overlap").__name__
-    'limner.language.overlap'
+    'limner.language.word_overlap'
     """
 
     def found(name: str) -> ModuleType:

@@ -30,7 +30,7 @@ if not TYPE_CHECKING:
 
     __getattr__ = submodules(__name__)
 
-__all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "refuse_foreign", "write"]
+__all__ = ["DATASETS", "Dataset", "dataset", "datasets", "detect", "load", "write"]
 
 
 _BY_NAME = {each.name: each for each in BUILT_IN}
@@ -61,7 +61,7 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     Args:
         spec: A name ("scenes"), a name and a path ("flickr8k:DIR"), a path alone ("captions.csv", a folder), or your
             own loader and, if it takes one, a path ("my_module:my_loader:PATH"). Or a table in memory: a DataFrame,
-            an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.objects`.
+            an Arrow table, a Dataset, a list of rows or pairs; see `limner.datasets.memory_tables`.
         split: Only this split; everything, with its splits, by default.
         trust: Whether your own loader may be named; False for a spec that was read from a file.
         options: Passed to the loader; unknown options are refused.
@@ -71,7 +71,7 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     limner.core.errors.UnknownName: unknown data set 'flicker8k': did you mean 'flickr8k' or ...
     """
     if not isinstance(spec, (str, Path)):
-        from limner.datasets.objects import load_object
+        from limner.datasets.memory_tables import load_object
 
         return load_object(spec, split=split, **checked(load_object, options, what="a table in memory", filled=1))
     name, loader, path = _resolved(spec, trusted=trust)
@@ -116,9 +116,9 @@ def write(
         form: "beir" for a BEIR folder, "croissant" for a Croissant folder.
         progress: Called with (images written, images in total) if images are written.
     """
-    from limner.datasets import writing
+    from limner.datasets import collection_writers
 
-    return writing.write(collection, path, form=form, progress=progress)
+    return collection_writers.write(collection, path, form=form, progress=progress)
 
 
 def detect(path: str | Path) -> Dataset:
@@ -136,7 +136,7 @@ def detect(path: str | Path) -> Dataset:
 
 def _unrecognised(path: Path) -> str:
     """Why a file or folder is no collection, and what to do with it."""
-    from limner.datasets.tables import has_images
+    from limner.datasets.caption_tables import has_images
 
     if (path / "items.lance").is_dir():
         return f"{path} is an index, not a collection: 'limner serve --index {path}' or 'limner search {path} TEXT'"

@@ -17,8 +17,9 @@ from limner.core.files import replacing_folder
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.progress import Progress, counting
-from limner.datasets._build import split_name
-from limner.datasets._read import At, existing, json_lines, number, refuse, table
+from limner.datasets.assembly import split_name
+from limner.datasets.image_files import new_folder
+from limner.datasets.text_files import At, existing, json_lines, number, refuse, table
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 _DIRECTIONS = ("i2t", "t2i")
@@ -141,9 +142,7 @@ def write_beir(
     """
     if direction not in _DIRECTIONS:
         raise UnknownName("direction", direction, _DIRECTIONS)
-    folder = Path(path)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise LimnerError(f"{folder} is not empty: give a new folder")
+    folder = new_folder(path)
     images = list(zip(collection.images.ids, collection.images.values, strict=True))
     seen = [_image_row(key, value) for key, value in counting(images, progress)]
     read = [{"_id": key, "text": text} for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)]

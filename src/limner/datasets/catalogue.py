@@ -67,7 +67,7 @@ BUILT_IN = (
     Dataset(
         "huggingface",
         "a folder that the datasets library wrote (save_to_disk), with columns image and caption",
-        "limner.datasets.objects:load_saved",
+        "limner.datasets.memory_tables:load_saved",
         files=("dataset_dict.json", "state.json"),
         fetch="Your own data, or `datasets.load_dataset(NAME).save_to_disk(DIR)` on a machine with access to the hub.",
     ),
@@ -181,13 +181,13 @@ BUILT_IN = (
     Dataset(
         "folder",
         "a folder of images with captions.csv (or tsv, jsonl, parquet) in it or next to it",
-        "limner.datasets.tables:load_folder",
+        "limner.datasets.caption_tables:load_folder",
         files=("captions.*", "metadata.*", "../captions.*"),
     ),
     Dataset(
         "table",
         "a csv, tsv, jsonl or parquet table with columns image and caption",
-        "limner.datasets.tables:load_table",
+        "limner.datasets.caption_tables:load_table",
         files=("*.csv", "*.tsv", "*.jsonl", "*.ndjson", "*.parquet", "*.txt", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
     ),
 )

@@ -14,8 +14,9 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing_folder
 from limner.core.paths import damage_told, refuse_irregular
-from limner.datasets._build import Assembly, Check
-from limner.datasets._read import At, existing, refuse
+from limner.datasets.assembly import Assembly, Check
+from limner.datasets.image_files import new_folder
+from limner.datasets.text_files import At, existing, refuse
 
 IMAGES, TEXTS, METADATA = "img_emb", "text_emb", "metadata"
 _NAMES = ("image_path", "key")
@@ -81,9 +82,7 @@ def write_clip_retrieval(collection: Collection, images: object, texts: object, 
     """
     pa, pq = arrow_module("a Parquet file"), parquet_module()
 
-    folder = Path(path)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise LimnerError(f"{folder} is not empty: give a new folder")
+    folder = new_folder(path)
     pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
     if not len(pairs.rows):
         raise LimnerError(f"{collection.name!r} has no pairs to write")

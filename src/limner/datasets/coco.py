@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, MissingExtra, UnknownName, shown
 from limner.core.judgements import Judgements
 from limner.core.paths import read_array
-from limner.datasets import extended
-from limner.datasets._build import Assembly, Check
-from limner.datasets._read import At, existing, json_file, optional_file, refuse, table
+from limner.datasets import coco_judgements
+from limner.datasets.assembly import Assembly, Check
+from limner.datasets.text_files import At, existing, json_file, optional_file, refuse, refuse_missing, table
 
 Named = dict[str, Judgements]
 _YEAR = re.compile(r"(19|20)\d\d$")
@@ -66,7 +65,7 @@ def _add_file(made: Assembly, file: Path, root: Path, *, objects: bool) -> None:
     found = read_instances(file.with_name(f"instances_{year}.json")) if objects else None
     at = At(file)
     for row, entry in enumerate(content["images"]):
-        _refuse_missing(entry, ("id", "file_name"), at, f"images[{row}]")
+        refuse_missing(entry, ("id", "file_name"), at, f"images[{row}]")
         fields = {name: entry[name] for name in ("file_name", "width", "height") if name in entry}
         if found is not None:
             fields["objects"] = found.get(str(entry["id"]), ())
@@ -79,7 +78,7 @@ def _add_file(made: Assembly, file: Path, root: Path, *, objects: bool) -> None:
 def _add_annotations(made: Assembly, annotations: list[dict[str, object]], at: At) -> None:
     captioned = set()
     for row, entry in enumerate(annotations):
-        _refuse_missing(entry, ("id", "image_id", "caption"), at, f"annotations[{row}]")
+        refuse_missing(entry, ("id", "image_id", "caption"), at, f"annotations[{row}]")
         image = str(entry["image_id"])
         if image not in made.images.row:
             refuse(at, f"annotations[{row}] (caption {entry['id']}) names image {image}, which 'images' does not list")
@@ -101,7 +100,7 @@ def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
     categories = {entry["id"]: entry for entry in content["categories"]}
     found: dict[str, list[dict[str, object]]] = {}
     for row, entry in enumerate(content["annotations"]):
-        _refuse_missing(entry, ("image_id", "category_id", "bbox"), at, f"annotations[{row}]")
+        refuse_missing(entry, ("image_id", "category_id", "bbox"), at, f"annotations[{row}]")
         if entry["category_id"] not in categories:
             refuse(at, f"annotations[{row}] has category {entry['category_id']}, which 'categories' does not list")
         found.setdefault(str(entry["image_id"]), []).append(_object(entry, categories[entry["category_id"]]))
@@ -118,14 +117,6 @@ def _object(entry: dict[str, Any], category: dict[str, object]) -> dict[str, obj
         "area": entry.get("area", width * height),
         "crowd": bool(entry.get("iscrowd", 0)),
     }
-
-
-def _refuse_missing(entry: object, keys: Iterable[str], at: At, what: str) -> None:
-    if not isinstance(entry, dict):
-        refuse(at, f"{what} is a {type(entry).__name__}, expected an object")
-    missing = [key for key in keys if key not in entry]
-    if missing:
-        refuse(at, f"{what} has no {shown(missing)}; it has {shown(entry, most=8)}")
 
 
 def load_karpathy_5k(
@@ -169,8 +160,8 @@ def load_karpathy_5k(
     loaded = made.finish(images=images, check_images=check_images, extra=extra, reverse=reverse, ratings=ratings)
     if objects is None:
         return loaded
-    matches = [extended.plausible_matches(loaded, zeta=zeta) for zeta in (0, 1, 2)]
-    matches.append(extended.plausible_matches(loaded, form="eccv"))
+    matches = [coco_judgements.plausible_matches(loaded, zeta=zeta) for zeta in (0, 1, 2)]
+    matches.append(coco_judgements.plausible_matches(loaded, form="eccv"))
     return replace(loaded, extra={**loaded.extra, **{j.name: j for j in matches}})
 
 
@@ -206,7 +197,7 @@ def _captions_tsv(path: Path) -> Path:
 def _captions_from_tsv(file: Path) -> Captions:
     found: Captions = {}
     for at, row in table(file, delimiter="\t", quoted=False):
-        _refuse_missing(row, ("image_id", "caption_id", "caption"), At(file, 1), "the header")
+        refuse_missing(row, ("image_id", "caption_id", "caption"), At(file, 1), "the header")
         if row["caption_id"] in found:
             refuse(at, f"caption id {row['caption_id']} was already used at {found[row['caption_id']][2]}")
         found[row["caption_id"]] = row["image_id"], row["caption"].strip(), at
@@ -214,9 +205,9 @@ def _captions_from_tsv(file: Path) -> Captions:
 
 
 def _captions_from_package(made: Assembly) -> Captions:
-    folder = extended.eccv_folder()
+    folder = coco_judgements.eccv_folder()
     at = At(folder / "original_caption_to_image.json")
-    _, pairs = extended.read_coco_pairs(folder)
+    _, pairs = coco_judgements.read_coco_pairs(folder)
     made.notes.add(at, "ids only: the package ships no captions, so every text is empty")
     return {caption: (image, "", at) for caption, image, _ in pairs}
 
@@ -226,7 +217,7 @@ def _fold_order(made: Assembly, file: Path | None, captions: Captions) -> list[s
     ids_file = None if file is None else optional_file(file.parent, ("coco_test_ids.npy",))
     if ids_file is None:
         try:
-            ids_file = extended.eccv_folder() / "coco_test_ids.npy"
+            ids_file = coco_judgements.eccv_folder() / "coco_test_ids.npy"
         except MissingExtra:
             made.notes.add(At(file or Path()), "no coco_test_ids.npy next to it: folds follow the order of this file")
             return list(captions)
@@ -271,15 +262,15 @@ def _judged(file: Path | None, cxc: str | Path | None, eccv: str | Path | None) 
     ratings: Named = {}
     csv = cxc or (file and _cxc_near(file))
     if csv:
-        ratings["cxc"] = extended.read_cxc(csv)
-        extra["cxc"] = ratings["cxc"].at_least(extended.CXC_THRESHOLD)
+        ratings["cxc"] = coco_judgements.read_cxc(csv)
+        extra["cxc"] = ratings["cxc"].at_least(coco_judgements.CXC_THRESHOLD)
     try:
-        folder = extended.eccv_folder(eccv)
+        folder = coco_judgements.eccv_folder(eccv)
     except MissingExtra:
         return extra, reverse, ratings
     if not csv and (folder / "cxc_image_to_caption.json").is_file():
-        extra["cxc"] = extended.read_cxc_positives(folder)[0]
-    extra["eccv"], reverse["eccv"] = extended.read_eccv(folder)
+        extra["cxc"] = coco_judgements.read_cxc_positives(folder)[0]
+    extra["eccv"], reverse["eccv"] = coco_judgements.read_eccv(folder)
     return extra, reverse, ratings
 
 

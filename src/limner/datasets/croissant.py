@@ -17,10 +17,10 @@ from typing import Any
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.judgements import Judgements
-from limner.datasets._build import Assembly, Check
-from limner.datasets._read import At, existing, json_file, number, refuse
+from limner.datasets.assembly import Assembly, Check
+from limner.datasets.caption_tables import COLUMNS, TableReader, table_rows
 from limner.datasets.croissant_writing import HEAD
-from limner.datasets.tables import COLUMNS, TableReader, table_rows
+from limner.datasets.text_files import At, existing, json_file, number, refuse
 
 OWN = ("images", "captions", "judgements")
 """Record sets of a folder that limner wrote."""

@@ -14,10 +14,10 @@ from typing import Any
 
 from limner.core.arrow import arrow_module, parquet_module
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.errors import UnknownName, shown
 from limner.core.files import replacing_folder
 from limner.core.progress import Progress, counting
-from limner.datasets._image_files import write_image
+from limner.datasets.image_files import new_folder, write_image
 
 HEAD = "croissant.json"
 FILES = "image-files"
@@ -54,9 +54,7 @@ def write_croissant(
     for name in about or {}:
         if name not in ABOUT:
             raise UnknownName("property", name, ABOUT, of="a data set")
-    folder = Path(path)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise LimnerError(f"{folder} is not empty: give a new folder")
+    folder = new_folder(path)
     with replacing_folder(folder, head=HEAD, own=()) as draft:
         (draft / "images").mkdir()
         rows = counting(range(len(collection.images)), progress)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.datasets._build import Assembly, Check, keep_texts
-from limner.datasets._read import At, existing, find_file, number, refuse, split_lines
+from limner.datasets.assembly import Assembly, Check, keep_texts
+from limner.datasets.text_files import At, existing, find_file, number, refuse, split_lines
 
 EXPERT_THRESHOLD = 3.33
 """The lowest mean expert score of a relevant pair (scores 3, 3 and 4 are just enough)."""

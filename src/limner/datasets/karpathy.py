@@ -8,8 +8,8 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.datasets._build import Assembly, Check, split_name
-from limner.datasets._read import At, existing, filled_lines, find_file, json_file, lines, refuse
+from limner.datasets.assembly import Assembly, Check, split_name
+from limner.datasets.text_files import At, existing, filled_lines, find_file, json_file, lines, refuse, refuse_missing
 
 _RESTVAL = ("train", "restval", "drop")
 _PARTS = ("train", "dev", "test")
@@ -53,7 +53,7 @@ def load_json(
 
 
 def _add_entry(made: Assembly, entry: dict[str, Any], at: At, row: int, restval: str, first: int | None) -> None:
-    _refuse_missing(entry, ("filename", "sentences", "split"), at, f"image {row}")
+    refuse_missing(entry, ("filename", "sentences", "split"), at, f"image {row}")
     part = restval if entry["split"] == "restval" else entry["split"]
     if part == "drop":
         return
@@ -62,16 +62,8 @@ def _add_entry(made: Assembly, entry: dict[str, Any], at: At, row: int, restval:
         refuse(at, f"image {row} has the id {key!r} of an earlier one; ids must be unique")
     made.image(key, at, split=part, value=str(Path(entry.get("filepath", "")) / entry["filename"]))
     for sentence in entry["sentences"][:first]:
-        _refuse_missing(sentence, ("raw", "sentid"), at, f"a sentence of image {row} ({key})")
+        refuse_missing(sentence, ("raw", "sentid"), at, f"a sentence of image {row} ({key})")
         made.text(str(sentence["sentid"]), str(sentence["raw"]).strip(), key, at)
-
-
-def _refuse_missing(entry: object, keys: tuple[str, ...], at: At, what: str) -> None:
-    if not isinstance(entry, dict):
-        refuse(at, f"{what} is a {type(entry).__name__}, expected an object with {shown(keys)}")
-    missing = [key for key in keys if key not in entry]
-    if missing:
-        refuse(at, f"{what} has no {shown(missing)}; it has {shown(entry, most=8)}")
 
 
 def load_precomp(

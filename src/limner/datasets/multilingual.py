@@ -9,8 +9,8 @@ from pathlib import Path
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
-from limner.datasets._build import Assembly, Check, split_name
-from limner.datasets._read import At, existing, filled_lines, find_file, json_lines, lines, refuse, table
+from limner.datasets.assembly import Assembly, Check, split_name
+from limner.datasets.text_files import At, existing, filled_lines, find_file, json_lines, lines, refuse, table
 
 LANGUAGES = ("en", "de", "fr", "cs", "ar")
 """Multi30K's languages."""
@@ -52,9 +52,7 @@ def load_multi30k(
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
-    for language in languages or ():
-        if language not in LANGUAGES:
-            raise UnknownName("language", language, LANGUAGES, of="Multi30K")
+    _refuse_unknown(languages, LANGUAGES, "Multi30K")
     root = existing(path, what="Multi30K folder or tsv")
     made = Assembly("multi30k", strict=strict)
     kept = LANGUAGES if languages is None else tuple(languages)
@@ -90,14 +88,21 @@ def _plain_split(name: str) -> str:
 
 def _add_text_files(made: Assembly, root: Path, languages: Sequence[str]) -> None:
     for stem, language, digit, file in _text_files(root, languages):
-        listed = _image_list(root, stem)
-        captions = list(lines(file))
-        if len(captions) != len(listed):
-            refuse(At(file), f"{len(captions):,} captions for the {len(listed):,} images of split {stem!r}")
-        for (line, caption), image in zip(captions, listed, strict=True):
-            made.image(image, At(file, line), split=_plain_split(stem))
-            key = f"{image}#{language}{digit or ''}"
-            made.text(key, caption.strip(), image, At(file, line), fields={"language": language})
+        images = _image_list(root, stem)
+        _add_lines(made, file, images, language, split=_plain_split(stem), listed=f"split {stem!r}", digit=digit or "")
+
+
+def _add_lines(
+    made: Assembly, file: Path, images: Sequence[str], language: str, *, split: str, listed: str, digit: str = ""
+) -> None:
+    """Adds one caption per line, for the images in their order."""
+    captions = list(lines(file))
+    if len(captions) != len(images):
+        refuse(At(file), f"{len(captions):,} captions for the {len(images):,} images of {listed}")
+    for (line, caption), image in zip(captions, images, strict=True):
+        made.image(image, At(file, line), split=split)
+        key = f"{image}#{language}{digit}"
+        made.text(key, caption.strip(), image, At(file, line), fields={"language": language})
 
 
 def _text_files(root: Path, languages: Sequence[str]) -> Iterator[tuple[str, str, str | None, Path]]:
@@ -190,13 +195,7 @@ def load_xtd10(
         raise LimnerError(f"no list of images in {root}: expected test_image_names.txt")
     listed = [text.strip() for _, text in filled_lines(names)]
     for language in _chosen(languages, found, "XTD10"):
-        captions = list(lines(found[language]))
-        if len(captions) != len(listed):
-            refuse(At(found[language]), f"{len(captions):,} captions for the {len(listed):,} images of {names.name}")
-        for (line, caption), image in zip(captions, listed, strict=True):
-            at = At(found[language], line)
-            made.image(image, at, split="test")
-            made.text(f"{image}#{language}", caption.strip(), image, at, fields={"language": language})
+        _add_lines(made, found[language], listed, language, split="test", listed=names.name)
     return made.finish(split=split, images=images, beside=[root / "images"], check_images=check_images)
 
 
@@ -205,11 +204,15 @@ def _xtd_language(file: Path) -> str:
     return {"jp": "ja"}.get(code, code)
 
 
-def _chosen(wanted: Group[str] | None, there: Group[str], what: str) -> list[str]:
-    """The languages to keep, in order."""
+def _refuse_unknown(wanted: Group[str] | None, there: Sequence[str], what: str) -> None:
     for language in wanted or ():
         if language not in there:
-            raise UnknownName("language", language, sorted(there), of=what)
+            raise UnknownName("language", language, there, of=what)
+
+
+def _chosen(wanted: Group[str] | None, there: Group[str], what: str) -> list[str]:
+    """The languages to keep, in order."""
+    _refuse_unknown(wanted, sorted(there), what)
     return sorted(there if wanted is None else wanted)
 
 

@@ -9,7 +9,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing
 from limner.core.judgements import Judgements
-from limner.datasets._read import At, existing, json_file, number, refuse, split_lines, table
+from limner.datasets.text_files import At, existing, json_file, number, refuse, split_lines, table
 
 _DIRECTIONS = ("i2t", "t2i")
 

@@ -21,13 +21,13 @@ from limner.core.files import replacing
 from limner.core.images import open_image
 from limner.core.paths import parse_json
 from limner.core.progress import Progress, counting
-from limner.datasets._build import Assembly, Check
-from limner.datasets._read import At, existing, refuse
+from limner.datasets.assembly import Assembly, Check
+from limner.datasets.image_files import IMAGE_ENDINGS
+from limner.datasets.text_files import At, existing, refuse
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 LARGEST_TEXT = 1 << 20
 """Maximum bytes of a caption or its JSON."""
 
@@ -81,7 +81,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
             stem, dot, ending = base.partition(".")
             key, kind = (f"{folder}/{stem}" if folder else stem), f"{dot}{ending}".lower()
             parts = found.setdefault(key, {})
-            if kind in IMAGES:
+            if kind in IMAGE_ENDINGS:
                 parts["image"] = InTar(str(shard), member.offset_data, member.size, key)
             elif kind in (".txt", ".json"):
                 parts[kind] = _text(tar, member, shard)
@@ -164,7 +164,7 @@ def _encoded(collection: Collection, row: int) -> tuple[str, bytes]:
     value = collection.images.values[row]
     if isinstance(value, (str, Path)):
         ending = Path(value).suffix.lower()
-        if ending in IMAGES:
+        if ending in IMAGE_ENDINGS:
             try:
                 return ending, Path(value).read_bytes()
             except OSError as error:

@@ -20,8 +20,8 @@ from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.datasets._build import Assembly, Check, split_name
-from limner.datasets._read import At, existing, lines, refuse, table
+from limner.datasets.assembly import Assembly, Check, split_name
+from limner.datasets.text_files import At, existing, lines, refuse, table
 
 CAPTIONS = {
     "reference": "caption_reference_description",

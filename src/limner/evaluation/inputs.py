@@ -11,7 +11,7 @@ from limner.core.embeddings import Embeddings, named_vectors
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
-from limner.datasets.objects import rows
+from limner.datasets.memory_tables import rows
 from limner.encoders.contract import is_model, scores_of_model
 from limner.scores import Progress, Scores
 

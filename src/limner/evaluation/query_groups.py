@@ -124,7 +124,7 @@ def _labels_by(queries: _Queries, kind: str) -> list[set[str]]:
     if kind not in ("length", "words"):
         column = queries.column(kind)
         return [] if column is None else _labels(column)
-    from limner.language.overlap import STOP_WORDS
+    from limner.language.word_overlap import STOP_WORDS
     from limner.language.words import tokens
 
     said = [[tokens(text) for text in found] for found in queries.captions]

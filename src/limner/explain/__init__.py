@@ -5,21 +5,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from limner.explain import (
         adversarial,
-        agreement,
         audit,
-        blindness,
-        clauses,
         concepts,
-        edits,
         embedding_map,
+        failure_classes,
+        failure_rules,
         failures,
-        labels,
-        map_projection,
-        opposites,
-        probing,
-        reading,
-        rules,
-        showing,
+        probe_results,
     )
 else:
     from limner.core.lazy import submodules
@@ -28,19 +20,11 @@ else:
 
 __all__ = [
     "adversarial",
-    "agreement",
     "audit",
-    "blindness",
-    "clauses",
     "concepts",
-    "edits",
     "embedding_map",
+    "failure_classes",
+    "failure_rules",
     "failures",
-    "labels",
-    "map_projection",
-    "opposites",
-    "probing",
-    "reading",
-    "rules",
-    "showing",
+    "probe_results",
 ]

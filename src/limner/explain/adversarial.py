@@ -29,9 +29,9 @@ import numpy as np
 from limner.core.errors import UnknownName
 from limner.core.progress import Progress
 from limner.explain.clauses import negation, relation, word_order
-from limner.explain.edits import Change, Context, Edit, Token, agreeing_article, cased, edited
+from limner.explain.noun_phrases import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
 from limner.explain.opposites import ANTONYMS, PLAIN, VERBS, colours_in, css_colours, far_from
-from limner.explain.reading import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
+from limner.explain.text_edits import Change, Context, Edit, Token, agreeing_article, cased, edited
 from limner.language.inflection import AGREE, PAST, SINGULAR, inflect, plural
 from limner.language.wordnet import WordNet
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Container
 from itertools import combinations, pairwise
 
-from limner.explain.edits import Change, Context, Edit, Token, agreeing_article, cased, edited
-from limner.explain.reading import COLOUR_SPELLING, COLOURS, FUNCTION, NO_OBJECTS, NUMBERS, SIZES, Phrase, phrases
+from limner.explain.noun_phrases import COLOUR_SPELLING, COLOURS, FUNCTION, NO_OBJECTS, NUMBERS, SIZES, Phrase, phrases
+from limner.explain.text_edits import Change, Context, Edit, Token, agreeing_article, cased, edited
 from limner.language.inflection import SINGULAR, inflect
 from limner.language.tagging import tag
 from limner.language.wordnet import WordNet

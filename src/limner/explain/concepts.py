@@ -20,8 +20,8 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json
 from limner.core.progress import Progress, counting, next_step
-from limner.datasets._read import table
-from limner.explain.reading import phrases
+from limner.datasets.text_files import table
+from limner.explain.noun_phrases import phrases
 from limner.language.wordnet import WordNet
 
 Box = tuple[float, float, float, float]

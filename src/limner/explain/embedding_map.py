@@ -321,8 +321,8 @@ def classified(
         whole: The collection that words for settings are learned from.
         progress: A display, which shows the steps.
     """
+    from limner.explain.failure_classes import ClaimReader, caption_class, label, setting_words
     from limner.explain.failures import explain
-    from limner.explain.labels import ClaimReader, caption_class, label, setting_words
     from limner.language.wordnet import WordNet
 
     if not wrong:
@@ -343,6 +343,6 @@ def classified(
 
 def class_of(labels: frozenset[str] | None) -> str:
     """One class of a failure for a colour: the first in the order of `CLASSES`, or its class by captions."""
-    from limner.explain.labels import CAPTION_CLASSES, CLASSES
+    from limner.explain.failure_classes import CAPTION_CLASSES, CLASSES
 
     return next((name for name in (*CLASSES, *CAPTION_CLASSES) if name in (labels or ())), WRONG)

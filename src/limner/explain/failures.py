@@ -17,9 +17,17 @@ from limner.core.progress import Progress, counting, next_step
 from limner.core.ranking import Ranking
 from limner.evaluation.evaluate import direction_of
 from limner.evaluation.results import LEAST
-from limner.explain.agreement import HIGHER, SCORES, SHARES, THRESHOLD, ConceptAgreement, agreement, similarities
+from limner.explain.concept_agreement import (
+    HIGHER,
+    SCORES,
+    SHARES,
+    THRESHOLD,
+    ConceptAgreement,
+    agreement,
+    similarities,
+)
 from limner.explain.concepts import Concepts, Faults, of_images, own_words, with_caption_objects
-from limner.explain.reading import mentioned
+from limner.explain.noun_phrases import mentioned
 from limner.language.wordnet import WordNet
 from limner.scores import Scores
 from limner.stats import bootstrap, mean_interval

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from limner.explain.reading import WORD
+from limner.explain.noun_phrases import WORD
 
 PLAIN = (
     "black", "gray", "silver", "white", "maroon", "red", "crimson", "orange", "gold", "yellow", "khaki", "olive",

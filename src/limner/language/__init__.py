@@ -3,30 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from limner.language import (
-        bigram,
-        bm25,
-        identify,
-        inflection,
-        overlap,
-        spelling,
-        tagging,
-        wordnet,
-        words,
-    )
+    from limner.language import bm25, tagging, word_overlap, wordnet, words
 else:
     from limner.core.lazy import submodules
 
     __getattr__ = submodules(__name__)
 
-__all__ = [
-    "bigram",
-    "bm25",
-    "identify",
-    "inflection",
-    "overlap",
-    "spelling",
-    "tagging",
-    "wordnet",
-    "words",
-]
+__all__ = ["bm25", "tagging", "word_overlap", "wordnet", "words"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limner.core.arrays import FloatArray
-from limner.language.overlap import IRREGULAR, STOP_WORDS, stem, tokens
+from limner.language.word_overlap import IRREGULAR, STOP_WORDS, stem, tokens
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

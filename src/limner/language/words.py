@@ -9,16 +9,19 @@ WordNet 3.0, which limner ships, or a lexicon learned from a file of lemmas such
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from threading import Lock
 from typing import Any
 
 from limner.core.errors import LimnerError
 from limner.core.options import checked
-from limner.language.overlap import STOP_WORDS
 from limner.language.tagging import TAGGERS, Tagger
+from limner.language.word_overlap import STOP_WORDS
 from limner.language.wordnet import WordNet
 
 _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -123,7 +126,6 @@ class Reader:
     def _spelt(self, word: str) -> str:
         if not self.spelling or word in self.lexicon or "-" in word or _known(word):
             return word
-        from limner.language.spelling import correct
 
         return correct(word)
 
@@ -218,3 +220,50 @@ def lemma_lexicon(captions: Iterable[str], lemmas: Iterable[str | None]) -> dict
     if not counts:
         raise LimnerError("no caption has the same number of words as its lemmas: expected them line by line")
     return {form: found.most_common(1)[0][0] for form, found in counts.items()}
+
+
+SPELLERS = (("hunspell", "-a", "-d", "en_US"), ("aspell", "-a", "--lang=en_US"))
+"""Commands to look for on the PATH, in this order."""
+
+_LOCK = Lock()
+
+
+@lru_cache(maxsize=1 << 16)
+def correct(word: str) -> str:
+    """The speller's first single-word suggestion for a word that it does not know; otherwise the word itself.
+
+    Args:
+        word: A lower-case word.
+    """
+    with _LOCK:  # one request at a time: the speller has a single pipe
+        answer = _ask(word)
+    if answer.startswith("&"):  # & word count offset: first, second, ...
+        suggested = [s.strip() for s in answer.partition(":")[2].split(",")]
+        return next((s.lower() for s in suggested if s.isalpha()), word)
+    return word
+
+
+def _ask(word: str) -> str:
+    process = _speller()
+    if process.stdin is None or process.stdout is None:
+        raise LimnerError("the speller has no pipes")
+    process.stdin.write(f"^{word}\n")
+    process.stdin.flush()
+    lines = []
+    while (line := process.stdout.readline()).strip():
+        lines.append(line.strip())
+    return lines[0] if lines else ""
+
+
+@cache
+def _speller() -> subprocess.Popen[str]:
+    found = next((command for command in SPELLERS if shutil.which(command[0])), None)
+    if found is None:
+        names = " or ".join(command[0] for command in SPELLERS)
+        raise LimnerError(
+            f"spelling=True needs {names} on the PATH, and neither was found: install one, or leave it out"
+        )
+    process = subprocess.Popen(found, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if process.stdout is None or not process.stdout.readline():  # the greeting
+        raise LimnerError(f"{found[0]} does not answer: check that it has an English dictionary")
+    return process

@@ -14,7 +14,7 @@ from pathlib import Path
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, read_json
 from limner.core.registry import Registry
-from limner.language.overlap import content_words
+from limner.language.word_overlap import content_words
 
 Summarise = Callable[[Sequence[str]], str]
 SAME = 0.95

@@ -14,8 +14,8 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.images import open_image
-from limner.datasets import _read
-from limner.datasets.tables import IMAGE_ENDINGS
+from limner.datasets import text_files
+from limner.datasets.image_files import IMAGE_ENDINGS
 from limner.scores import VectorSets
 from limner.scores.vector_sets import holds_sets
 from limner.search.table import Kept
@@ -123,7 +123,7 @@ def _folder(folder: Path) -> Items:
 
 def _lines(path: Path) -> Items:
     """Texts, one per line; or images, if all lines are paths of image files."""
-    rows = [(str(number), line.strip()) for number, line in _read.filled_lines(path)]
+    rows = [(str(number), line.strip()) for number, line in text_files.filled_lines(path)]
     if not rows:
         raise LimnerError(f"{path} is empty: expected one text per line")
     lines = [line for _, line in rows]
@@ -168,10 +168,10 @@ def _table(path: Path, ending: str) -> Items:
     return Items(Ids(ids), values, {name: [row.get(name) for _, row in rows] for name in others}, kind=kind)
 
 
-def _rows(path: Path, ending: str) -> Iterator[tuple[_read.At, Mapping[str, object]]]:
+def _rows(path: Path, ending: str) -> Iterator[tuple[text_files.At, Mapping[str, object]]]:
     if ending == ".jsonl":
-        return _read.json_lines(path)
-    return _read.table(path, delimiter="\t" if ending == ".tsv" else ",")
+        return text_files.json_lines(path)
+    return text_files.table(path, delimiter="\t" if ending == ".tsv" else ",")
 
 
 def _column(path: Path, names: list[str]) -> tuple[str, str]:

@@ -327,7 +327,7 @@ def _checked_out(table: Any, version: int, where: str) -> None:
 
 def _missing(where: str) -> str:
     """That there is no index at an address, and how to make one."""
-    from limner.datasets.tables import has_images
+    from limner.datasets.caption_tables import has_images
 
     folder = Path(where.removeprefix("file://"))
     if _is_local(where) and has_images(folder):

@@ -119,7 +119,7 @@ def _operation(
 
 def _failure_answer() -> dict[str, object]:
     """An answer about a failure: what disagrees, or that nothing does, and a rating."""
-    from limner.explain.labels import ALTERNATIVE, CLASSES
+    from limner.explain.failure_classes import ALTERNATIVE, CLASSES
 
     wrong = {"items": {"type": "string", "enum": [name for name in CLASSES if name != ALTERNATIVE]}}
     nothing = {"items": {"const": ALTERNATIVE}, "maxItems": 1}

@@ -18,7 +18,7 @@ from limner.web.loaded import Loaded
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.explain.agreement import ConceptAgreement
+    from limner.explain.concept_agreement import ConceptAgreement
     from limner.explain.failures import Explanations, Failure
     from limner.scores import Scores
 
@@ -129,7 +129,7 @@ class ExplainedFailures:
 
     @property
     def _named(self) -> list[frozenset[str]]:
-        from limner.explain.rules import NONE
+        from limner.explain.failure_rules import NONE
 
         return [self.labels.get(failure.query) or frozenset({NONE}) for failure in self.found]
 
@@ -179,8 +179,8 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
 
 def class_names(*, annotated: bool) -> tuple[str, ...]:
     """The classes of failures: of annotated objects, or of captions."""
-    from limner.explain.labels import ALTERNATIVE, CAPTION_CLASSES, CLASSES
-    from limner.explain.rules import NONE
+    from limner.explain.failure_classes import ALTERNATIVE, CAPTION_CLASSES, CLASSES
+    from limner.explain.failure_rules import NONE
 
     return (*CLASSES, NONE) if annotated else (*CAPTION_CLASSES, ALTERNATIVE)
 
@@ -223,7 +223,7 @@ def _explained(ready: OpenSystem, loaded: Loaded, direction: str, job: Job) -> E
     wordnet = WordNet.load()
     if "objects" not in held.images.fields:
         return ExplainedFailures(found, distances, {}, None, *sizes)
-    from limner.explain.labels import ClaimReader, label_all, setting_words
+    from limner.explain.failure_classes import ClaimReader, label_all, setting_words
 
     done = explain(found, held, wordnet=wordnet)
     reader = ClaimReader(wordnet, setting_words(loaded.whole, wordnet))
@@ -284,7 +284,7 @@ def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bo
         loaded: The collection.
         brief: Whether to leave out the explanation, for a list.
     """
-    from limner.explain.rules import NONE
+    from limner.explain.failure_rules import NONE
 
     failure = failures.found[number]
     classes = tuple(sorted(failures.labels.get(failure.query) or {NONE})) if failures.labels else ()

@@ -10,8 +10,8 @@ from limner.annotate._sql import inserted, sa
 from limner.annotate.store import AlreadyFull, Store
 from limner.annotate.store.schema import annotator, failure, failure_answer
 from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.explain.failure_classes import ALTERNATIVE, CLASSES
 from limner.explain.failures import Failure
-from limner.explain.labels import ALTERNATIVE, CLASSES
 
 STUDY = "failures"
 """Default name of a study of failures."""
@@ -119,7 +119,7 @@ def judge_failure(
         annotator_id: The annotator.
         failure_id: The failure.
         key: Created by the client; the same when the answer is sent again.
-        classes: What disagrees, from `limner.explain.labels.CLASSES`; only "alternative" if nothing does.
+        classes: What disagrees, from `limner.explain.failure_classes.CLASSES`; only "alternative" if nothing does.
         rating: 1 to 10, how similar in meaning both images are given the query.
         milliseconds: Time spent on the answer.
     """

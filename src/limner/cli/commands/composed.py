@@ -12,7 +12,7 @@ from limner.cli.inputs import SYSTEM, TrainOn, encoded_by_model, system_word, tr
 from limner.cli.options import Json, Trust, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
-    from limner.datasets.composed import ComposedQueries
+    from limner.datasets.composed_queries import ComposedQueries
 
 
 def composed(
@@ -76,8 +76,8 @@ def composed(
 
 
 def _queries(source: str, folder: Path | None, pool: Path | None, count: int, seed: int) -> ComposedQueries:
-    from limner.datasets.composed import read_composed
-    from limner.datasets.scenes.composed import scenes_composed
+    from limner.datasets.composed_queries import read_composed
+    from limner.datasets.scenes.scene_changes import scenes_composed
 
     if source == "scenes" and not Path(source).exists():
         if folder is not None or pool is not None:

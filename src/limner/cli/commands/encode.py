@@ -92,7 +92,7 @@ def encode(
 
 
 def _columns(words: list[str] | None) -> dict[str, str]:
-    """Parses ROLE=NAME values; the roles are those of `limner.datasets.tables`."""
+    """Parses ROLE=NAME values; the roles are those of `limner.datasets.caption_tables`."""
     pairs = [word.partition("=") for word in words or []]
     for role, _, name in pairs:
         if not role or not name:
@@ -123,8 +123,8 @@ def _items(source: str, side: str | None, options: dict[str, object], columns: d
 
 def _pairs(source: str) -> bool:
     """Whether a table has images and texts; then its texts get the ids of the collection."""
-    from limner.datasets.tables import ENDINGS as TABLES
-    from limner.datasets.tables import holds_pairs
+    from limner.datasets.caption_tables import ENDINGS as TABLES
+    from limner.datasets.caption_tables import holds_pairs
 
     path = Path(source)
     return path.is_file() and path.suffix.lower() in TABLES and path.suffix.lower() != ".txt" and holds_pairs(path)

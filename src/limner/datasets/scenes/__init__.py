@@ -6,6 +6,8 @@ too: `extra["complete"]` has them, in addition to the usual five captions per im
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +17,14 @@ import numpy as np
 
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
+from limner.core.files import replacing, replacing_folder, write_text
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.datasets.scenes import truth
-from limner.datasets.scenes.captions import captions
-from limner.datasets.scenes.folder import write
 from limner.datasets.scenes.layout import compose
 from limner.datasets.scenes.meaning import Entity, Meaning
 from limner.datasets.scenes.scene import Scene, SceneObject
+from limner.datasets.scenes.scene_captions import captions
 from limner.datasets.scenes.world import BACKGROUNDS, CATEGORIES, COLOURS, KINDS, RELATIONS, SIDE, SIZES
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ class Drawing:
 
     def __call__(self) -> Image:
         """Draws the image."""
-        from limner.datasets.scenes.draw import render
+        from limner.datasets.scenes.drawing import render
 
         return render(self.scene)
 
@@ -142,3 +144,53 @@ def _texts(images: Ids, said: Sequence[tuple[str, Meaning]]) -> Items:
 def _pairs(images: Ids, texts: Ids) -> Judgements:
     columns = np.arange(len(texts))
     return Judgements(images, texts, columns // PER_IMAGE, columns, np.ones(len(texts)), "pairs")
+
+
+FILES = ("images", "captions.csv", "objects.json", "complete.qrels")
+"""All files that are written."""
+
+
+def write(collection: Collection, folder: str | Path) -> Path:
+    """Writes a collection of scenes as files and returns the folder.
+
+    - `images/*.png`: the images;
+    - `captions.csv`: image, image_id, caption, id, split (readable as a plain table of captions);
+    - `objects.json`: per image its background, objects with boxes, and relations; per text its meaning;
+    - `complete.qrels`: every true pair, as TREC judgements text -> image.
+
+    Args:
+        collection: The result of `load`, or a split of it.
+        folder: The output folder; created if missing, but its parent must exist.
+    """
+    own = FILES if (Path(folder) / "complete.qrels").is_file() else ()
+    with replacing_folder(folder, head="captions.csv", own=own) as draft:
+        (draft / "images").mkdir()
+        for row, name in enumerate(collection.images.ids):
+            collection.images.open(row).save(draft / "images" / f"{name}.png")
+        _write_captions(collection, draft / "captions.csv")
+        write_text(draft / "objects.json", json.dumps(_described(collection), indent=1) + "\n")
+        lines = (f"{text} 0 {image} 1\n" for text, image, grade in collection.judged("complete", "t2i") if grade)
+        write_text(draft / "complete.qrels", "".join(lines))
+    return Path(folder)
+
+
+def _write_captions(collection: Collection, path: Path) -> None:
+    split_of = {image: name for name, ids in collection.splits.items() for image in ids}
+    texts = collection.texts
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["image", "image_id", "caption", "id", *(["split"] if split_of else [])])
+        for name, caption, image in zip(texts.ids, texts.values, texts.field("image"), strict=True):
+            writer.writerow([f"{image}.png", image, caption, name, *([split_of[image]] if split_of else [])])
+
+
+def _described(collection: Collection) -> dict[str, object]:
+    images, texts = collection.images, collection.texts
+    columns = (images.ids, images.field("background"), images.field("objects"), images.field("relations"))
+    return {
+        "images": {
+            image: {"background": background, "objects": objects, "relations": relations}
+            for image, background, objects, relations in zip(*columns, strict=True)
+        },
+        "texts": {text: meaning.as_dict() for text, meaning in zip(texts.ids, texts.field("meaning"), strict=True)},
+    }

@@ -18,8 +18,8 @@ from limner.core.paths import read_json
 from limner.core.progress import Progress, next_step
 from limner.core.registry import Registry
 from limner.core.spreadsheet import is_number
-from limner.datasets._read import At, number, refuse, table
 from limner.datasets.runs import read_run
+from limner.datasets.text_files import At, number, refuse, table
 from limner.evaluation.boards.board import Board, BoardEntry, entries_of, ranked
 from limner.evaluation.boards.board_slices import with_slices
 from limner.evaluation.boards.model_card import read_model_card

@@ -17,7 +17,7 @@ from limner.core.arrays import Float32, FloatArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress, Stages
-from limner.datasets.composed import ComposedQueries, ComposedQuery
+from limner.datasets.composed_queries import ComposedQueries, ComposedQuery
 from limner.evaluation.diagnostics.excluded import excluding
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.plain import plain

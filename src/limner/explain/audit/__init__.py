@@ -7,7 +7,7 @@ examples. An audit also returns repaired judgements, with the pairs that follow 
 leave out.
 """
 
-from limner.explain.audit.auditing import Audit, audit
+from limner.explain.audit.audit_run import Audit, audit
 from limner.explain.audit.findings import KINDS, Finding
 
 __all__ = ["KINDS", "Audit", "Finding", "audit"]

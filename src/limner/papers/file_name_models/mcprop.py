@@ -31,8 +31,7 @@ from limner.core.paths import damage_told
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
-from limner.papers.file_name_models.mcprop_data import Data
-from limner.papers.file_name_models.mcprop_network import Heads, MCProp
+from limner.papers.file_name_models.mcprop_network import Data, Heads, MCProp
 from limner.papers.file_name_models.text_readers import Read, TextReader, load_reader, reader_of
 from limner.scores import Progress, Scores
 from limner.systems.sources import Source, VectorSource, load_source, source

@@ -59,7 +59,7 @@ def audit(
     from limner.datasets.trec import write_qrels
     from limner.evaluation.judging import read_judgements, with_judgements
     from limner.explain.audit import audit as run_audit
-    from limner.explain.audit.auditing import AUDIT_FORMATS
+    from limner.explain.audit.audit_run import AUDIT_FORMATS
 
     refuse_ending(save, tuple(AUDIT_FORMATS), "audit")
     whole = load(collection, option)

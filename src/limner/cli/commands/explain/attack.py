@@ -18,8 +18,8 @@ from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.explain.blindness import Attack
-    from limner.explain.edits import Edit
+    from limner.explain.blind_baselines import Attack
+    from limner.explain.text_edits import Edit
 
 
 Asker = Callable[[Sequence[str]], Any]
@@ -109,7 +109,7 @@ def _edits(collection: Collection, kinds: list[str], seed: int) -> dict[str, lis
 def _asked(
     collection: Collection, edits: dict[str, list[Edit | None]], ask: Asker, others: Sequence[str]
 ) -> tuple[str, dict[str, object]]:
-    from limner.explain.blindness import blind_baselines, rerank, table
+    from limner.explain.blind_baselines import blind_baselines, rerank, table
 
     truth, done = _truth(collection), []
     with progress("searching again with changed queries", "kinds of change") as told:

@@ -89,8 +89,8 @@ def failures(
 
 
 def _refuse_words(direction: str | None, only: str | None) -> None:
-    from limner.explain.labels import CLASSES
-    from limner.explain.rules import NONE
+    from limner.explain.failure_classes import CLASSES
+    from limner.explain.failure_rules import NONE
 
     if direction not in (None, "t2i", "i2t"):
         raise UnknownName("direction", direction, ("t2i", "i2t"))
@@ -141,8 +141,8 @@ def _explained(
     informed: bool,
     progress: Progress,
 ) -> tuple[Explanations, dict[str, frozenset[str]]]:
+    from limner.explain.failure_classes import ClaimReader, label_all, setting_words
     from limner.explain.failures import explain, failures
-    from limner.explain.labels import ClaimReader, label_all, setting_words
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
@@ -165,7 +165,7 @@ def _explained(
 def _of_people(labels: str, done: Explanations) -> dict[str, frozenset[str]]:
     """Labels from a csv, or from people's reasons in a store of answers."""
     if labels.lower().endswith(".csv"):
-        from limner.explain.labels import read_labels
+        from limner.explain.failure_classes import read_labels
 
         return read_labels(labels)
     from limner.annotate.export import failure_labels
@@ -184,7 +184,7 @@ def _save(
     name: str,
 ) -> None:
     import limner
-    from limner.explain.showing import shown_failures
+    from limner.explain.failure_section import shown_failures
 
     with progress(f"evaluating {name}") as told:
         report = limner.evaluate(source, collection, name=name, unretrieved="never", progress=told)
@@ -198,8 +198,8 @@ def _said(
     done: Explanations, classes: dict[str, frozenset[str]], query: str | None, only: str | None, limit: int
 ) -> tuple[str, dict[str, object]]:
     """The output as text, and as JSON."""
+    from limner.explain.failure_rules import NONE, rates, rules, table
     from limner.explain.failures import told
-    from limner.explain.rules import NONE, rates, rules, table
 
     named = {q: sorted(each) or [NONE] for q, each in classes.items()}
     pairs = list(zip(done.failures, done.agreements, strict=True))

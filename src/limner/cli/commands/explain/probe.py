@@ -13,7 +13,7 @@ from limner.cli.options import Json, Trust, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.datasets.probes import Probe
+    from limner.datasets.probe_files import Probe
 
 
 def probe(
@@ -55,7 +55,7 @@ def probe(
       $ limner explain probe scenes --system histograms
     """
     from limner.evaluation.tables import FORMATS
-    from limner.explain.probing import probe as measured
+    from limner.explain.probe_results import probe as measured
 
     refuse_ending(save, tuple(FORMATS), "probe")
     refuse_ending([save_texts] if save_texts else None, (".csv",), "table")
@@ -72,8 +72,8 @@ def probe(
 
 
 def _probe(source: str, folder: Path | None, cases: int, seed: int) -> Probe:
-    from limner.datasets.probes import read_probe
-    from limner.datasets.scenes.probes import scenes_probe
+    from limner.datasets.probe_files import read_probe
+    from limner.datasets.scenes.scene_probes import scenes_probe
 
     if source == "scenes" and not Path(source).exists():
         if folder is not None:

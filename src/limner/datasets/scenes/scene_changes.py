@@ -14,12 +14,12 @@ from typing import NamedTuple
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.datasets.composed import ComposedQueries, ComposedQuery
+from limner.datasets.composed_queries import ComposedQueries, ComposedQuery
 from limner.datasets.scenes import Drawing
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.grammar import article
-from limner.datasets.scenes.probes import side_by_side, standing_kinds
 from limner.datasets.scenes.scene import Scene
+from limner.datasets.scenes.scene_probes import side_by_side, standing_kinds
 from limner.datasets.scenes.world import BACKGROUNDS, COLOURS, KINDS
 
 STREAM = 4

@@ -17,7 +17,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told, read_json
-from limner.datasets._read import At, Notes, existing, json_lines, refuse, table
+from limner.datasets.text_files import At, Notes, existing, json_lines, refuse, table
 
 ENDINGS = (".json", ".jsonl", ".csv")
 
@@ -158,19 +158,22 @@ def _refuse_bad(at: At, case: ProbeCase) -> None:
 # --- forms ------------------------------------------------------------------------------------------------------
 
 
+def _skill(record: Mapping[str, Any], key: str, otherwise: str) -> str:
+    """The skill that a case names, or else the name of its file."""
+    skill = record.get(key)
+    return skill if isinstance(skill, str) and skill else otherwise
+
+
 def _sugarcrepe(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
     right = [record["caption"], *([record["caption2"]] if "caption2" in record else [])]
-    kind = record.get("subset")
-    called = kind if isinstance(kind, str) and kind else subset
-    return ProbeCase(name, called, (record["filename"],), tuple(right), (record["negative_caption"],))
+    return ProbeCase(
+        name, _skill(record, "subset", subset), (record["filename"],), tuple(right), (record["negative_caption"],)
+    )
 
 
 def _valse(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
-    kind = record.get("linguistic_phenomena")
-    return ProbeCase(
-        name, kind if isinstance(kind, str) and kind else subset, (record["image_file"],), (record["caption"],),
-        (record["foil"],),
-    )  # fmt: skip
+    skill = _skill(record, "linguistic_phenomena", subset)
+    return ProbeCase(name, skill, (record["image_file"],), (record["caption"],), (record["foil"],))
 
 
 def _aro(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
@@ -182,17 +185,14 @@ def _choices(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
     at = int(record["correct_answer"])
     if not 0 <= at < len(listed):
         raise LimnerError(f"case {name!r}: correct_answer is {at}, expected 0 to {len(listed) - 1}")
-    kind = record.get("correct_answer_template")
-    called = kind if isinstance(kind, str) and kind else subset
-    return ProbeCase(
-        name, called, (record["image_path"],), (listed[at],), tuple(c for n, c in enumerate(listed) if n != at)
-    )
+    foils = tuple(caption for n, caption in enumerate(listed) if n != at)
+    skill = _skill(record, "correct_answer_template", subset)
+    return ProbeCase(name, skill, (record["image_path"],), (listed[at],), foils)
 
 
 def _winoground(name: str, record: Mapping[str, Any], subset: str) -> ProbeCase:
-    kind = record.get("collapsed_tag")
     sides = (record["image_0"], record["image_1"]), (record["caption_0"], record["caption_1"])
-    return ProbeCase(name, kind if isinstance(kind, str) and kind else subset, *sides)
+    return ProbeCase(name, _skill(record, "collapsed_tag", subset), *sides)
 
 
 FORMS: Sequence[tuple[frozenset[str], Callable[[str, Mapping[str, Any], str], ProbeCase]]] = (

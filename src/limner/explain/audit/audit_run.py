@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,14 @@ from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.progress import Progress
 from limner.core.registry import Registry
+from limner.core.version import VERSION
+from limner.evaluation.reports.page.gallery import Gallery, Shown
+from limner.evaluation.reports.page.writing import NOTES, written
 from limner.evaluation.tables import FORMATS, Document, Grid, TableReport, to_csv
-from limner.explain.audit import blind, captions, chance, image_checks, labels
+from limner.explain.audit import blind_classifier, caption_checks, chance_levels, image_checks, label_doubts
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
-from limner.explain.audit.missing import missing
-from limner.explain.audit.page import render_audit
-from limner.explain.audit.permuted import permuted
+from limner.explain.audit.missing_matches import missing
+from limner.explain.audit.permuted_labels import permuted
 
 EXAMPLES = 3
 MIN_SIDE = 32
@@ -34,8 +36,8 @@ AUDIT_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
     "audit file ending",
     {
         **FORMATS,
-        ".csv": "limner.explain.audit.auditing:audit_csv",
-        ".html": "limner.explain.audit.auditing:audit_html",
+        ".csv": "limner.explain.audit.audit_run:audit_csv",
+        ".html": "limner.explain.audit.audit_run:audit_html",
     },
 )
 """File formats of an audit, by file ending; ".txt" is what `print` shows."""
@@ -157,9 +159,14 @@ def audit(
     ([('t0', 't1')], 2)
     """
     findings, notes, same = _looked(collection, min_side, progress) if look else ([], ["images were not opened"], [])
-    for check in (captions.repeated, captions.empty, captions.self_matches, captions.other_languages):
+    for check in (
+        caption_checks.repeated,
+        caption_checks.empty,
+        caption_checks.self_matches,
+        caption_checks.other_languages,
+    ):
         findings += check(collection)
-    solved, few = blind.solvable(collection)
+    solved, few = blind_classifier.solvable(collection)
     findings += solved
     notes += few
     if vectors is not None:
@@ -168,7 +175,7 @@ def audit(
         found, said = _labels(collection, scores)
         findings += found
         notes += said
-    findings += chance.by_chance(collection)
+    findings += chance_levels.by_chance(collection)
     repaired, added = _repaired(collection, same)
     unjudged, few = missing(collection, collection.extra, added)
     findings += unjudged
@@ -230,26 +237,28 @@ def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], 
         raise LimnerError(f"scores: got shape {np.shape(scores)}, expected {shape}, images by texts")
     if shape[0] > MOST_SCORED:
         return [], [f"labels were not checked, since there are more than {MOST_SCORED:,} images: audit a split"]
-    found = labels.fit(collection, np.asarray(scores, dtype=np.float64))
-    runs, taken = labels.shifted(collection, found)
+    found = label_doubts.fit(collection, np.asarray(scores, dtype=np.float64))
+    runs, taken = label_doubts.shifted(collection, found)
     swapped, moved, doubtful = permuted(collection, found, taken)
-    lone, said = labels.wrong(collection, found, taken | moved, doubtful)
+    lone, said = label_doubts.wrong(collection, found, taken | moved, doubtful)
     reported = {collection.images.ids.index(item) for finding in lone for item in finding.items}
-    if (share := labels.telling(found, taken | moved | reported)) < labels.TELLING:
-        weak = f"in {np.floor(1000 * share) / 10:g}% of comparisons, at least {100 * labels.TELLING:.0f}% are needed"
+    if (share := label_doubts.telling(found, taken | moved | reported)) < label_doubts.TELLING:
+        weak = (
+            f"in {np.floor(1000 * share) / 10:g}% of comparisons, at least {100 * label_doubts.TELLING:.0f}% are needed"
+        )
         return [], [f"labels were not judged: these scores tell own captions from those of another image {weak}"]
     return [*runs, *swapped, *lone], [said] if said else []
 
 
 def _repaired(collection: Collection, same: image_checks.Pairs) -> tuple[Judgements, int]:
     """The judgements plus implied pairs: captions of a copied image, and images of a repeated caption."""
-    owners = captions.images_of(collection)
+    owners = caption_checks.images_of(collection)
     ids, texts = collection.images.ids, collection.texts
     pairs = {(ids[image], texts.ids[row]) for row, images in enumerate(owners) for image in images}
     before = len(pairs)
     groups: dict[str, list[int]] = {}
     for row, text in enumerate(texts.values):
-        if key := captions.plain(text):
+        if key := caption_checks.plain(text):
             groups.setdefault(key, []).append(row)
     for rows in groups.values():
         images = {image for row in rows for image in owners[row]}
@@ -276,3 +285,79 @@ def _leave_out(findings: Iterable[Finding]) -> dict[str, str]:
             items = finding.items if finding.kind == "shifted-labels" else finding.items[-1:]
             found |= dict.fromkeys(items, finding.kind)
     return found
+
+
+SHOWN = 24
+"""Findings of a kind that the page shows."""
+ITEMS = 6
+"""Items of a finding that the page shows."""
+
+
+def render_audit(
+    name: str,
+    findings: Sequence[Finding],
+    collection: Collection | None = None,
+    *,
+    added: int = 0,
+    leave_out: Sized = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Writes an audit as one self-contained HTML page.
+
+    Args:
+        name: Name of the collection.
+        findings: What was found, in order of severity and kind.
+        collection: The collection that was audited, for its images and captions; without it, ids are shown.
+        added: Pairs that the repaired judgements add.
+        leave_out: Items to leave out.
+        notes: What was not checked, and why.
+
+    Returns:
+        The page as text.
+    """
+    gallery = Gallery(collection)
+    grouped = {kind: [f for f in findings if f.kind == kind] for kind in dict.fromkeys(f.kind for f in findings)}
+    kinds = [_kind(kind, found, gallery) for kind, found in grouped.items()]
+    counts, remarks = counted(findings), [*notes, *gallery.notes()]
+    return written(
+        "audit.html",
+        name=name,
+        lead=f"{counts}." if counts else "Nothing was found.",
+        repaired=_repaired_section(added, len(leave_out)),
+        kinds=kinds,
+        notes=remarks,
+        contents=[("overview", "Overview"), *((kind, kind) for kind in grouped), *([NOTES] if remarks else [])],
+        thumbnails=list(gallery.thumbnails.values()),
+        version=VERSION,
+    )
+
+
+def _repaired_section(added: int, left_out: int) -> str:
+    parts = [f"Pairs that the repaired judgements add: {added:,}."] if added else []
+    parts += [f"Items to leave out: {left_out:,}."] if left_out else []
+    return " ".join(parts)
+
+
+def _kind(name: str, found: Sequence[Finding], gallery: Gallery) -> dict[str, object]:
+    kind = KINDS[name]
+    return {
+        "name": name,
+        "severity": kind.severity,
+        "order": SEVERITIES.index(kind.severity),
+        "about": kind.about,
+        "mend": kind.mend,
+        "count": len(found),
+        "shown_count": f"{len(found):,}",
+        "findings": [_finding(each, gallery) for each in found[:SHOWN]],
+    }
+
+
+def _finding(finding: Finding, gallery: Gallery) -> dict[str, object]:
+    shown = [_item(item, gallery) for item in finding.items[:ITEMS]]
+    return {"shown": shown, "more": max(0, len(finding.items) - ITEMS), "detail": finding.detail}
+
+
+def _item(item: str, gallery: Gallery) -> Shown:
+    """An image by its thumbnail, a text by its words; a measure is neither."""
+    known = gallery.collection
+    return gallery.query("t2i" if known is not None and item not in known.images.ids else "i2t", item)

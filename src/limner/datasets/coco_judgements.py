@@ -17,7 +17,7 @@ import numpy.typing as npt
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, MissingExtra, UnknownName
 from limner.core.judgements import Judgements
-from limner.datasets._read import At, existing, find_file, json_file, number, refuse, table
+from limner.datasets.text_files import At, existing, find_file, json_file, number, refuse, table
 
 CXC_THRESHOLD = 3.0
 """The lowest CxC rating (0 to 5) at which an image and a caption count as a match."""

@@ -7,7 +7,7 @@ dog". A system that reads captions as bags of words cannot tell them apart.
 from __future__ import annotations
 
 from limner.core.errors import LimnerError
-from limner.datasets.probes import Probe, ProbeCase
+from limner.datasets.probe_files import Probe, ProbeCase
 from limner.datasets.scenes import Drawing
 from limner.datasets.scenes.dice import Dice
 from limner.datasets.scenes.grammar import article

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from limner.evaluation.reports.page.failures import Case, Failures, Marked
-from limner.explain.agreement import HIGHER, ConceptAgreement
+from limner.explain.concept_agreement import HIGHER, ConceptAgreement
 from limner.explain.concepts import Concepts
+from limner.explain.failure_rules import NONE, rates, rules
 from limner.explain.failures import Explanations, Failure, told
-from limner.explain.rules import NONE, rates, rules
 
 
 def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, each: int = 4) -> Failures:

@@ -18,7 +18,7 @@ from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told, read_json
-from limner.datasets._read import At, Notes, existing, json_lines, refuse
+from limner.datasets.text_files import At, Notes, existing, json_lines, refuse
 
 ENDINGS = (".json", ".jsonl")
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
-from limner.datasets.probes import ProbeCase
+from limner.datasets.probe_files import ProbeCase
 from limner.explain.audit.findings import Finding
 from limner.language.bigram import BigramModel, words
 from limner.stats import false_discovery

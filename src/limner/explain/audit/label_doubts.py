@@ -18,7 +18,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
-from limner.explain.audit.captions import images_of
+from limner.explain.audit.caption_checks import images_of
 from limner.explain.audit.findings import Finding
 
 SHIFTS = (-3, -2, -1, 1, 2, 3)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from limner.explain.labels import ALTERNATIVE, CLASSES
+from limner.explain.failure_classes import ALTERNATIVE, CLASSES
 
 NONE = "none found"
 

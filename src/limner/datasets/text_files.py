@@ -277,6 +277,15 @@ def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
     return value
 
 
+def refuse_missing(entry: object, keys: Collection[str], at: At, what: str) -> None:
+    """Refuses an entry of a JSON file that is no object, or lacks one of its keys."""
+    if not isinstance(entry, dict):
+        refuse(at, f"{what} is a {type(entry).__name__}, expected an object with {shown(keys)}")
+    missing = [key for key in keys if key not in entry]
+    if missing:
+        refuse(at, f"{what} has no {shown(missing)}; it has {shown(entry, most=8)}")
+
+
 def number(text: object, at: At, *, what: str) -> float:
     """A finite number, or an error that shows the text."""
     try:

@@ -25,7 +25,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.explain.audit.findings import Finding
-from limner.explain.audit.labels import LEAST, Fit, doubts, log_odds
+from limner.explain.audit.label_doubts import LEAST, Fit, doubts, log_odds
 
 MOST = 5_000
 """With more images, only so many are compared: those whose own captions fit worst."""

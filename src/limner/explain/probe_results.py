@@ -22,7 +22,7 @@ from limner import stats
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress, Stages, counting, next_step
-from limner.datasets.probes import Probe, ProbeCase
+from limner.datasets.probe_files import Probe, ProbeCase
 from limner.evaluation.plain import plain
 from limner.evaluation.tables import Document, Grid, TableReport, percent
 from limner.language.bigram import BigramModel, words

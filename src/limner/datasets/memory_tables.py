@@ -1,8 +1,8 @@
 """Tables in memory, as in notebooks, and folders saved by the datasets library.
 
-Any table is read like a table in a file (see `limner.datasets.tables`): a pandas or polars DataFrame, an Arrow table, a
-Dataset or DatasetDict of the datasets library, {column: values}, a list of rows, or a list of (image, caption) pairs.
-Images may be paths, bytes, Pillow images or arrays of pixels.
+Any table is read like a table in a file (see `limner.datasets.caption_tables`): a pandas or polars DataFrame, an Arrow
+table, a Dataset or DatasetDict of the datasets library, {column: values}, a list of rows, or a list of (image, caption)
+pairs. Images may be paths, bytes, Pillow images or arrays of pixels.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from limner.core.arrow import arrow_module
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json, refuse_irregular
-from limner.datasets._build import Assembly, Check
-from limner.datasets._read import At, existing
-from limner.datasets.tables import TableReader
+from limner.datasets.assembly import Assembly, Check
+from limner.datasets.caption_tables import TableReader
+from limner.datasets.text_files import At, existing
 
 Row = Mapping[str, Any]
 _AT_ONCE = 1000  # rows of an Arrow table converted to Python values at once
@@ -72,7 +72,7 @@ def load_saved(
         path: The folder.
         split: Only this split.
         images: Folder that file names are relative to.
-        columns: As in `limner.datasets.tables.load_table`.
+        columns: As in `limner.datasets.caption_tables.load_table`.
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from limner.core.collection import Collection
 from limner.explain.audit.findings import Finding
-from limner.language.identify import main_language, other_language
+from limner.language.identification import main_language, other_language
 
 _WORD = re.compile(r"\w+")
 _LEAST_NAME = 5

@@ -20,8 +20,8 @@ from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress
 from limner.explain.adversarial import DENIES
-from limner.explain.edits import Edit
-from limner.explain.reading import WORD
+from limner.explain.noun_phrases import WORD
+from limner.explain.text_edits import Edit
 
 Ask = Callable[[Sequence[str]], Array]
 

@@ -16,7 +16,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
-from limner.datasets._read import At, Notes, filled_lines, refuse
+from limner.datasets.text_files import At, Notes, filled_lines, refuse
 
 Check = bool | Callable[[Iterable[int]], Iterable[int]]
 """True opens every image; a function such as `tqdm` or `rich.progress.track` does so too and shows progress."""

@@ -6,7 +6,17 @@ import shutil
 from pathlib import Path
 
 from limner.core.collection import Items
-from limner.datasets.tables import IMAGE_ENDINGS
+from limner.core.errors import LimnerError
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+
+
+def new_folder(path: str | Path) -> Path:
+    """The folder to write to, which has to be empty or missing."""
+    folder = Path(path)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise LimnerError(f"{folder} is not empty: give a new folder")
+    return folder
 
 
 def write_image(images: Items, row: int, folder: Path) -> str | None:

@@ -21,9 +21,9 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder
 from limner.core.progress import Progress, counting
-from limner.datasets._image_files import write_image
 from limner.datasets.beir import write_beir
 from limner.datasets.croissant_writing import write_croissant
+from limner.datasets.image_files import new_folder, write_image
 from limner.datasets.trec import write_qrels
 from limner.datasets.webdataset import write_webdataset
 
@@ -91,9 +91,7 @@ def write_folder(collection: Collection, path: str | Path, *, progress: Progress
     Returns:
         What the folder cannot store, one sentence each.
     """
-    folder = Path(path)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise LimnerError(f"{folder} is not empty: give a new folder")
+    folder = new_folder(path)
     with replacing_folder(folder, head="captions.csv", own=()) as draft:
         (draft / "images").mkdir()
         rows = counting(range(len(collection.images)), progress)
@@ -110,9 +108,7 @@ def write_saved(collection: Collection, path: str | Path, *, progress: Progress 
     Returns:
         What the folder cannot store, one sentence each.
     """
-    folder = Path(path)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise LimnerError(f"{folder} is not empty: give a new folder")
+    folder = new_folder(path)
     fields = {"": _kept(collection.texts, "", nested=False), "image_": _kept(collection.images, "image_", nested=False)}
     parts: dict[str, list[dict[str, object]]] = {}
     for row in _by_image(collection, fields):

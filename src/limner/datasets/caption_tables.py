@@ -15,8 +15,9 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.images import Value, as_value
 from limner.core.paths import damage_told, refuse_irregular
-from limner.datasets._build import Assembly, Check
-from limner.datasets._read import At, existing, json_lines, lines, number, optional_file, refuse, table
+from limner.datasets.assembly import Assembly, Check
+from limner.datasets.image_files import IMAGE_ENDINGS
+from limner.datasets.text_files import At, existing, json_lines, lines, number, optional_file, refuse, table
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image": ("image", "file_name", "filename", "image_path", "filepath", "image_name", "image_id"),
@@ -31,7 +32,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """Role -> accepted column names; the first one found is used."""
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet")
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 _EACH = "captions_"
 """Columns whose names begin so have a list with a value for each of the `captions` of a row."""
 _CAPTION_FILES = tuple(f"{stem}{ending}" for stem in ("captions", "metadata") for ending in ENDINGS)

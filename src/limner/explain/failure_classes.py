@@ -18,10 +18,10 @@ from typing import Any
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress, counting
-from limner.datasets._read import At, table
+from limner.datasets.text_files import At, table
 from limner.explain.concepts import Concepts, Thing, name_to_synset
 from limner.explain.failures import Failure
-from limner.explain.reading import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
+from limner.explain.noun_phrases import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
 from limner.language.wordnet import WordNet
 
 CLASSES = ("object", "colour", "number", "action", "size", "detail", "alternative")
