@@ -178,6 +178,22 @@ def test_whoever_goes_in_the_middle_is_not_written_about(app, caplog, kind):
     assert [record.getMessage() for record in caplog.records] == []
 
 
+def test_no_work_is_begun_for_half_a_body(app):
+    """Otherwise a client that is slow counts as one that is being worked for, and cannot be dropped."""
+    begun = []
+
+    async def counted(scope, receive, send):
+        begun.append(scope["type"] == "http" and scope["method"])
+        await app(scope, receive, send)
+
+    counted.state = app.state
+    with websites.running(counted, limits=SHORT) as address, closing(connected(address)) as sock:
+        sock.sendall(HALF_BODY)
+        assert ended(sock)
+        assert asked(address) == 200
+    assert "POST" not in begun
+
+
 # --- too many ---------------------------------------------------------------------------------------------------
 
 
@@ -245,8 +261,11 @@ def test_whoever_sends_two_requests_at_once_stays_while_the_second_is_worked_on(
                 running.append(asyncio.create_task(asked("/second")))
             await asyncio.sleep(0 if scope["path"] == "/first" else 1000)
 
+        async def whole():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
         async def asked(path):
-            await connections.watch(app)({"type": "http", "path": path, "client": ("one", 1)}, None, None)
+            await connections.watch(app)({"type": "http", "path": path, "client": ("one", 1)}, whole, None)
 
         await asked("/first")
         await asyncio.sleep(0)

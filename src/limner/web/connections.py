@@ -16,7 +16,7 @@ import heapq
 import os
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +32,8 @@ BURST = 16
 """Connections dropped at once, before the event loop serves others."""
 RESERVED = 128
 """File descriptors for everything other than connections: the store, images, uploads."""
+READ_AHEAD = 65_536
+"""Bytes of a body that are read before the application is called."""
 DESCRIPTORS = 4096
 """The file descriptor limit to request."""
 SELECTABLE = 400
@@ -73,7 +75,7 @@ class Connection:
     since: float
     step: Step = "first"
     received: int = 0
-    request: Scope | None = None
+    request: _Request | None = None
     dropped: bool = False
 
     @property
@@ -148,27 +150,12 @@ class Connections:
             if scope["type"] != "http" or connection is None:
                 await app(scope, receive, send)
                 return
-            begun, more_body = self.clock(), True
-
-            async def received() -> Message:
-                nonlocal more_body
-                if not more_body:  # the application waits for the client to leave
-                    return await receive()
-                with connection.waits_for("body", begun):
-                    message = await receive()
-                connection.received += len(message.get("body", b""))
-                more_body = message.get("more_body", False)
-                return message
-
-            async def sent(message: Message) -> None:
-                with connection.waits_for("next", self.clock()):
-                    await send(message)
-
-            connection.step, connection.received, connection.request = "server", 0, scope
+            request = connection.request = _Request(connection, self.clock, receive, send)
             try:
-                await app(scope, received, sent)
+                if await request.read_ahead():
+                    await app(scope, request.receive, request.send)
             finally:
-                if connection.request is scope:  # a client may have sent the next request already
+                if connection.request is request:  # a client may have sent the next one already
                     connection.step, connection.since = "next", self.clock()
 
         return watched
@@ -210,6 +197,39 @@ class Connections:
 
     def _forget_gone(self) -> None:
         self._open = {client: each for client, each in self._open.items() if not each.gone}
+
+
+class _Request:
+    """One request: what its application reads and sends passes here, so that the step of its connection is known."""
+
+    def __init__(self, connection: Connection, clock: Callable[[], float], receive: Receive, send: Send) -> None:
+        self.connection, self.clock, self._receive, self._send = connection, clock, receive, send
+        self.begun, self.more_body, connection.received = clock(), True, 0
+        self._ahead: deque[Message] = deque()
+
+    async def read_ahead(self) -> bool:
+        """Reads the body, or its start, so that no work is begun for a client that is slow; False if it left."""
+        while self.more_body and self.connection.received < READ_AHEAD:
+            self._ahead.append(await self._next())
+        return bool(self._ahead[-1]["type"] != "http.disconnect")
+
+    async def receive(self) -> Message:
+        """The next part of the body."""
+        if self._ahead:
+            return self._ahead.popleft()
+        return await (self._next() if self.more_body else self._receive())
+
+    async def send(self, message: Message) -> None:
+        """Sends a part of the response; the client has to read on if the server holds too much already."""
+        with self.connection.waits_for("next", self.clock()):
+            await self._send(message)
+
+    async def _next(self) -> Message:
+        with self.connection.waits_for("body", self.begun):
+            message = await self._receive()
+        self.connection.received += len(message.get("body", b""))
+        self.more_body = message.get("more_body", False)
+        return message
 
 
 class Gate(socket.socket):
