@@ -198,13 +198,13 @@ def busiest(traces: list[Trace], workers: int) -> tuple[float, float]:
 def traced(timed: Timed, workers: int) -> tuple[list[Trace], float]:
     """What every worker did in a pass, and how long that took; vectors are sent anew."""
     import limner.cluster
-    from limner.cluster._spans import Spans
+    from limner.cluster.row_spans import RowSpans
 
     start = time.perf_counter()
     with limner.cluster.connect():
         streamed = list(timed.stream(Traced(timed)))
     elapsed = time.perf_counter() - start
-    of_task = Spans.of(*timed.shape, workers).size // timed.block_rows
+    of_task = RowSpans.of(*timed.shape, workers).size // timed.block_rows
     by_worker = [
         [(b - start, e - start) for pid, b, e in streamed if pid == one] for one in {pid for pid, *_ in streamed}
     ]

@@ -41,11 +41,11 @@ def projected(queries: int, items: int, workers: int, nodes: int, costs: Costs) 
 
     A node that has the matrices passes them on, so that the number of copies doubles in the time that one takes.
     """
-    from limner.cluster._running import WIDEST
-    from limner.cluster._spans import Spans
+    from limner.cluster.ray_cluster import WIDEST
+    from limner.cluster.row_spans import RowSpans
 
     width = min(items, WIDEST)
-    size = min(Spans.of(queries, width, workers).size, queries)
+    size = min(RowSpans.of(queries, width, workers).size, queries)
     tasks = math.ceil(queries / size) * math.ceil(items / width)
     sent = (queries + items) * DIM * 4
     computed = math.ceil(tasks / workers) * size * width * DIM / costs.product * costs.share
@@ -113,8 +113,8 @@ def lasting(value: float) -> str:
 
 def steps(items: int) -> list[float]:
     """What all steps of matching `items` with as many cost, a row of the table."""
-    from limner.cluster._running import WIDEST
-    from limner.cluster._spans import MOST_SCORES
+    from limner.cluster.ray_cluster import WIDEST
+    from limner.cluster.row_spans import MOST_SCORES
     from limner.scores import TILE_ROWS
 
     product, sums, task, _, put, copy, *_ = constants().values()

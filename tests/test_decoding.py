@@ -18,7 +18,7 @@ import limner
 from limner import LimnerError
 from limner.core import images as decoding
 from limner.core.images import Turns, Unreadable, open_image, opened
-from limner.web import uploads
+from limner.web import served_images
 
 SCENE = np.array(
     [
@@ -97,7 +97,7 @@ def test_photographs_are_turned_everywhere(orientation, tmp_path):
         "scaled": images.open(0, side=60),
         "report": Image.open(io.BytesIO(embedded)),
         "page": Image.open(io.BytesIO(encoded(of_collection("x", world)("a", 220)).data)),
-        "upload": uploads.accepted(data),
+        "upload": served_images.accepted(data),
         "index": Image.open(io.BytesIO(small(tmp_path / "a.jpg", name="a"))),
     }
     for where, picture in copies.items():

@@ -7,7 +7,7 @@ import pytest
 
 import limner
 from limner import Collection, Embeddings, Items, Judgements, LimnerError, Scores
-from limner.cluster import _running, _sharding, connect
+from limner.cluster import candidate_shards, connect, ray_cluster
 from limner.evaluation.placements import TIES, Asked, place
 from limner.match import CORRECTIONS
 
@@ -111,8 +111,8 @@ def test_top_in_shards(joined, tied, k, joined_here, store, monkeypatch):
 
     Pieces are joined here or on a worker, and tasks run anywhere or where their shard is.
     """
-    monkeypatch.setattr(_sharding, "JOINED_HERE", joined_here)
-    monkeypatch.setattr(_running, "_smallest_store", lambda: store)
+    monkeypatch.setattr(candidate_shards, "JOINED_HERE", joined_here)
+    monkeypatch.setattr(ray_cluster, "_smallest_store", lambda: store)
     here = tied.top(k)
     with connect(shard=1024) as cluster:
         assert cluster._shards(tied, limner.scores.Best(k)).anywhere == (store > 0)

@@ -12,8 +12,8 @@ import pytest
 import attack
 import websites
 from limner.web import passwords
+from limner.web.jobs import WorkerPool
 from limner.web.rate_limits import LoginTurns, Throttle
-from limner.web.worker_pool import WorkerPool
 from websites import PASSWORD, browser
 
 
@@ -299,7 +299,7 @@ def test_annotators_do_not_wait_for_logins(tmp_path, monkeypatch):
         waiting = [pool.submit(sent, address, "POST", "/login", {"name": f"n{n}", "password": "x"}) for n in range(80)]
         try:
             held = team.app.state.site.apart
-            while held._held < 80:
+            while held._waiting < 80:
                 threading.Event().wait(0.01)
             assert sent(address, "GET", "/judge", cookie=cookie) == 200
             assert not any(each.done() for each in waiting)
@@ -339,7 +339,7 @@ def test_too_many_who_wait_are_told_so(tmp_path, monkeypatch):
     with websites.running(team.app) as address, ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(sent, address, "POST", "/login", {"name": f"n{n}", "password": "x"}) for n in range(3)]
         try:
-            while site.apart._held < 3:
+            while site.apart._waiting < 3:
                 threading.Event().wait(0.01)
             assert sent(address, "POST", "/login", {"name": "late", "password": "x"}) == 503
         finally:

@@ -423,7 +423,7 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
     import threading
 
     from limner.annotate import quality
-    from limner.web import watching
+    from limner.web import people_overview
 
     asked = websites.client(websites.filled(tmp_path / "answers.db", tasks=1, size=4))
     may_go, compared = threading.Event(), []
@@ -435,7 +435,7 @@ def test_progress_does_not_wait_for_the_answers_to_be_compared(tmp_path, monkeyp
 
     real = quality.agreement
     monkeypatch.setattr(quality, "agreement", slow)
-    monkeypatch.setattr(watching, "PATIENCE", 0.05)
+    monkeypatch.setattr(people_overview, "NOTICED", 0.05)
     judged(asked, "one", [4, 4, 1, 2])
     judged(asked, "two", [4, 3, 1, 2])
     first = asked.get("/admin")

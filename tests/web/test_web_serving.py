@@ -61,6 +61,11 @@ def test_what_is_wrong_is_said_before_it_starts(words, message, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_unknown_argument_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="unexpected argument 'sytems'; expected systems, "):
+        make_app(store=tmp_path / "a.db", sytems=["colours"])
+
+
 def test_a_port_that_is_taken_is_said(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

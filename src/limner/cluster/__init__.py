@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from limner.cluster._running import Cluster
+from limner.cluster.ray_cluster import Cluster
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.scores import RUNNER, TILE_COLUMNS, usable_cores

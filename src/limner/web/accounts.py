@@ -1,4 +1,4 @@
-"""Accounts: logging in, invitations, passwords, and rate limits on guessing."""
+"""Accounts: logging in, invitations and passwords; and what an admin does with the accounts of others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import RedirectResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.web.passwords import RULE, fits, hashed
+from limner.web.judging import whole
+from limner.web.passwords import RULE, fits, hashed, random_password
 from limner.web.site import DEVICE, SESSION, Ask, page, safe_next
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ def login_page(ask: Ask) -> Response:
 
 def login(ask: Ask) -> Response:
     """Opens a session for a name and password; an error message gives no details."""
-    if not ask.site.team:
-        raise LimnerError("there are no accounts here: the page is local")
+    _refuse_without_team(ask)
     from limner.annotate.store.people import NAME_LENGTH, by_name, folded_name
 
     name, there = ask.field("name").strip(), safe_next(ask.field("next", "/"))
@@ -85,7 +85,8 @@ def invitation(ask: Ask) -> Response:
     from limner.annotate.store.people import read_invite
 
     token = ask.request.path_params["token"]
-    role = _role(ask, read_invite(ask.site.store, token))
+    role = read_invite(ask.site.store, token)
+    _refuse_without_team(ask)
     return page(ask, "invite.html", role=role, token=token, error="", given="", rule=RULE)
 
 
@@ -94,7 +95,8 @@ def accept(ask: Ask) -> Response:
     from limner.annotate.store.people import NAME_LENGTH, read_invite, use_invite
 
     token, name = ask.request.path_params["token"], ask.field("name")
-    role = _role(ask, read_invite(ask.site.store, token))
+    role = read_invite(ask.site.store, token)
+    _refuse_without_team(ask)
     try:
         made = use_invite(ask.site.store, token, name, password_hash=_new_password(ask, name))
     except LimnerError as error:
@@ -110,10 +112,9 @@ def _new_password(ask: Ask, name: str) -> str:
     return hashed(ask.field("password"), name=name)
 
 
-def _role(ask: Ask, role: str) -> str:
+def _refuse_without_team(ask: Ask) -> None:
     if not ask.site.team:
-        raise LimnerError("there are no accounts here: the page is local")
-    return role
+        raise LimnerError("there are no accounts here: start with --team")
 
 
 def reset_page(ask: Ask) -> Response:
@@ -121,7 +122,7 @@ def reset_page(ask: Ask) -> Response:
     from limner.annotate.store.resets import read_reset
 
     token = ask.request.path_params["token"]
-    _role(ask, "")
+    _refuse_without_team(ask)
     return page(ask, "reset.html", name=read_reset(ask.site.store, token).name, token=token, error="", rule=RULE)
 
 
@@ -130,7 +131,7 @@ def reset(ask: Ask) -> Response:
     from limner.annotate.store.resets import read_reset, use_reset
 
     token = ask.request.path_params["token"]
-    _role(ask, "")
+    _refuse_without_team(ask)
     name = read_reset(ask.site.store, token).name
     try:
         chosen = _new_password(ask, name)
@@ -153,7 +154,7 @@ def change_password(ask: Ask) -> Response:
 
     mine = ask.visitor.account
     if mine is None:
-        raise LimnerError("there are no accounts here: the page is local")
+        raise LimnerError("there are no accounts here: start with --team")
     give_back = ask.site.turns.take("", ask.address, f"session {mine.id}")
     if not fits(mine.password_hash, ask.field("old")):
         return page(ask, "account.html", status=401, error="That is not your password.", told="", rule=RULE)
@@ -164,3 +165,93 @@ def change_password(ask: Ask) -> Response:
         return page(ask, "account.html", status=400, error=str(error), told="", rule=RULE)
     told = "Your password has been changed. Log in again on your other devices."
     return logged_in(ask, mine, page(ask, "account.html", error="", told=told, rule=RULE))
+
+
+# --- what an admin does ------------------------------------------------------------------------------------------
+
+
+def accounts_of(ask: Ask) -> dict[str, object]:
+    """All accounts, and the unused invitations."""
+    from limner.annotate.store.people import annotators, open_invites
+
+    return {"accounts": annotators(ask.site.store), "invitations": open_invites(ask.site.store)}
+
+
+def make_invitation(ask: Ask) -> Response:
+    """Creates an invitation; its URL is shown once."""
+    from limner.annotate.store.people import make_invite
+
+    _refuse_without_team(ask)
+    role = ask.field("role", "annotator")
+    token = make_invite(ask.site.store, role=role, by=ask.site.annotator(ask.visitor))
+    about = "Send this address to one person. It works once, for three days, and is shown only now."
+    return _once(ask, f"An invitation for one {role}", about, link=f"{ask.base}invite/{token}")
+
+
+def revoke_invitation(ask: Ask) -> Response:
+    """Revokes an invitation."""
+    from limner.annotate.store.people import revoke_invite
+
+    _refuse_without_team(ask)
+    revoke_invite(ask.site.store, whole(ask.field("invitation"), "invitation"))
+    return RedirectResponse("/admin#accounts", 303)
+
+
+def open_or_close(ask: Ask) -> Response:
+    """Opens or closes an account."""
+    from limner.annotate.store.people import set_active
+
+    number, active = _other(ask), ask.field("active") == "yes"
+    set_active(ask.site.store, number, active)
+    return RedirectResponse("/admin#accounts", 303)
+
+
+def change_role(ask: Ask) -> Response:
+    """Changes the role of an account."""
+    from limner.annotate.store.people import set_role
+
+    set_role(ask.site.store, _other(ask), ask.field("role"))
+    return RedirectResponse("/admin#accounts", 303)
+
+
+def replace_password(ask: Ask) -> Response:
+    """Creates a new password for someone who has lost theirs; it is shown once."""
+    from limner.annotate.store.people import annotator_of, set_password_hash
+
+    whose = annotator_of(ask.site.store, _other(ask))
+    made = random_password()
+    set_password_hash(ask.site.store, whose.id, hashed(made, name=whose.name))
+    about = (
+        f"Give it to {whose.name}, who should change it after logging in. It is shown only now. Whoever was logged in "
+        f"as {whose.name} is logged out."
+    )
+    return _once(ask, f"A new password for {whose.name}", about, password=made)
+
+
+def make_reset_link(ask: Ask) -> Response:
+    """Makes a link with which somebody who has lost their password chooses a new one; it is shown once."""
+    from limner.annotate.store.people import annotator_of
+    from limner.annotate.store.resets import HOURS, make_reset
+
+    whose = annotator_of(ask.site.store, _other(ask))
+    token = make_reset(ask.site.store, whose.id)
+    about = (
+        f"Send this address to {whose.name}, who chooses a new password there. It works once, for {HOURS:g} hours, and "
+        "is shown only now. Until then the old password stays."
+    )
+    return _once(ask, f"A link for {whose.name}", about, link=f"{ask.base}reset/{token}")
+
+
+def _once(ask: Ask, title: str, about: str, *, link: str = "", password: str = "") -> Response:
+    """A page that shows an address or a password, which is not shown again, to copy."""
+    field, label = ("link", "Address") if link else ("made", "Password")
+    return page(ask, "once.html", title=title, about=about, field=field, label=label, value=link or password)
+
+
+def _other(ask: Ask) -> int:
+    """The id of an account other than the user's own."""
+    _refuse_without_team(ask)
+    number = whole(ask.field("annotator"), "annotator")
+    if number == ask.site.annotator(ask.visitor):
+        raise LimnerError("this is your own account: ask another admin, or change your password under your name")
+    return number

@@ -13,15 +13,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError, count
 from limner.web import studies
+from limner.web.accounts import accounts_of
 from limner.web.assigning import assigned_of
 from limner.web.effect import FORMS
 from limner.web.guideline import as_lines
 from limner.web.jobs import Job, Pending
 from limner.web.judging import judged_collection, whole
+from limner.web.people_overview import PeopleOverview, people_of
 from limner.web.recording import record_collection
 from limner.web.site import ROLES, Ask, Handler, page, status_of
-from limner.web.team import accounts_of
-from limner.web.watching import Known, people_of
 
 MOST = 50
 """Maximum number of rows of a table that grows with the number of people or tasks."""
@@ -121,7 +121,7 @@ def kept(form: str, handler: Handler) -> Handler:
     return answer
 
 
-def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | None]]]:
+def _matrix(people: PeopleOverview | None) -> list[tuple[str, list[tuple[float, int] | None]]]:
     """Kappa of every pair of people as a square matrix; None on the diagonal and if two share no pair."""
     kappas = people.agreed.kappas if people and people.agreed else {}
     names = sorted({name for both in kappas for name in both})
@@ -131,7 +131,7 @@ def _matrix(people: Known | None) -> list[tuple[str, list[tuple[float, int] | No
     return [(one, [known.get((one, other)) for other in names]) for one in names]
 
 
-def _texts(ask: Ask, people: Known | None) -> dict[str, str]:
+def _texts(ask: Ask, people: PeopleOverview | None) -> dict[str, str]:
     """The texts of the captions in the review queue and in the list of comments."""
     from limner.annotate.store.contents import caption_texts
 

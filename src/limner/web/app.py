@@ -31,15 +31,12 @@ from limner.web import (
     preferring,
     search_page,
     side_by_side,
-    slicing,
     studies,
-    team,
     wins,
 )
 from limner.web.jobs import Pending
 from limner.web.security import Guard, checked_proxies, names_of
 from limner.web.site import HERE, Site, endpoint, failed, open_endpoint
-from limner.web.watching import Watch
 
 
 def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str] = ()) -> Starlette:
@@ -61,7 +58,7 @@ def application(site: Site, *, hosts: Sequence[str] = (), proxies: Sequence[str]
         lifespan=_lifespan,
     )
     app.state.site = site
-    app.state.work, app.state.watch = admin.Work(), Watch()
+    app.state.work = admin.Work()
     return app
 
 
@@ -89,7 +86,7 @@ def routes() -> list[BaseRoute]:
         Route("/item", endpoint(details.item_page, role="reviewer")),
         Route("/compare", endpoint(side_by_side.compare, role="reviewer")),
         Route("/wins", endpoint(wins.wins_page, role="reviewer")),
-        Route("/slices", endpoint(slicing.slices_page, role="reviewer")),
+        Route("/slices", endpoint(side_by_side.slices_page, role="reviewer")),
         Route("/failures", endpoint(pages.failures_page, role="reviewer")),
         Route("/failure", endpoint(pages.failure_page, role="reviewer")),
         Route("/map", endpoint(mapping.map_page, role="reviewer")),
@@ -137,12 +134,12 @@ def _admins() -> list[BaseRoute]:
         Route("/admin/export", endpoint(effect.export_file, role="admin")),
         Route("/admin/tasks", endpoint(admin.kept("make", admin.make_tasks), role="admin"), methods=["POST"]),
         Route("/admin/study", endpoint(admin.kept("study", admin.make_study), role="admin"), methods=["POST"]),
-        Route("/admin/invite", endpoint(team.invite, role="admin"), methods=["POST"]),
-        Route("/admin/revoke", endpoint(team.revoke, role="admin"), methods=["POST"]),
-        Route("/admin/account", endpoint(team.account, role="admin"), methods=["POST"]),
-        Route("/admin/role", endpoint(team.role, role="admin"), methods=["POST"]),
-        Route("/admin/password", endpoint(team.password, role="admin", apart=True), methods=["POST"]),
-        Route("/admin/reset", endpoint(team.reset, role="admin"), methods=["POST"]),
+        Route("/admin/invite", endpoint(accounts.make_invitation, role="admin"), methods=["POST"]),
+        Route("/admin/revoke", endpoint(accounts.revoke_invitation, role="admin"), methods=["POST"]),
+        Route("/admin/account", endpoint(accounts.open_or_close, role="admin"), methods=["POST"]),
+        Route("/admin/role", endpoint(accounts.change_role, role="admin"), methods=["POST"]),
+        Route("/admin/password", endpoint(accounts.replace_password, role="admin", apart=True), methods=["POST"]),
+        Route("/admin/reset", endpoint(accounts.make_reset_link, role="admin"), methods=["POST"]),
         Route("/admin/assign", endpoint(admin.kept("assigned", assigning.assign), role="admin"), methods=["POST"]),
         Route("/admin/scale", endpoint(admin.kept("scale", admin.own_scale), role="admin"), methods=["POST"]),
         Route("/admin/guideline", endpoint(admin.kept("guideline", guideline.edit), role="admin"), methods=["POST"]),

@@ -17,9 +17,8 @@ from limner.evaluation.plain import plain
 from limner.evaluation.reports.page.estimates import both_drawn, legend
 from limner.evaluation.reports.page.words import direction_title
 from limner.evaluation.reports.page.words import plain as shown_value
-from limner.web.jobs import Job
+from limner.web.jobs import NOTICED, Job
 from limner.web.site import Ask, page
-from limner.web.watching import PATIENCE, watched
 
 if TYPE_CHECKING:
     from limner.annotate.results import Study, StudyRow
@@ -31,15 +30,13 @@ SECONDS = 5
 
 @dataclass(frozen=True)
 class KnownStudies:
-    """The computed studies, and the state of the store they are based on.
+    """The computed studies.
 
     Args:
-        state: `limner.annotate.results.stamp`.
         studies: One for each direction.
         error: The error message if the store could not be read.
     """
 
-    state: tuple[int, ...]
     studies: Sequence[Study]
     error: str = ""
 
@@ -49,22 +46,23 @@ class KnownStudies:
         return bool(self.studies) and all(study.narrow for study in self.studies)
 
 
-def studies_of(ask: Ask, *, patience: float = PATIENCE) -> tuple[KnownStudies | None, Job | None]:
+def studies_of(ask: Ask, *, patience: float = NOTICED) -> tuple[KnownStudies | None, Job | None]:
     """The latest computed studies, and the running job if they are outdated."""
     from limner.annotate.results import stamp
 
-    store = ask.site.store
-    return watched(ask, "studies", "estimating", lambda: stamp(store), lambda: _worked_out(store), patience=patience)
+    site, store = ask.site, ask.site.store
+    return site.library.jobs.latest(
+        ("studies", site.store_at), "estimating", lambda: stamp(store), lambda: _worked_out(store), patience=patience
+    )
 
 
 def _worked_out(store: Store) -> KnownStudies:
-    from limner.annotate.results import stamp, studies
+    from limner.annotate.results import studies
 
-    state = stamp(store)  # read first: answers that arrive in between are counted next time
     try:
-        return KnownStudies(state, studies(store))
+        return KnownStudies(studies(store))
     except LimnerError as error:
-        return KnownStudies(state, (), str(error))
+        return KnownStudies((), str(error))
 
 
 def can_stop(ask: Ask) -> bool:

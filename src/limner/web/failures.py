@@ -168,13 +168,12 @@ def failures_of(library: Library, collection: str, system: str, direction: str) 
     if direction not in DIRECTIONS:
         raise LimnerError(f"direction {direction[:20]!r}: expected {' or '.join(DIRECTIONS)}")
     ready, loaded = library.system(collection, system), library.loaded(collection)
-    found: ExplainedFailures = library.jobs.value(
+    return library.jobs.value(
         ("failures", collection, system, direction),
         f"explaining the failures of {system}",
         lambda job: _explained(ready, loaded, direction, job),
         patience=NOTICED,
     )
-    return found
 
 
 def class_names(*, annotated: bool) -> tuple[str, ...]:

@@ -144,20 +144,18 @@ class Library:
             whole = given if isinstance(given, Collection) else load(given, **self.options)
             return Loaded(whole, list(self.found.values()))
 
-        found: Loaded = self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
-        return found
+        return self.jobs.value(("collection", name), f"loading {name}", work, patience=patience)
 
     def ready(self, collection: str, name: str, *, patience: float | None = PATIENCE) -> ReadySystem:
         """A system with its model, loaded or trained on first use."""
         self.known_system(name)
         loaded, system = self.loaded(collection), self.found[name]
-        made: ReadySystem = self.jobs.value(
+        return self.jobs.value(
             ("model", collection, name),
             f"{'training' if system.is_trained_now else 'loading'} {name}",
             lambda job: ready_system(system, loaded, job, features=self.features, kept=self.kept),
             patience=patience,
         )
-        return made
 
     def system(self, collection: str, name: str, *, split: str = "", patience: float | None = PATIENCE) -> OpenSystem:
         """A system on a part of a collection.
@@ -170,13 +168,12 @@ class Library:
         """
         ready = self.ready(collection, name, patience=patience)
         part = self.part(collection, split)
-        opened: OpenSystem = self.jobs.value(
+        return self.jobs.value(
             ("system", collection, name, split or HELD_OUT),
             f"scoring {len(part.images):,} images with {name}",
             lambda job: ready.on(split or HELD_OUT, job),
             patience=patience,
         )
-        return opened
 
     def unseen(self, opened: OpenSystem) -> frozenset[str]:
         """The images of an open system that it was not trained on, as far as that is recorded."""

@@ -75,10 +75,9 @@ def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
         }
         return embedding_map(ready.scores, ready.collection, classes=classes, progress=job.told)
 
-    made: EmbeddingMap = library.jobs.value(
+    return library.jobs.value(
         ("map", collection, system), f"projecting the vectors of {system} onto two dimensions", work, patience=NOTICED
     )
-    return made
 
 
 def label_region(ask: Ask) -> Response:

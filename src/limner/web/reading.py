@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from limner.core.paths import parse_json
-from limner.web.uploads import BYTES
+from limner.web.served_images import BYTES
 
 SMALL = 65_536
 """Maximum bytes of JSON, of a form without an image, and of anonymous requests."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from limner.core.errors import LimnerError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.web.connections import Gate
     from limner.web.indexes import ServedIndex
+    from limner.web.site import Site
 
 SYSTEMS = ("histograms", "colours")
 STORE = "limner-answers.db"
@@ -38,108 +39,125 @@ class Address:
     invitation: str | None = None
 
 
-def serve(
-    collections: Sequence[str | Collection] | str = "scenes",
-    *,
-    systems: Mapping[str, str] | Sequence[str] = SYSTEMS,
-    matrices: Mapping[str, Path] | None = None,
-    features: object = None,
-    store: str | Path = STORE,
-    host: str = "127.0.0.1",
-    port: int = PORT,
-    team: bool = False,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    url: str | None = None,
-    proxies: Sequence[str] = (),
-    options: Mapping[str, object] | None = None,
-    corrections: Sequence[str] = (),
-    trust: bool = False,
-    indexes: Mapping[str, str] | Sequence[str] = (),
-    cache: Path | None = None,
-    started: Callable[[Address], None] | None = None,
-) -> None:
-    """Serves pages for searching, looking at failures and judging, until it is interrupted.
+class SiteSettings(TypedDict, total=False):
+    """What a site shows and who may use it.
 
     Args:
-        collections: Arguments for `limner.load`, or collections.
         systems: Systems to train when a page first needs them, saved models, or "module:thing"; by name.
         matrices: Files of similarities, images by texts, by display name.
         features: Image vectors, or their file, for models that were trained on features.
         store: Where answers are stored: a file for SQLite, or postgresql://...
-        host: Address to listen on; other machines can reach it only with `team`.
-        port: Port to listen on; 0 for any free port.
         team: Whether people log in, with accounts by invitation; otherwise everyone on this machine has access.
-        certificate: TLS certificate for https; needs `key`.
-        key: TLS key for https.
         url: The public URL, e.g. https://judge.example.org, used in links.
         proxies: Addresses of reverse proxies whose forwarded headers are trusted.
         options: Options of the collections' loader.
         corrections: Custom corrections for the pages, as "module:class".
         trust: Whether saved models may name custom code.
         indexes: Indexes built by `limner index`, to search whole collections; by display name.
-        cache: Where trained systems and vectors are kept; by default in the cache folder shared by all commands.
+        cache: Where trained systems and vectors are kept; `make_app` keeps nothing by default.
+    """
+
+    systems: Mapping[str, str] | Sequence[str]
+    matrices: Mapping[str, Path] | None
+    features: object
+    store: str | Path
+    team: bool
+    url: str | None
+    proxies: Sequence[str]
+    options: Mapping[str, object] | None
+    corrections: Sequence[str]
+    trust: bool
+    indexes: Mapping[str, str] | Sequence[str]
+    cache: Path | None
+
+
+def serve(
+    collections: Sequence[str | Collection] | str = "scenes",
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    started: Callable[[Address], None] | None = None,
+    **settings: Unpack[SiteSettings],
+) -> None:
+    """Serves pages for searching, looking at failures and judging, until it is interrupted.
+
+    Args:
+        collections: Arguments for `limner.load`, or collections.
+        host: Address to listen on; other machines can reach it only with `team`.
+        port: Port to listen on; 0 for any free port.
+        certificate: TLS certificate for https; needs `key`.
+        key: TLS key for https.
         started: Called with the address once everything is ready.
+        **settings: See `SiteSettings`; trained systems are kept in the cache folder shared by all commands by default.
     """
     from limner.core.cache_dir import cache_folder
     from limner.web.security import refuse_open
 
-    refuse_open(host, team=team)
+    refuse_open(host, team=settings.get("team", False))
     if (certificate is None) != (key is None):
         raise LimnerError("https needs a certificate and its key: give both or neither")
-    app = make_app(
-        collections, systems=systems, matrices=matrices, features=features, store=store, team=team,
-        https=key is not None, hosts=(host,), url=url, proxies=proxies, options=options,
-        corrections=corrections, trust=trust, indexes=indexes, cache=cache or cache_folder("systems"),
-    )  # fmt: skip
+    settings["cache"] = settings.get("cache") or cache_folder("systems")
+    app = make_app(collections, https=key is not None, hosts=(host,), **settings)
     from limner.web.connections import Connections, affordable, listen
     from limner.web.worded import warm
 
     with closing(listen(host, port, Connections(affordable()))) as gate:
         server = server_of(app, gate, certificate=certificate, key=key)
-        app.state.site.prepare()
-        app.state.site.library.warm()
-        warm(app.state.site.library)
+        site = app.state.site
+        site.prepare()
+        site.library.warm()
+        warm(site.library)
         if started is not None:
-            started(_address(app, host, gate.getsockname()[1], str(store)))
+            started(_address(site, host, gate.getsockname()[1]))
         run(server, gate)
 
 
 def make_app(
     collections: Sequence[str | Collection] | str = "scenes",
     *,
-    systems: Mapping[str, str] | Sequence[str] = SYSTEMS,
-    matrices: Mapping[str, Path] | None = None,
-    features: object = None,
-    store: str | Path = STORE,
-    team: bool = False,
     https: bool = False,
     hosts: Sequence[str] = (),
-    url: str | None = None,
-    proxies: Sequence[str] = (),
-    options: Mapping[str, object] | None = None,
-    corrections: Sequence[str] = (),
-    trust: bool = False,
-    indexes: Mapping[str, str] | Sequence[str] = (),
-    cache: Path | None = None,
+    **settings: Unpack[SiteSettings],
 ) -> Starlette:
-    """The ASGI application that `serve` runs, with the same arguments; without a cache folder, nothing is kept.
+    """The ASGI application that `serve` runs.
 
-    It accepts the names of this machine, the local address of the connection, `hosts`, and the name in `url`.
+    It accepts the names of this machine, the local address of the connection, `hosts`, and the name in the URL.
+
+    Args:
+        collections: Arguments for `limner.load`, or collections.
+        https: Whether cookies may only be sent over https.
+        hosts: Further host names to accept.
+        **settings: See `SiteSettings`.
     """
     from limner.web.app import application
     from limner.web.library import Library
     from limner.web.security import public_url
     from limner.web.site import Site
 
+    unknown = sorted(settings.keys() - SiteSettings.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"unexpected argument {unknown[0]!r}; expected {', '.join(SiteSettings.__annotations__)}")
     listed = [collections] if isinstance(collections, str) else list(collections)
-    named = systems if isinstance(systems, Mapping) else {_short(name): name for name in systems}
+    systems = settings.get("systems", SYSTEMS)
+    if not isinstance(systems, Mapping):
+        systems = {_short(name): name for name in systems}
+    options, trust = settings.get("options"), settings.get("trust", False)
     library = Library(
-        _named(listed, dict(options or {})), named, matrices=matrices, features=features, options=options,
-        corrections=corrections, trust=trust, indexes=_opened(indexes, trust=trust), cache=cache,
-    )  # fmt: skip
-    site = Site(library, str(store), team=team, https=https, url=public_url(url))
-    return application(site, hosts=tuple(hosts), proxies=proxies)
+        _named(listed, dict(options or {})),
+        systems,
+        matrices=settings.get("matrices"),
+        features=settings.get("features"),
+        options=options,
+        corrections=settings.get("corrections", ()),
+        trust=trust,
+        indexes=_opened(settings.get("indexes", ()), trust=trust),
+        cache=settings.get("cache"),
+    )
+    store, url = str(settings.get("store", STORE)), public_url(settings.get("url"))
+    site = Site(library, store, team=settings.get("team", False), https=https, url=url)
+    return application(site, hosts=tuple(hosts), proxies=settings.get("proxies", ()))
 
 
 def _opened(indexes: Mapping[str, str] | Sequence[str], *, trust: bool) -> dict[str, ServedIndex]:
@@ -172,18 +190,14 @@ def _named(listed: Sequence[str | Collection], options: dict[str, Any]) -> dict[
     return found
 
 
-def _address(app: Starlette, host: str, port: int, store: str) -> Address:
+def _address(site: Site, host: str, port: int) -> Address:
     from limner.annotate.store import without_password
-
-    site, store = app.state.site, without_password(store)
-    shown = f"[{host}]" if ":" in host else host
-    url = site.url or f"http{'s' if site.https else ''}://{shown}:{port}/"
-    if not site.team:
-        return Address(url, store)
     from limner.annotate.store.people import invite_first_admin
 
-    token = invite_first_admin(site.store)
-    return Address(url, store, None if token is None else f"{url}invite/{token}")
+    name = f"[{host}]" if ":" in host else host
+    url = site.url or f"http{'s' if site.https else ''}://{name}:{port}/"
+    token = invite_first_admin(site.store) if site.team else None
+    return Address(url, without_password(site.store_at), None if token is None else f"{url}invite/{token}")
 
 
 def server_of(app: Starlette, gate: Gate, *, certificate: Path | None = None, key: Path | None = None) -> Server:

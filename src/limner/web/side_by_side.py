@@ -1,4 +1,4 @@
-"""Comparison of systems: numbers with intervals, as a table and a chart, and differences with p-values."""
+"""Comparison of systems: numbers with intervals, differences with p-values, and slices of the queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from starlette.responses import Response
 
+from limner.core.errors import LimnerError, UnknownName
 from limner.evaluation.reports.page.intervals import intervals_drawn
+from limner.evaluation.reports.page.slices import slice_tables
 from limner.evaluation.reports.page.words import direction_title, plain, range_text, slug, span
 from limner.web.jobs import NOTICED, Job
 from limner.web.library import Library
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from limner.evaluation.measures import Measure
     from limner.evaluation.reports.report import Report
     from limner.evaluation.results import Result
+    from limner.evaluation.slices import Slices
 
 MEASURES = "R@1 R@5 R@10 mAP@R"
 SAMPLES = 10_000
@@ -78,10 +81,9 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
         scores = ready.scores.correct(correction) if correction else ready.scores
         return evaluate(scores, held, direction="i2t", measures=MEASURES, name=name, progress=job.told)
 
-    found: Report = library.jobs.value(
+    return library.jobs.value(
         ("report", collection, system, correction), f"measuring {name} on {collection}", work, patience=NOTICED
     )
-    return found
 
 
 def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, str]]) -> Comparison | None:
@@ -95,10 +97,9 @@ def comparison_of(library: Library, collection: str, ways: Sequence[tuple[str, s
 
         return compared(reports, samples=SAMPLES)
 
-    found: Comparison = library.jobs.value(
+    return library.jobs.value(
         ("comparison", collection, tuple(ways)), f"comparing {len(ways)} systems", work, patience=NOTICED
     )
-    return found
 
 
 def with_range(result: Result) -> str:
@@ -180,3 +181,51 @@ def _change(difference: Difference, measure: Measure) -> tuple[str, bool]:
     p = difference.p_adjusted
     shown = f"{'+' if more >= 0 else '−'}{plain(measure, abs(more))}"
     return f"{shown}, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}", difference.significant()
+
+
+# --- slices -----------------------------------------------------------------------------------------------------
+
+
+def slices_page(ask: Ask) -> Response:
+    """Slices of the queries of a system, or of the difference between two systems."""
+    from limner.evaluation.query_groups import default_kinds, known_kinds, refuse_unknown
+
+    library = ask.site.library
+    collection = library.known(ask.get("c"))
+    a = library.known_system(ask.get("a") or library.names[0])
+    b = library.known_system(ask.get("b")) if ask.get("b") else ""
+    held = library.loaded(collection).held
+    by, measure = ask.all("by") or default_kinds(held), ask.get("m") or MEASURES.split()[0]
+    refuse_unknown(held, by)
+    if measure not in MEASURES.split():
+        raise UnknownName("measure", measure[:20], MEASURES.split())
+    size = ask.number("n", 30, low=2)
+    found, problem = None, ""
+    try:
+        found = slices_of(library, collection, a, b, tuple(by), measure, size)
+    except LimnerError as error:  # such as no slice of that size: the page stays, with its form
+        problem = str(error)
+    kept = {"c": collection, "a": a, "b": b, "by": by, "m": measure, "n": size}
+    return page(
+        ask, "slices.html", found=found, problem=problem, tables=slice_tables(found), kept=kept, query=query,
+        systems=library.names, collections=library.collections, kinds=known_kinds(held), measures=MEASURES.split(),
+    )  # fmt: skip
+
+
+def slices_of(
+    library: Library, collection: str, a: str, b: str, by: tuple[str, ...], measure: str, min_size: int
+) -> Slices:
+    """Slices of a system, or of two systems, computed once."""
+    first = report_of(library, collection, a)
+    second = report_of(library, collection, b) if b else None
+    held = library.loaded(collection).held
+
+    def work(job: Job) -> Slices:
+        from limner.evaluation.slices import slices
+
+        how = {"measure": measure, "min_size": min_size, "progress": job.told}
+        return slices(first, held, by=by, against=second, **how)  # type: ignore[arg-type]
+
+    return library.jobs.value(
+        ("slices", collection, a, b, by, measure, min_size), f"testing slices of {a}", work, patience=NOTICED
+    )

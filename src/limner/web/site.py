@@ -23,13 +23,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError, NotWritten, UnknownId, count
-from limner.web.jobs import Pending
+from limner.web.jobs import Pending, WorkerPool
 from limner.web.library import Library
 from limner.web.rate_limits import LoginTurns
 from limner.web.reading import sent
-from limner.web.served_images import ServedImages
-from limner.web.uploads import Refused, Uploads
-from limner.web.worker_pool import WorkerPool
+from limner.web.served_images import Refused, ServedImages, Uploads
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from limner.core.errors import LimnerError, count
 from limner.web.jobs import Job
 from limner.web.judging import judged_collection, whole
+from limner.web.people_overview import SAMPLES
 from limner.web.recording import record_collection
 from limner.web.site import Ask, page
-from limner.web.watching import SAMPLES
 
 if TYPE_CHECKING:
     from limner.annotate.preference import PreferenceStudy

@@ -61,10 +61,9 @@ def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> C
             scores.restrict(queries=queries), right.restrict(queries=queries), images=labels, progress=job.told
         )
 
-    found: Calibration = library.jobs.value(
+    return library.jobs.value(
         ("calibration", asked.collection, asked.split, ready.name, asked.direction),
         f"calibrating {ready.name} with judged queries",
         work,
         patience=NOTICED,
     )
-    return found

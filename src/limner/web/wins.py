@@ -163,10 +163,9 @@ def _places(library: Library, collection: str, system: str, direction: str) -> l
     scores = ready.scores.T if direction == "t2i" else ready.scores
     pairs = held.judged(held.judgements.name, direction).relevant
     asked = [key for row, key in enumerate(pairs.queries) if pairs.indptr[row + 1] > pairs.indptr[row]]
-    found: list[Place] = library.jobs.value(
+    return library.jobs.value(
         ("places", collection, system, direction),
         f"ranking with {system}",
         lambda job: placed(scores, held, direction, asked, job),
         patience=NOTICED,
     )
-    return found

@@ -108,8 +108,7 @@ def texts_of(library: Library, asked: SearchRequest, pool: Collection, system: s
         return found
 
     key = ("words", asked.collection, asked.split, side, system)
-    texts: ItemTexts = library.jobs.value(key, f"reading the captions of {asked.collection}", work, patience=NOTICED)
-    return texts
+    return library.jobs.value(key, f"reading the captions of {asked.collection}", work, patience=NOTICED)
 
 
 def texts_of_index(library: Library, name: str, *, patience: float = NOTICED) -> ItemTexts:
@@ -126,8 +125,7 @@ def texts_of_index(library: Library, name: str, *, patience: float = NOTICED) ->
         return found
 
     key = ("words", name, index.version)
-    texts: ItemTexts = library.jobs.value(key, f"reading the captions of {name}", work, patience=patience)
-    return texts
+    return library.jobs.value(key, f"reading the captions of {name}", work, patience=patience)
 
 
 def warm(library: Library) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ RETRIES = 10
 
 
 @dataclass(frozen=True)
-class Spans:
+class RowSpans:
     """Rows split into spans of 2**level blocks, which start at multiples of their size."""
 
     rows: int
@@ -25,10 +25,10 @@ class Spans:
     step: int = TILE_ROWS
 
     @classmethod
-    def of(cls, rows: int, width: int, workers: int, *, step: int = TILE_ROWS) -> Spans:
-        """Spans that are large enough to be worth a task and small enough to balance the load.
+    def of(cls, rows: int, width: int, workers: int, *, step: int = TILE_ROWS) -> RowSpans:
+        """RowSpans that are large enough to be worth a task and small enough to balance the load.
 
-        >>> Spans.of(100_000, 100_000, 16).size
+        >>> RowSpans.of(100_000, 100_000, 16).size
         1024
         """
         level, blocks = 0, -(-rows // step)
@@ -47,6 +47,14 @@ class Spans:
     def level_of(self, start: int) -> int:
         """The level of the span that starts here; an incomplete last span is merged after all others."""
         return self.level if start + self.size <= self.rows else -1
+
+
+@cache
+def remote(function: Callable[..., object]) -> Any:
+    """A function as a Ray task on one core, which is tried again if its worker dies; Ray publishes no types."""
+    import ray
+
+    return ray.remote(num_cpus=1, max_retries=RETRIES)(function)
 
 
 def blocks(scores: Scores, start: int, stop: int) -> Iterator[tuple[int, Block]]:

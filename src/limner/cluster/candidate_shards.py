@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
 
-from limner.cluster._handing import Span, task
-from limner.cluster._sending import Mapped, Packed, Post, opened, products
-from limner.cluster._spans import RETRIES, blocks, one_core
+from limner.cluster.row_spans import blocks, one_core, remote
+from limner.cluster.task_queue import SpanTasks, task
+from limner.cluster.transfer import Mapped, Packed, Post, opened, products
 from limner.core.arrays import Array, Float32, IntArray
 from limner.scores import TILE_COLUMNS, TILE_ROWS, Divisible, VectorScores
 
@@ -20,7 +19,7 @@ JOINED_HERE = 16
 
 
 @dataclass(frozen=True)
-class Shards:
+class CandidateShards:
     """A pass in pieces.
 
     Args:
@@ -44,7 +43,7 @@ class Shards:
     @classmethod
     def of(
         cls, post: Post, scores: VectorScores, consume: Divisible, width: int, *, anywhere: bool = False
-    ) -> Shards | None:
+    ) -> CandidateShards | None:
         """Splits the candidates; None if the pass needs whole rows."""
         import ray
 
@@ -57,19 +56,19 @@ class Shards:
             return None
         return cls(post, queries, shards, ray.put(post.pack(divided)), cast(Any, divided).join, width, anywhere)
 
-    def tasks(self, span: tuple[int, int]) -> Span:
+    def tasks(self, span: tuple[int, int]) -> SpanTasks:
         """The tasks that compute all pieces of a span of rows.
 
         Ray looks for a node with the arguments of a task, except those in a list, and keeps a worker for tasks with the
         same arguments: where it takes another it may wait for a tenth of a second. So the rows are in a list, and the
         shard is too if every node can hold all of them.
         """
-        rows, tasks = [self.post.rows(self.queries, *span)], _tasks()
+        rows = [self.post.rows(self.queries, *span)]
         shards = [(low, [shard] if self.anywhere else shard) for low, shard in self.shards]
-        parts = [task(tasks.consumed, self.divided, rows, shard, span[0], low) for low, shard in shards]
+        parts = [task(remote(_consumed), self.divided, rows, shard, span[0], low) for low, shard in shards]
         if len(parts) <= JOINED_HERE:
-            return Span(parts)
-        return Span(parts, join=lambda found: tasks.joined.remote(self.divided, *found))
+            return SpanTasks(parts)
+        return SpanTasks(parts, join=lambda pieces: remote(_joined).remote(self.divided, *pieces))
 
     def joined(self, parts: Sequence[Sequence[object]]) -> Iterator[Any]:
         """The results of every block of a span, from what its tasks returned."""
@@ -84,10 +83,10 @@ def _score_pairs(
 
     scores = np.empty(len(rows), dtype=np.float32)
     chosen = [np.flatnonzero(columns // width == number) for number in range(len(shards))]
-    wanted = [np.unique(rows[pairs], return_inverse=True) for pairs in chosen]
+    distinct = [np.unique(rows[pairs], return_inverse=True) for pairs in chosen]
     tasks = [
-        _tasks().paired.remote(queries[needed], shard, places, columns[pairs] - low)
-        for pairs, (needed, places), (low, shard) in zip(chosen, wanted, shards, strict=True)
+        remote(_paired).remote(queries[needed], shard, places, columns[pairs] - low)
+        for pairs, (needed, places), (low, shard) in zip(chosen, distinct, shards, strict=True)
     ]
     for pairs, reference in zip(chosen, tasks, strict=True):
         scores[pairs] = ray.get(reference)
@@ -129,25 +128,9 @@ def _joined(packed: Packed, *parts: list[object]) -> list[object]:
     return [divided.join(pieces) for pieces in zip(*parts, strict=True)]
 
 
-def _fetched(given: Any) -> Array:
+def _fetched(argument: Any) -> Array:
     """The array behind a task argument, which may be in a list."""
     import ray
 
-    held = given[0] if isinstance(given, list) else given
-    return opened(ray.get(held) if isinstance(held, ray.ObjectRef) else held)
-
-
-@dataclass(frozen=True)
-class _Tasks:
-    consumed: Any
-    joined: Any
-    paired: Any
-
-
-@cache
-def _tasks() -> _Tasks:
-    """Ray tasks; by themselves they run on the node of their shard, so that shards are rarely transferred."""
-    import ray
-
-    remote = ray.remote(num_cpus=1, max_retries=RETRIES)
-    return _Tasks(remote(_consumed), remote(_joined), remote(_paired))
+    array = argument[0] if isinstance(argument, list) else argument
+    return opened(ray.get(array) if isinstance(array, ray.ObjectRef) else array)

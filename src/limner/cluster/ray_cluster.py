@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limner.cluster import _encoding, _sharding
-from limner.cluster._handing import Handing, Room, Span, cores_of_nodes, task
-from limner.cluster._sending import Packed, Post
-from limner.cluster._spans import RETRIES, Spans, blocks
+from limner.cluster import ray_encoding
+from limner.cluster.candidate_shards import CandidateShards
+from limner.cluster.row_spans import RETRIES, RowSpans, blocks, remote
+from limner.cluster.task_queue import Room, SpanTasks, TaskQueue, cores_of_nodes, task
+from limner.cluster.transfer import Packed, Post
 from limner.core.errors import LimnerError
 from limner.scores import TILE_COLUMNS, Block, Divisible, Progress, Result, Scores, State, VectorScores, merged
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 WIDEST = 1 << 20
 """Maximum candidates per shard: a block of 256 rows then takes 1 GiB of a worker's memory."""
 AHEAD = 4
-"""Spans per core that may be started before the first of them is delivered."""
+"""RowSpans per core that may be started before the first of them is delivered."""
 
 
 class Cluster:
@@ -57,8 +56,8 @@ class Cluster:
             cpus: Cores that one copy of the encoder uses.
             gpus: GPUs that one copy uses.
         """
-        with _told():
-            return _encoding.encode(encoder, items, batch, cpus, gpus, cores=self.cores)
+        with _errors_explained():
+            return ray_encoding.encode(encoder, items, batch, cpus, gpus, cores=self.cores)
 
     def stream(
         self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None = None
@@ -68,16 +67,16 @@ class Cluster:
 
         rows, width = scores.shape
         if (shards := self._shards(scores, consume)) is not None:
-            spans = Spans.of(rows, shards.width, -(-self.cores // len(shards.shards)))  # each is a task per shard
+            spans = RowSpans.of(rows, shards.width, -(-self.cores // len(shards.shards)))  # each is a task per shard
             room = cores_of_nodes if shards.anywhere else self._by_shard
-            with _told():
+            with _errors_explained():
                 for parts in _in_order(map(shards.tasks, spans), spans, room, AHEAD * self.cores, progress):
                     yield from shards.joined(ray.get(parts))
             return
-        spans = Spans.of(rows, width, self.cores, step=scores.block_rows)
+        spans = RowSpans.of(rows, width, self.cores, step=scores.block_rows)
         packed = ray.put(self.post.pack((scores, consume)))
-        tasks = (Span([task(_tasks().consumed, packed, *span)]) for span in spans)
-        with _told():
+        tasks = (SpanTasks([task(remote(_consumed), packed, *span)]) for span in spans)
+        with _errors_explained():
             for (reference,) in _in_order(tasks, spans, cores_of_nodes, AHEAD * self.cores, progress):
                 yield from ray.get(reference)
 
@@ -93,27 +92,27 @@ class Cluster:
         """Like `Scores.fold`, on the workers; states are merged there too, and only the final one is returned."""
         import ray
 
-        spans = Spans.of(*scores.shape, self.cores, step=scores.block_rows)
+        spans = RowSpans.of(*scores.shape, self.cores, step=scores.block_rows)
         packed, packed_merge = (ray.put(self.post.pack(each)) for each in ((scores, add, merge, steady), merge))
-        tasks = (Span([task(_tasks().folded, packed, *span)]) for span in spans)
-        with _told():
+        tasks = (SpanTasks([task(remote(_folded), packed, *span)]) for span in spans)
+        with _errors_explained():
             started = _in_order(tasks, spans, cores_of_nodes, AHEAD * self.cores, progress)
             states = (state for (state,) in started)
             levels = (spans.level_of(start) for start, _ in spans)
-            whole = merged(
+            state = merged(
                 zip(levels, states, strict=True),
-                lambda earlier, later: _tasks().joined.remote(packed_merge, earlier, later),
+                lambda earlier, later: remote(_joined).remote(packed_merge, earlier, later),
             )
-            return ray.get(whole)  # type: ignore[no-any-return]
+            return ray.get(state)  # type: ignore[no-any-return]
 
-    def _shards(self, scores: Scores, consume: object) -> _sharding.Shards | None:
+    def _shards(self, scores: Scores, consume: object) -> CandidateShards | None:
         """The shards of the candidates for this pass, if needed and supported."""
         if not isinstance(scores, VectorScores) or not isinstance(consume, Divisible) or scores.may_overflow:
             return None
         width, fits = self.shard or self._widest(scores), self._fits(scores)
         if width >= scores.shape[1]:
             return None
-        return _sharding.Shards.of(self.post, scores, consume, width, anywhere=fits)
+        return CandidateShards.of(self.post, scores, consume, width, anywhere=fits)
 
     def _by_shard(self) -> dict[str | None, int]:
         """Room for tasks that Ray brings to the node with their shard."""
@@ -123,8 +122,8 @@ class Cluster:
         """Candidates per shard: all if both matrices fit into half of the object store, else an eighth of it."""
         if self._fits(scores):
             return min(scores.shape[1], WIDEST)
-        fitting = int(_smallest_store() / 8 / (4 * scores.candidate_vectors.dim)) // TILE_COLUMNS * TILE_COLUMNS
-        return min(max(fitting, TILE_COLUMNS), WIDEST)
+        columns = int(_smallest_store() / 8 / (4 * scores.candidate_vectors.dim)) // TILE_COLUMNS * TILE_COLUMNS
+        return min(max(columns, TILE_COLUMNS), WIDEST)
 
     def _fits(self, scores: VectorScores) -> bool:
         """Whether both matrices fit into half of the object store of every node."""
@@ -144,19 +143,19 @@ def _smallest_store() -> float:
 
 
 def _in_order(
-    tasks: Iterable[Span], spans: Iterable[tuple[int, int]], room: Room, ahead: int, progress: Progress | None
+    tasks: Iterable[SpanTasks], spans: Iterable[tuple[int, int]], room: Room, ahead: int, progress: Progress | None
 ) -> Iterator[list[Any]]:
     """The results of every span in order, as references, as soon as they are there."""
     spans = list(spans)
-    with closing(Handing(tasks, room, ahead).in_order()) as found:
-        for (_, stop), results in zip(spans, found, strict=True):
+    with closing(TaskQueue(tasks, room, ahead).in_order()) as delivered:
+        for (_, stop), results in zip(spans, delivered, strict=True):
             yield results
             if progress is not None:
                 progress(stop, spans[-1][1])
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_explained() -> Iterator[None]:
     """Explains a cluster failure; an error raised by a task is re-raised unchanged."""
     from ray.exceptions import RayError, RayTaskError
 
@@ -166,8 +165,8 @@ def _told() -> Iterator[None]:
         cause = error.cause if isinstance(error, RayTaskError) else None
         if isinstance(cause, Exception) and not isinstance(cause, RayError):
             raise cause from None
-        own = re.escape(LimnerError.__module__)
-        if refused := re.search(rf"{own}\.\w+: (.+)", str(error)):  # Ray Data keeps only the message
+        module = re.escape(LimnerError.__module__)
+        if refused := re.search(rf"{module}\.\w+: (.+)", str(error)):  # Ray Data keeps only the message
             raise LimnerError(refused[1]) from None
         raise LimnerError(
             f"the computation on the cluster failed ({str(cause or error).partition(chr(10))[0]}): a task "
@@ -196,19 +195,3 @@ def _folded(packed: Packed, start: int, stop: int) -> object:
 
 def _joined(packed: Packed, earlier: object, later: object) -> object:
     return packed.open()(earlier, later)
-
-
-@dataclass(frozen=True)
-class _Tasks:
-    consumed: Any
-    folded: Any
-    joined: Any
-
-
-@cache
-def _tasks() -> _Tasks:
-    """The functions above as Ray tasks; a task is retried if its worker dies."""
-    import ray
-
-    remote = ray.remote(num_cpus=1, max_retries=RETRIES)
-    return _Tasks(remote(_consumed), remote(_folded), remote(_joined))

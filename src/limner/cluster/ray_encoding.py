@@ -47,8 +47,8 @@ def encode(encoder: object, items: Items, batch: int, cpus: float, gpus: float, 
     if batch < 1 or not len(items):
         raise LimnerError(f"encode got {len(items)} items in batches of {batch}: expected at least one of each")
     if client.is_connected():  # Ray Data needs a process on a node: a task that takes no core starts the others
-        there = ray.remote(num_cpus=0)(_encoded)
-        return Embeddings(items.ids, ray.get(there.remote(encoder, items, batch, cpus, gpus, cores)))
+        on_a_node = ray.remote(num_cpus=0)(_encoded)
+        return Embeddings(items.ids, ray.get(on_a_node.remote(encoder, items, batch, cpus, gpus, cores)))
     return Embeddings(items.ids, _encoded(encoder, items, batch, cpus, gpus, cores))
 
 

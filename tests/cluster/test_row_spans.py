@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limner.cluster._spans import Spans
+from limner.cluster.row_spans import RowSpans
 from limner.scores import merged
 
 
@@ -19,14 +19,14 @@ def join(earlier, later):
 def test_every_cut_gives_the_tree_of_single_blocks(blocks, level, short):
     rows = blocks * 256 - short
     plain = merged(((0, f"{b},") for b in range(blocks)), join)
-    spans = Spans(rows, level)
+    spans = RowSpans(rows, level)
     done = [merged(((0, f"{low // 256},") for low in range(start, stop, 256)), join) for start, stop in spans]
     assert merged(zip((spans.level_of(start) for start, _ in spans), done, strict=True), join) == plain
 
 
 @given(st.integers(1, 10**7), st.integers(1, 10**7), st.integers(1, 1000))
 def test_spans_cover_every_row_once_in_whole_blocks(rows, width, workers):
-    spans = list(Spans.of(rows, width, workers))
+    spans = list(RowSpans.of(rows, width, workers))
     assert spans[0][0] == 0 and spans[-1][1] == rows
     assert all(before[1] == after[0] for before, after in pairwise(spans))
     assert all(start % 256 == 0 for start, _ in spans)
@@ -34,4 +34,4 @@ def test_spans_cover_every_row_once_in_whole_blocks(rows, width, workers):
 
 def test_a_last_span_that_is_only_a_part_of_a_block_is_merged_last():
     """300 rows are two blocks, the second not full: it must not be taken for a full span of one block."""
-    assert [Spans(300, 0).level_of(start) for start, _ in Spans(300, 0)] == [0, -1]
+    assert [RowSpans(300, 0).level_of(start) for start, _ in RowSpans(300, 0)] == [0, -1]

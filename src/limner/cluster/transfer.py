@@ -54,7 +54,7 @@ class Post:
     shared: Path | None = None
     _sent: dict[tuple[int, int, int], tuple[weakref.ref[Array], object]] = field(default_factory=dict)
 
-    def rows(self, array: Array, low: int, high: int) -> Any:
+    def rows(self, array: Array, low: int, high: int) -> object:
         """Rows of an array as an argument for a task: a reference into the object store, or the file's location."""
         import ray
 
@@ -73,29 +73,29 @@ class Post:
             return None
         if not Path(array.filename).resolve().is_relative_to(self.shared.resolve()):
             return None
-        whole: Any = array
-        while isinstance(whole.base, np.memmap):
-            whole = whole.base
-        offset = whole.offset + array.ctypes.data - whole.ctypes.data
+        file: Any = array
+        while isinstance(file.base, np.memmap):
+            file = file.base
+        offset = file.offset + array.ctypes.data - file.ctypes.data
         return Mapped(str(Path(array.filename).resolve()), array.dtype.str, offset, array.shape, order)
 
-    def pack(self, thing: Any) -> Packed:
+    def pack(self, value: object) -> Packed:
         """Pickles an object, with its large arrays stored separately."""
         from ray.cloudpickle import CloudPickler
 
-        post, arrays, buffer = self, list[Any](), io.BytesIO()
+        post, arrays, buffer = self, list[object](), io.BytesIO()
 
         class Packer(CloudPickler):  # type: ignore[misc]  # Ray publishes no types for it
-            def persistent_id(self, thing: Any) -> int | None:
-                if type(thing) not in (np.ndarray, np.memmap) or thing.nbytes < LARGE or thing.dtype.hasobject:
+            def persistent_id(self, part: Any) -> int | None:
+                if type(part) not in (np.ndarray, np.memmap) or part.nbytes < LARGE or part.dtype.hasobject:
                     return None
-                arrays.append(post.rows(thing, 0, len(thing)))
+                arrays.append(post.rows(part, 0, len(part)))
                 return len(arrays) - 1
 
-            def reducer_override(self, thing: object) -> object:
-                return (Unnamed, (len(thing),)) if isinstance(thing, Ids) else super().reducer_override(thing)
+            def reducer_override(self, part: object) -> object:
+                return (Unnamed, (len(part),)) if isinstance(part, Ids) else super().reducer_override(part)
 
-        Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
+        Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
         return Packed(uuid.uuid4().hex, buffer.getvalue(), tuple(arrays))
 
 
@@ -141,8 +141,8 @@ def products(queries: Array, candidates: Array) -> VectorScores:
 
 
 def _unnamed(matrix: Array) -> Embeddings:
-    made = object.__new__(Embeddings)
-    object.__setattr__(made, "ids", Unnamed(len(matrix)))
-    object.__setattr__(made, "matrix", matrix)
-    object.__setattr__(made, "max_norm", 1.0)  # products that might overflow are not computed in shards
-    return made
+    vectors = object.__new__(Embeddings)
+    object.__setattr__(vectors, "ids", Unnamed(len(matrix)))
+    object.__setattr__(vectors, "matrix", matrix)
+    object.__setattr__(vectors, "max_norm", 1.0)  # products that might overflow are not computed in shards
+    return vectors

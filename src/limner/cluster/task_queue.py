@@ -1,4 +1,4 @@
-"""Handing out the tasks of a pass: every core gets the next one when it has done one, and results are in row order.
+"""The queue of the tasks of a pass: every core gets the next one when it has done one, and results are in row order.
 
 Ray's own strategies give each node the same number of waiting tasks, whatever its number of cores, and do not move
 them again: of four cores on three nodes, one then does half of a pass. So tasks are bound to a node here, and only a
@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Task = Callable[[dict[str, Any]], Any]
+Task = Callable[[dict[str, object]], object]
 """Starts a task with these Ray options; returns the reference to its result."""
 Room = Callable[[], dict[str | None, int]]
 """How many tasks each node may have at a time; None stands for whatever node Ray chooses."""
@@ -29,7 +29,7 @@ MANY = 64
 
 
 @dataclass(eq=False)
-class Span:
+class SpanTasks:
     """The tasks that compute a span of rows.
 
     Args:
@@ -38,8 +38,8 @@ class Span:
     """
 
     tasks: Sequence[Task]
-    join: Callable[[list[Any]], Any] | None = None
-    results: list[Any] = field(default_factory=list)
+    join: Callable[[list[object]], object] | None = None
+    results: list[object] = field(default_factory=list)
     left: int = 0
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Span:
 
 @dataclass(eq=False)
 class _Flight:
-    span: Span
+    span: SpanTasks
     number: int
     node: str | None
     since: float
@@ -56,7 +56,7 @@ class _Flight:
 
 
 @dataclass(eq=False)
-class Handing:
+class TaskQueue:
     """The tasks of a pass on their way.
 
     Args:
@@ -65,19 +65,19 @@ class Handing:
         ahead: How many spans may be started before the first of them is delivered.
     """
 
-    spans: Iterable[Span]
+    spans: Iterable[SpanTasks]
     room: Room
     ahead: int
-    _window: deque[Span] = field(default_factory=deque)
-    _queue: deque[tuple[Span, int]] = field(default_factory=deque)
-    _flying: dict[Any, _Flight] = field(default_factory=dict)
+    _window: deque[SpanTasks] = field(default_factory=deque)
+    _queue: deque[tuple[SpanTasks, int]] = field(default_factory=deque)
+    _flying: dict[object, _Flight] = field(default_factory=dict)
     _load: Counter[str | None] = field(default_factory=Counter)
     _rooms: dict[str | None, int] = field(default_factory=dict)
     _proven: set[str | None] = field(default_factory=set)
     _looked: float = -LOOK
     _longest: float = 0.0
 
-    def in_order(self) -> Generator[list[Any], None, None]:
+    def in_order(self) -> Generator[list[object], None, None]:
         """The results of every span, as references, in order; what is not needed any more is cancelled."""
         import ray
 
@@ -92,18 +92,18 @@ class Handing:
             for reference in self._flying if ray.is_initialized() else ():
                 ray.cancel(reference)
 
-    def _hand_out(self, coming: Iterator[Span]) -> bool:
+    def _hand_out(self, coming: Iterator[SpanTasks]) -> bool:
         """Starts tasks while there is room for them; False if there is nothing left to wait for or deliver."""
-        now = time.monotonic()
-        if now - self._looked >= LOOK:
-            self._looked, self._rooms = now, self.room()
+        timestamp = time.monotonic()
+        if timestamp - self._looked >= LOOK:
+            self._looked, self._rooms = timestamp, self.room()
         while (node := self._freest()) is not _NOWHERE:
             if not self._queue and (len(self._window) >= self.ahead or not self._open(next(coming, None))):
                 break
-            self._start(*self._queue.popleft(), node, now)
+            self._start(*self._queue.popleft(), node, timestamp)
         return bool(self._window)
 
-    def _open(self, span: Span | None) -> bool:
+    def _open(self, span: SpanTasks | None) -> bool:
         if span is not None:
             self._window.append(span)
             self._queue.extend((span, number) for number in range(len(span.tasks)))
@@ -112,13 +112,13 @@ class Handing:
     def _freest(self, *, other_than: object = None, share: float = 1.0, proven: bool = False) -> Any:
         """The node with the smallest share of its room taken, or `_NOWHERE` if all have more than `share`."""
         nodes = [node for node in self._rooms if not proven or (node in self._proven and node != other_than)]
-        taken = [self._load[node] / self._rooms[node] for node in nodes]
-        least = min(taken, default=share)
-        return nodes[taken.index(least)] if least < share else _NOWHERE
+        loads = [self._load[node] / self._rooms[node] for node in nodes]
+        lowest = min(loads, default=share)
+        return nodes[loads.index(lowest)] if lowest < share else _NOWHERE
 
-    def _start(self, span: Span, number: int, node: str | None, now: float, *, copied: bool = False) -> None:
+    def _start(self, span: SpanTasks, number: int, node: str | None, timestamp: float, *, copied: bool = False) -> None:
         reference = span.tasks[number](on(node))
-        self._flying[reference] = _Flight(span, number, node, now, copied)
+        self._flying[reference] = _Flight(span, number, node, timestamp, copied)
         self._load[node] += 1
 
     def _wait(self) -> None:
@@ -129,34 +129,34 @@ class Handing:
         done, _ = ray.wait(flying, num_returns=1, timeout=LOOK, fetch_local=False)
         if done and len(flying) > MANY:
             done, _ = ray.wait(flying, num_returns=len(flying), timeout=0, fetch_local=False)
-        now = time.monotonic()
+        timestamp = time.monotonic()
         for reference in done:
-            self._ended(reference, self._flying.pop(reference), now)
-        self._copy(now)
+            self._ended(reference, self._flying.pop(reference), timestamp)
+        self._copy(timestamp)
 
-    def _ended(self, reference: Any, flight: _Flight, now: float) -> None:
+    def _ended(self, reference: object, flight: _Flight, timestamp: float) -> None:
         span, number = flight.span, flight.number
         if number < 0:  # the results were joined
             span.results, span.left = [reference], 0
             return
         self._load[flight.node] -= 1
         self._proven.add(flight.node)
-        self._longest = max(self._longest, now - flight.since)
+        self._longest = max(self._longest, timestamp - flight.since)
         if span.results[number] is not None:  # another node was faster
             return
         span.results[number] = reference
         span.left -= 1
         if not span.left and span.join is not None:
             span.left = 1
-            self._flying[span.join(span.results)] = _Flight(span, -1, None, now, copied=True)
+            self._flying[span.join(span.results)] = _Flight(span, -1, None, timestamp, copied=True)
 
-    def _copy(self, now: float) -> None:
+    def _copy(self, timestamp: float) -> None:
         """Gives tasks to a second node that take far longer than others, if there is one with nothing to do.
 
         A node whose cores other programs hold would otherwise keep its tasks for ever.
         """
         for flight in list(self._flying.values()):
-            if now - flight.since < PATIENCE + 3 * self._longest:
+            if timestamp - flight.since < PATIENCE + 3 * self._longest:
                 return
             if flight.copied:
                 continue
@@ -164,7 +164,7 @@ class Handing:
             if node is _NOWHERE:
                 return
             flight.copied = True
-            self._start(flight.span, flight.number, node, now, copied=True)
+            self._start(flight.span, flight.number, node, timestamp, copied=True)
 
 
 _NOWHERE = object()
@@ -175,7 +175,7 @@ def task(function: Any, *arguments: object) -> Task:
     return lambda options: function.options(**options).remote(*arguments)
 
 
-def on(node: str | None) -> dict[str, Any]:
+def on(node: str | None) -> dict[str, object]:
     """The options of a task that runs on a node, or elsewhere if it is lost."""
     if node is None:
         return {}
