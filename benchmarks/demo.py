@@ -24,7 +24,7 @@ def cost(folder: Path, *options: str) -> float:
     """CPU-seconds of one demo that keeps its compiled code in this folder."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "compiled")}
-    command = [*LIMNER, "demo", "--out", str(folder / "out"), *options]
+    command = [*LIMNER, "demo", "-o", str(folder / "out"), *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -92,9 +92,9 @@ def writing() -> Iterator[tuple[str, ...]]:
     """What writes the files that the other commands read."""
     yield "train", "histograms", *SCENES, "-o", "histograms"
     yield "train", "colours", *SCENES, "-o", "colours"
-    yield "evaluate", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--save", "a.json"
-    yield "evaluate", *SCENES, "--scores", "S.npy", "--save", "b.json"
-    yield "demo", "--images", "25", "--out", "demo"
+    yield "evaluate", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", "a.json"
+    yield "evaluate", *SCENES, "--scores", "S.npy", "-o", "b.json"
+    yield "demo", "--images", "25", "-o", "demo"
     yield "data", "convert", *SCENES, "table.csv"
     yield "languages", *SCENES, "--scores", "S.npy", "--field", "meaning"
     yield "explain", "gap", "--images", "I.npy", "--texts", "T.npy"
@@ -170,18 +170,18 @@ def by_ending() -> Iterator[tuple[str, ...]]:
     """Every command that writes or reads a file, with every ending."""
     for ending in ENDINGS:
         out = f"out{ending}"
-        yield "evaluate", *SCENES, "--scores", "S.npy", "--save", out
-        yield "compare", "a.json", "b.json", "--save", out
-        yield "ranks", "a.json", "b.json", "--save", out
-        yield "board", "a.json", "b.json", "--save", out
-        yield "explain", "slices", "a.json", *SCENES, "--by", "words", "--min-size", "5", "--save", out
-        yield "languages", *SCENES, "--scores", "S.npy", "--save", out
-        yield "explain", "failures", *SCENES, "--scores", "S.npy", "--save", out
-        yield "explain", "attack", *SCENES, "--system", "histograms", "--save", out
-        yield "explain", "gap", *SCENES, "--images", "I.npy", "--texts", "T.npy", "--save", out
+        yield "evaluate", *SCENES, "--scores", "S.npy", "-o", out
+        yield "compare", "a.json", "b.json", "-o", out
+        yield "compare", "--show", "ranks", "a.json", "b.json", "-o", out
+        yield "compare", "--show", "board", "a.json", "b.json", "-o", out
+        yield "explain", "slices", "a.json", *SCENES, "--by", "words", "--min-size", "5", "-o", out
+        yield "languages", *SCENES, "--scores", "S.npy", "-o", out
+        yield "explain", "failures", *SCENES, "--scores", "S.npy", "-o", out
+        yield "explain", "attack", *SCENES, "--system", "histograms", "-o", out
+        yield "explain", "gap", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", out
         yield "explain", "map", *SCENES, "--images", "I.npy", "--texts", "T.npy", "-o", out
         yield "report", "a.json", "-o", out
-        yield "data", "audit", *SCENES, "--save", out
+        yield "data", "audit", *SCENES, "-o", out
         yield "encode", "photos", "--encoder", "histograms", "-o", out
         yield "data", "convert", *SMALL, f"converted{ending}"
         yield "data", "describe", f"in{ending}"
@@ -196,8 +196,8 @@ def by_ending() -> Iterator[tuple[str, ...]]:
     for to in ("csv", "parquet", "webdataset", "croissant", "karpathy", "huggingface", "beir"):
         yield "data", "convert", *SMALL, f"to-{to}", "--to", to
     yield "report", "a.json", "-o", "report.pdf", "--figure", "recall"
-    yield "report", "a.json", "-o", "README.md", "--card", "README.md"
-    yield "board", "a.json", "b.json", "--save-mteb", "mteb"
+    yield "report", "a.json", "-o", "README.md", "-o", "README.md"
+    yield "compare", "--show", "board", "a.json", "b.json", "-o", "mteb"
     for words in (("evaluate", *SMALL, "--system", "histograms"), ("index", "clustered", *SMALL), ("search", "i", "x")):
         yield *words, "--cluster", "ray://127.0.0.1:1"
 

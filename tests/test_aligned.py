@@ -93,7 +93,7 @@ def test_an_encoder_of_one_kind_is_joined_with_a_simple_one_of_the_other(world, 
 
 
 def test_from_the_name_of_an_encoder_of_images_alone_to_a_report():
-    done = shell("evaluate", *WORLD, "--encoder", "histograms", "--save", "r.json", "--json")
+    done = shell("evaluate", *WORLD, "--encoder", "histograms", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
     both = shell("evaluate", *WORLD, "--encoder", "aligned(images=histograms, texts=words)", "--json")
     assert json.loads(both.stdout)["results"] == json.loads(done.stdout)["results"]

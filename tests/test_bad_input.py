@@ -22,6 +22,7 @@ MATRIX = ["evaluate", "captions.csv", "--scores", "S.npy"]
 RUN = ["evaluate", "captions.csv", "--run", "i2t.run", "--measures", "R@1"]
 QRELS = ["evaluate", "pairs.qrels", "--run", "i2t.run", "--measures", "R@1"]
 SYSTEM = ["evaluate", "captions.csv", "--system", "colours", "--measures", "R@1"]
+BOARD = ["compare", "--show", "board"]
 COMPOSED = ["composed", "q.json", "--scores", "S.npy"]
 IMAGES, PER_IMAGE = 10, 2
 SAVED = "out.json"
@@ -55,7 +56,7 @@ def run_limner(*args):
 
 @pytest.mark.parametrize("args", [EMBEDDINGS, MATRIX, RUN, QRELS, SYSTEM], ids=" ".join)
 def test_the_input_is_good_before_it_is_spoiled(folder, args):
-    done = run_limner(*args, "--save", SAVED)
+    done = run_limner(*args, "-o", SAVED)
     assert (done.exit_code, Path(SAVED).exists()) == (0, True), done.stderr
 
 
@@ -129,7 +130,7 @@ def evaluated(name: str = "a.json", *, rows: int = IMAGES) -> None:
     np.save("I2.npy", np.load("I.npy")[:rows])
     np.save("T2.npy", np.load("T.npy")[: rows * PER_IMAGE])
     args = ("evaluate", "--per-image", str(PER_IMAGE), "--images", "I2.npy", "--texts", "T2.npy")
-    done = run_limner(*args, "--measures", "R@1", "--save", name)
+    done = run_limner(*args, "--measures", "R@1", "-o", name)
     assert done.exit_code == 0, done.stderr
 
 
@@ -264,31 +265,31 @@ CASES = [
     Case("no such report", nothing, ["report", "none.json"], ["no report none.json", "limner evaluate"]),
     Case("reports on other queries", unequal_reports, ["compare", "a.json", "b.json"],
          ["not comparable", "ranked against 10 candidates in one and 20"]),
-    Case("nothing that was published", evaluated, ["compare", "a.json", "--published"],
+    Case("nothing that was published", evaluated, ["compare", "a.json", "--show", "published"],
          ["no published measure", "--protocol"]),
-    Case("report of unknown ending", nothing, [*MATRIX, "--save", "out.docx"], ["out.docx ends in '.docx'", ".html"]),
-    Case("report where none can be", nothing, [*MATRIX, "--save", "captions.csv/out.json"], ["captions.csv"]),
+    Case("report of unknown ending", nothing, [*MATRIX, "-o", "out.docx"], ["out.docx ends in '.docx'", ".html"]),
+    Case("report where none can be", nothing, [*MATRIX, "-o", "captions.csv/out.json"], ["captions.csv"]),
     Case("folder that is not empty", full_folder, ["data", "convert", "captions.csv", "full"],
          ["full is not empty"]),
     Case("form that is not known", nothing, ["data", "convert", "captions.csv", "out", "--to", "xml"],
          ["'xml'", "csv"]),
     # leaderboards
-    Case("leaderboard of something else", written("a.json", "[]"), ["board", "a.json", "a.json"],
+    Case("leaderboard of something else", written("a.json", "[]"), [*BOARD, "a.json", "a.json"],
          ["a.json is not a limner report"]),
     Case("MTEB results that are damaged", written("a.json", '{"task_name": "T", "scores": {"test": 3}}'),
-         ["board", "a.json"], ["a.json is not a valid MTEB results file"]),
-    Case("folder without results", lambda: Path("empty").mkdir(), ["board", "empty"], ["empty has no MTEB results"]),
-    Case("table of numbers without numbers", written("t.csv", "model,R@1\na,x\nb,y\n"), ["board", "t.csv"],
+         [*BOARD, "a.json"], ["a.json is not a valid MTEB results file"]),
+    Case("folder without results", lambda: Path("empty").mkdir(), [*BOARD, "empty"], ["empty has no MTEB results"]),
+    Case("table of numbers without numbers", written("t.csv", "model,R@1\na,x\nb,y\n"), [*BOARD, "t.csv"],
          ["t.csv", "no column of numbers", "'R@1'"]),
-    Case("number that is none", written("t.csv", "model,R@1\na,50\nb,many\n"), ["board", "t.csv"],
+    Case("number that is none", written("t.csv", "model,R@1\na,50\nb,many\n"), [*BOARD, "t.csv"],
          ["t.csv, line 3", "'many'"]),
-    Case("recall of more than all", written("t.csv", "model,R@1\na,50\nb,150\n"), ["board", "t.csv"],
+    Case("recall of more than all", written("t.csv", "model,R@1\na,50\nb,150\n"), [*BOARD, "t.csv"],
          ["t.csv", "R@1 is 150", "unit"]),
     Case("queries that are no number", written("t.csv", "system,measure,value,queries\na,R@1,1,0\n"),
-         ["board", "t.csv"], ["t.csv, line 2", "queries: 0"]),
-    Case("system without a name", written("t.csv", "model,R@1\n,50\n"), ["board", "t.csv"], ["line 2", "no name"]),
-    Case("system that comes twice", written("t.csv", "model,R@1\na,50\na,40\n"), ["board", "t.csv"], ["'a' twice"]),
-    Case("run without judgements", nothing, ["board", "i2t.run"], ["i2t.run", "--qrels"]),
+         [*BOARD, "t.csv"], ["t.csv, line 2", "queries: 0"]),
+    Case("system without a name", written("t.csv", "model,R@1\n,50\n"), [*BOARD, "t.csv"], ["line 2", "no name"]),
+    Case("system that comes twice", written("t.csv", "model,R@1\na,50\na,40\n"), [*BOARD, "t.csv"], ["'a' twice"]),
+    Case("run without judgements", nothing, [*BOARD, "i2t.run"], ["i2t.run", "--qrels"]),
     # audit
     Case("audit with scores of another shape", spoil_array("S.npy", lambda a: a[:, :-2]),
          ["data", "audit", "captions.csv", "--no-images", "--scores", "S.npy"], ["(10, 18)", "expected (10, 20)"]),
@@ -338,7 +339,7 @@ CASES = [
     Case("composed queries of no known form", written("q.json", '[{"a": 1}]'), COMPOSED,
          ["q.json"]),
     Case("composed queries that are a number", written("q.json", "3"), COMPOSED, ["q.json"]),
-    Case("model card of no form", in_folder("k", {"README.md": "---\nmodel-index: 3\n---\n"}), ["board", "k/README.md"],
+    Case("model card of no form", in_folder("k", {"README.md": "---\nmodel-index: 3\n---\n"}), [*BOARD, "k/README.md"],
          ["README.md"]),
     Case("answers of Label Studio that are no list", answers_of_nothing,
          ["annotate", "import", "w.db", "a.json"], ["a.json"]),
@@ -361,7 +362,7 @@ CASES = [
 def test_bad_input_is_told_in_one_line(folder, case):
     case.make()
     before = {path.name for path in folder.iterdir()}
-    extra = ["--save", SAVED] if case.args[0] == "evaluate" and "--save" not in case.args else []
+    extra = ["-o", SAVED] if case.args[0] == "evaluate" and "-o" not in case.args else []
     done = run_limner(*case.args, *extra)
     lines = done.stderr.strip().splitlines()
     told = lines[-1]

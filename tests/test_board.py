@@ -173,11 +173,13 @@ def test_runs_with_judgements(tmp_path):
             rows += [f"{query} Q0 {docs[d]} {r + 1} {scores[d]:.6f} x\n" for r, d in enumerate(order)]
         (tmp_path / f"{name}.run").write_text("".join(rows))
     files = tmp_path / "good.run", tmp_path / "bad.run"
-    done = shell("board", *files, "--qrels", tmp_path / "p.qrels", "--measures", "R@1 MAP", "--json")
+    done = shell(
+        "compare", "--show", "board", *files, "--qrels", tmp_path / "p.qrels", "--measures", "R@1 MAP", "--json"
+    )
     tables = json.loads(done.stdout)["tables"]
     assert [(t["measure"], t["known"]) for t in tables] == [("R@1", PAIRED), ("MAP", PAIRED)], done.stderr
     assert [(r["system"], r["highest_rank"]) for r in tables[1]["rows"]] == [("good", 1), ("bad", 2)]
-    refused = shell("board", *files)
+    refused = shell("compare", "--show", "board", *files)
     assert refused.exit_code == 3 and "--qrels" in refused.stderr
 
 
@@ -233,7 +235,7 @@ def test_a_task_without_known_measures_has_its_main_score(tmp_path):
 def test_every_format_holds_the_same_rows(reports, tmp_path):
     files = [report.save(tmp_path / f"{n}.json") for n, report in enumerate(reports)]
     targets = [tmp_path / f"out.{ending}" for ending in ("json", "csv", "md", "txt", "html")]
-    done = shell("board", *files, "--measures", "R@1", *(w for t in targets for w in ("--save", t)))
+    done = shell("compare", "--show", "board", *files, "--measures", "R@1", *(w for t in targets for w in ("-o", t)))
     assert done.exit_code == 0, done.stderr
     content = json.loads(targets[0].read_text())
     rows = list(csv.DictReader(io.StringIO(targets[1].read_text())))
@@ -278,14 +280,14 @@ def test_a_real_results_folder():
         (("t.csv", "--level", "1"), 3, "level"),
         (("published:eccv-9",), 3, "eccv-9"),
         (("none.json",), 3, "no result none.json"),
-        (("t.csv", "--save", "b.pdf"), 3, ".pdf"),
-        (("t.csv", "--save-mteb", "out"), 3, "not JSON"),
+        (("t.csv", "-o", "b.pdf"), 3, ".pdf"),
+        (("t.csv", "-o", "out"), 3, "not JSON"),
     ],
 )
 def test_what_is_refused_at_the_shell(tmp_path, monkeypatch, words, status, says):
     monkeypatch.chdir(tmp_path)
     Path("t.csv").write_text(WIDE)
-    done = shell("board", *words)
+    done = shell("compare", "--show", "board", *words)
     assert done.exit_code == status and says in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
@@ -333,20 +335,6 @@ class TestSlices:
             leaderboard(reports, collection=toy, by="lenght")
         with pytest.raises(LimnerError, match="which 'scenes.*' lacks: give the collection and split"):
             leaderboard(reports, collection=limner.load("scenes", images=20), by="length", min_size=2)
-
-    def test_from_the_shell(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        for seed in (1, 2):
-            world = limner.load("scenes", images=60)
-            rng = np.random.default_rng(seed)
-            noise = rng.standard_normal((len(world.test.images), len(world.test.texts)))
-            scores = limner.Scores.from_matrix(noise, world.test.images.ids, world.test.texts.ids)
-            limner.evaluate(scores, world.test, name=f"s{seed}", measures="R@1 R@10").save(f"{seed}.json")
-        words = ["board", "1.json", "2.json", "--collection", "scenes", "-O", "images=60"]
-        done = shell(*words, "--by", "length", "--min-size", "5", "--save", "b.html")
-        assert done.exit_code == 0, done.output
-        assert "length: " in done.stdout and "length: " in (tmp_path / "b.html").read_text()
-        assert shell("board", "1.json", "2.json", "--by", "length").exit_code == 2
 
 
 def result_of(report, table):

@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 import limner
 from limner.cli import app, console
-from limner.cli.commands import compare, evaluate
+from limner.cli.commands import evaluate
+from limner.cli.commands.compare import differences
 from limner.cli.errors import STATUSES, Status
 from limner.cli.options import loading
 from limner.core.errors import UnknownName
@@ -33,7 +34,7 @@ from limner.systems import SYSTEMS
 ROOT = Path(__file__).resolve().parents[1]
 WORLD = ["scenes", "-O", "images=60"]
 COMMANDS = ["demo", "list", "evaluate", "compare", "report", "train", "encode", "index", "search", "serve"]
-COMMANDS += ["ranks", "board", "languages", "composed", "text-only"]
+COMMANDS += ["languages", "composed", "text-only"]
 DATA = ["describe", "convert", "audit"]
 EXPLAIN = ["failures", "slices", "probe", "attack", "map", "gap", "uncertainty"]
 MATCH = ["rerank", "fuse", "assign"]
@@ -239,7 +240,7 @@ def test_measures_protocol_ties_and_name_reach_the_report(here):
 def test_a_report_is_saved_in_every_form(here):
     endings = ("json", "csv", "md", "tex", "html")
     os.mkdir("out")
-    done = run("evaluate", *WORLD, "--scores", "S.npy", *(f"--save=out/r.{ending}" for ending in endings))
+    done = run("evaluate", *WORLD, "--scores", "S.npy", *(f"--output=out/r.{ending}" for ending in endings))
     assert sorted(os.listdir("out")) == sorted(f"r.{ending}" for ending in endings)
     assert done.stderr.count("limner: wrote out/r.") == 5
     assert str(limner.Report.load("out/r.json")) == done.stdout.rstrip("\n")
@@ -264,9 +265,9 @@ def test_compare_as_json_and_saved(here):
         "500",
         "--test",
         "randomisation",
-        "--save",
+        "-o",
         "c.json",
-        "--save",
+        "-o",
         "c.tex",
     )
     assert found["systems"] == ["colours", "histograms"]
@@ -275,11 +276,17 @@ def test_compare_as_json_and_saved(here):
 
 
 def test_agreement_of_measures(here):
-    found = data("compare", "a.json", "b.json", "a.json", "--samples", "100", "--agreement")["agreement"]
+    found = data("compare", "a.json", "b.json", "a.json", "--samples", "100", "--show", "agreement")["agreement"]
     assert np.allclose(np.diag(found["tau_b"]), 1)
     assert len(found["measures"]) == len(found["tau_b"])
-    assert "Kendall's tau-b" in run("compare", "a.json", "b.json", "a.json", "--samples", "100", "--agreement").stdout
-    assert "at least 3 systems" in run("compare", "a.json", "b.json", "--agreement", "--samples", "9", status=3).stderr
+    assert (
+        "Kendall's tau-b"
+        in run("compare", "a.json", "b.json", "a.json", "--samples", "100", "--show", "agreement").stdout
+    )
+    assert (
+        "at least 3 systems"
+        in run("compare", "a.json", "b.json", "--show", "agreement", "--samples", "9", status=3).stderr
+    )
 
 
 def _report(name, hits, measure="R@1", view="pairs"):
@@ -311,11 +318,11 @@ def test_lower_is_better_where_it_is(here):
 
 def test_a_place_among_published_systems(here):
     _report("ours", [0.4052] * 10, "mAP@R", "eccv")
-    found = data("compare", "ours.json", "--published")["published"]["ours"]
+    found = data("compare", "ours.json", "--show", "published")["published"]["ours"]
     assert [(p["measure"], p["direction"]) for p in found] == [("eccv mAP@R", "i2t")]
     assert found[0]["value"] == pytest.approx(40.52)
     assert 1 <= found[0]["rank"] <= found[0]["of"] == 26
-    assert "rank" in run("compare", "ours.json", "--published").stdout
+    assert "rank" in run("compare", "ours.json", "--show", "published").stdout
 
 
 def test_the_mean_of_both_directions_is_placed_too(here):
@@ -325,15 +332,15 @@ def test_the_mean_of_both_directions_is_placed_too(here):
     measure = limner.Measure.parse("mAP@R")
     halves = [Result("eccv", d, measure, queries, np.full(2, v)) for d, v in (("i2t", 0.3), ("t2i", 0.5))]
     rsum = Result("coco-1k", "both", limner.Measure.parse("rsum"), queries, np.full(2, 500.0))
-    placed = compare.placements(limner.Report("ours", "coco", (*halves, rsum)))
+    placed = differences.placements(limner.Report("ours", "coco", (*halves, rsum)))
     assert {(p.measure, p.direction): round(p.value, 6) for p in placed} == {
         ("eccv mAP@R", "i2t"): 30, ("eccv mAP@R", "t2i"): 50, ("eccv mAP@R", "mean"): 40, ("coco-1k rsum", "mean"): 500,
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("option", ["--agreement", "--fail-if-worse", "--save=x.csv"])
+@pytest.mark.parametrize("option", ["--show=agreement", "--fail-if-worse", "--output=x.csv"])
 def test_nothing_is_ignored_with_one_report(here, option):
-    assert "give two or more" in run("compare", "a.json", "--published", option, status=2).stderr
+    assert "give two or more" in run("compare", "a.json", "--show", "published", option, status=2).stderr
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "tex", "csv"])
@@ -496,7 +503,7 @@ def test_an_interruption_is_told_and_leaves_nothing(here, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(evaluate, "_measured", interrupted)
-    done = run("evaluate", *WORLD, "--scores", "S.npy", "--save", "out.json", status=Status.INTERRUPTED)
+    done = run("evaluate", *WORLD, "--scores", "S.npy", "-o", "out.json", status=Status.INTERRUPTED)
     assert "limner: interrupted" in done.stderr
     assert not Path("out.json").exists()
 
@@ -523,7 +530,7 @@ def test_the_process_ends_with_the_status(here):
 
 
 def test_an_interrupt_from_the_keyboard_ends_it_quietly(tmp_path):
-    process = _process("demo", "--images", "1000", "--out", str(tmp_path / "out"))
+    process = _process("demo", "--images", "1000", "-o", str(tmp_path / "out"))
     assert process.stdout.readline().startswith("1. ")  # the work has begun
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)

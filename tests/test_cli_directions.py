@@ -124,7 +124,7 @@ def grouped(tmp_path, monkeypatch):
 @pytest.mark.parametrize("file", ["groups.txt", "groups.csv", "groups.json"])
 def test_queries_of_a_run_go_by_group(grouped, file):
     for name in "ab":
-        done = run("evaluate", "pairs.qrels", "--run", f"{name}.run", "--groups", file, "--measures", "R@2", "--save",
+        done = run("evaluate", "pairs.qrels", "--run", f"{name}.run", "--groups", file, "--measures", "R@2", "-o",
                    f"{name}.json")  # fmt: skip
         assert "independent" not in done.stdout
     assert limner.Report.load("a.json").results[0].interval.unit == "clusters"
@@ -132,7 +132,7 @@ def test_queries_of_a_run_go_by_group(grouped, file):
 
 
 def test_without_groups_ids_say_what_belongs_together(grouped):
-    done = run("evaluate", "pairs.qrels", "--run", "a.run", "--measures", "R@2", "--save", "a.json")
+    done = run("evaluate", "pairs.qrels", "--run", "a.run", "--measures", "R@2", "-o", "a.json")
     assert "count as one cluster: 60 queries, 12 clusters" in done.stdout
     assert limner.Report.load("a.json").results[0].interval.unit == "clusters"
     assert "by cluster" in run("compare", "a.json", "a.json").stdout

@@ -37,7 +37,7 @@ def values(content):
 def test_one_command_gives_what_encoding_and_evaluating_by_hand_gives(models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = f"clip(model={models[0]})"
-    done = shell("evaluate", *WORLD, "--encoder", name, "--cache", "vectors", "--save", "r.json", "--json")
+    done = shell("evaluate", *WORLD, "--encoder", name, "--cache", "vectors", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
     world = limner.load("scenes", images=40).test
     clip = limner.encoders.encoder("clip", model=str(models[0]))
@@ -54,7 +54,7 @@ def test_several_encoders_become_a_comparison(models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     named = [word for kind, model in zip(("clip", "siglip"), models, strict=True)
              for word in ("--encoder", f"{kind}(model={model})")]  # fmt: skip
-    done = shell("evaluate", *WORLD, *named, "--cache", "vectors", "--save", "r.json", "--json")
+    done = shell("evaluate", *WORLD, *named, "--cache", "vectors", "-o", "r.json", "--json")
     assert done.exit_code == 0, done.stderr
     content = json.loads(done.stdout)
     assert [report["system"] for report in content["reports"]] == named[1::2]

@@ -56,7 +56,7 @@ def test_rerank_is_the_cascade_of_python_and_writes_a_submission(here):
     proposer = limner.train(limner.load("scenes", images=60), "colours").scores(world)
     proposer.top(30).save("p.run")
     data = ("p.run", "scenes", "-O", "images=60", "--scorer", "levenshtein", "--depth", "20")
-    kept = ("--cache", "kept", "--submission", "sub.csv", "-o", "out.run", "--json")
+    kept = ("--cache", "kept", "-o", "sub.csv", "-o", "out.run", "--json")
     told = json.loads(run("match", "rerank", *data, *kept).stdout)
     assert told["pairs"] == 20 * len(world.images) and told["from the cache"] == 0
     names = [key for key in world.images.ids]  # noqa: C416

@@ -83,7 +83,7 @@ def test_a_bank_of_two_files_and_one_file_for_both_directions(here):
     of = limner.load("captions.csv")
     expected = limner.evaluate(scores.correct("csls", bank=bank), of, measures="R@1")
     wanted = {r.direction: r.value for r in expected.results}
-    assert values(data(*SIDES, *BANK, "--save-bank", "bank.npz")) == wanted
+    assert values(data(*SIDES, *BANK, "-o", "bank.npz")) == wanted
     assert values(data(*SIDES, "--correct", "bank.npz")) == wanted
     assert values(data(*SIDES, "--correct", "csls", "--bank", "bank.npz")) == wanted
     np.savez("both.npz", images=bank[0].matrix, texts=bank[1].matrix)
@@ -127,7 +127,7 @@ def test_a_breakdown_by_a_field_of_the_queries(here):
 
 
 def test_directions_and_views_have_the_names_one_gives_them(here):
-    shown = run(*SIDES, "--rename", "i2t=caption retrieval", "--rename", "pairs=my labels", "--save", "r.md").stdout
+    shown = run(*SIDES, "--rename", "i2t=caption retrieval", "--rename", "pairs=my labels", "-o", "r.md").stdout
     assert "caption retrieval (12)" in shown and "my labels" in shown and "image -> text" not in shown
     assert "caption retrieval" in (here / "r.md").read_text()
 

@@ -194,7 +194,7 @@ def test_from_the_shell(tmp_path):
     images.save(tmp_path / "i.npz")
     texts.save(tmp_path / "t.npz")
     words = ("composed", tmp_path / "q.jsonl", "--images", tmp_path / "i.npz", "--texts", tmp_path / "t.npz")
-    done = run(*words, "--json", "--save", tmp_path / "out.csv")
+    done = run(*words, "--json", "-o", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert {row["system"] for row in told["lines"]} == set(COMPOSITIONS)

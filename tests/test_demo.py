@@ -108,9 +108,9 @@ def test_the_command_tells_it_and_speaks_json(tmp_path, monkeypatch):
 
     chapters = [demo.Chapter("One", "first\nsecond", {"n": 1}), demo.Chapter("Two", "third")]
     monkeypatch.setattr(demo, "story", lambda out, **options: iter(chapters))
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
     assert done.stdout == "1. One\n   first\n   second\n\n2. Two\n   third\n\n"
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--json"])
+    done = CliRunner().invoke(app, ["demo", "-o", str(tmp_path), "--json"])
     assert json.loads(done.stdout) == {"One": {"n": 1}, "Two": {}}
 
 

@@ -20,7 +20,7 @@ COMMANDS = (
     *(f"annotate {c} OUT/{c}.db scenes --system colours" for c in ("pool", "plan", "failures", "study")),
     *("evaluate scenes --system colours --correct csls --tune dev", "evaluate scenes --system towers(epochs=1)"),
     *(f"evaluate scenes --system colours --split {split}" for split in ("train", "dev", "test", "all")),
-    *("evaluate scenes --system histograms --by meaning --save OUT/r.html", "audit scenes", "data describe scenes"),
+    *("evaluate scenes --system histograms --by meaning -o OUT/r.html", "audit scenes", "data describe scenes"),
 )
 
 

@@ -128,7 +128,7 @@ def test_from_the_shell(reports, tmp_path):
 
     done = run("report", a, "--others", b, "-o", tmp_path / "f.pdf", "--figure", "measures", "--width", "page")
     assert done.exit_code == 0 and (tmp_path / "f.pdf").read_bytes().startswith(b"%PDF")
-    assert run("compare", a, b, "--samples", 200, "--save", tmp_path / "c.svg").exit_code == 0
+    assert run("compare", a, b, "--samples", 200, "-o", tmp_path / "c.svg").exit_code == 0
     for words in (("-o", tmp_path / "x.md", "--figure", "hubs"), ("-o", tmp_path / "x.pdf", "--collection", "scenes")):
         refused = run("report", a, *words)
         assert refused.exit_code == 2 and "it is for" in refused.output

@@ -105,7 +105,7 @@ def test_from_the_shell(tmp_path):
         ["explain", "gap"],
         ["explain", "gap", *files[:2]],
         ["explain", "gap", *files, "--system", "histograms"],
-        ["explain", "gap", *files, "--save", "pool.csv"],
+        ["explain", "gap", *files, "-o", "pool.csv"],
     ):
         assert CliRunner().invoke(app, words).exit_code == 2
     assert CliRunner().invoke(app, ["explain", "gap", *files[:3], str(tmp_path / "no.npy")]).exit_code == 3

@@ -236,7 +236,7 @@ def test_judgements_beside_a_collection_at_the_shell(merged):
     toy, better = merged
     expected = evaluate(toys.scores(toy), toy, measures="R@1", judgements={"better": better})
     words = ("evaluate", "captions.csv", "--scores", "s.npy", "--measures", "R@1", "--judgements", "better.qrels")
-    told = shell(*words, "--save", "r.json", "--save", "r.html")
+    told = shell(*words, "-o", "r.json", "-o", "r.html")
     assert "better" in told and "pairs" in told
     saved = Report.load("r.json")
     for direction in ("i2t", "t2i"):

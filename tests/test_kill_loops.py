@@ -239,14 +239,14 @@ LOOPS = {
         ("annotate", "pool", "OUT/w.db", *WORLD, *SYSTEM, "--system", "GIVEN/histograms.npz"), pooled, bool
     ),
     "annotate tasks": Loop(("annotate", "tasks", "OUT/w.db"), tasked, bool, _copied),
-    "annotate merge": one_file("annotate", "merge", "GIVEN/answered.db", "--save", "OUT/b.qrels", name="b.qrels"),
+    "annotate merge": one_file("annotate", "merge", "GIVEN/answered.db", "-o", "OUT/b.qrels", name="b.qrels"),
     "annotate export": one_file("annotate", "export", "GIVEN/answered.db", "OUT/a.csv", name="a.csv"),
-    "evaluate": one_file("evaluate", *WORLD, *SYSTEM, "--save", "OUT/r.json", name="r.json"),
+    "evaluate": one_file("evaluate", *WORLD, *SYSTEM, "-o", "OUT/r.json", name="r.json"),
     "report": one_file("report", "GIVEN/r.json", "-o", "OUT/r.html", name="r.html"),
     "fuse": one_file("match", "fuse", *RUNS, "-o", "OUT/f.run", name="f.run"),
     "assign": one_file("match", "assign", "GIVEN/s.npy", "-o", "OUT/g.run", name="g.run"),
-    "explain": one_file("explain", "failures", *WORLD, *SYSTEM, "--save", "OUT/e.html", name="e.html"),
-    "attack": one_file("explain", "attack", *WORLD, "--system", "colours", "--save", "OUT/a.csv", name="a.csv"),
+    "explain": one_file("explain", "failures", *WORLD, *SYSTEM, "-o", "OUT/e.html", name="e.html"),
+    "attack": one_file("explain", "attack", *WORLD, "--system", "colours", "-o", "OUT/a.csv", name="a.csv"),
     "rerank": Loop(
         ("rerank", RUNS[0], *WORLD, *JUDGE, "--cache", "OUT/c", "-o", "OUT/c.run"),
         reranked,

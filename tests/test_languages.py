@@ -123,12 +123,12 @@ def test_from_the_shell(tmp_path):
         "--texts",
         str(tmp_path / "t.npy"),
     ]
-    done = CliRunner().invoke(app, [*words, "--json", "--save", str(tmp_path / "out.csv")])
+    done = CliRunner().invoke(app, [*words, "--json", "-o", str(tmp_path / "out.csv")])
     assert done.exit_code == 0, done.output
     lines = json.loads(done.stdout)["lines"]
     assert {line["language"] for line in lines} == {"de", "en", "ja", "zh", MACRO}
     assert (tmp_path / "out.csv").read_text().startswith("system,language,direction")
-    for bad, status in ((["--measures", "MedR"], 3), (["--field", "nothing"], 3), (["--save", "x.pdf"], 3)):
+    for bad, status in ((["--measures", "MedR"], 3), (["--field", "nothing"], 3), (["-o", "x.pdf"], 3)):
         done = CliRunner().invoke(app, [*words, *bad])
         assert done.exit_code == status and "Traceback" not in done.output
     assert CliRunner().invoke(app, words[:2]).exit_code == 2

@@ -130,7 +130,7 @@ def test_from_the_shell(tmp_path, monkeypatch):
     np.save("i.npy", images.astype(np.float32))
     np.save("t.npy", texts[:8].astype(np.float32))
     words = ["explain", "gap", "captions.csv", "--images", "i.npy", "--texts", "t.npy"]
-    done = CliRunner().invoke(app, [*words, "--save", "m.csv", "--save", "m.json"])
+    done = CliRunner().invoke(app, [*words, "-o", "m.csv", "-o", "m.json"])
     assert done.exit_code == 0, done.output
     assert "image queries" in done.stdout and "mixed, centred" in done.stdout
     assert json.loads((tmp_path / "m.json").read_text())["limner"] == "mixed pool"

@@ -64,15 +64,17 @@ def test_bad_cards_are_refused_in_one_line(tmp_path, text):
     (tmp_path / "bad.md").write_text(text)
     with pytest.raises(LimnerError, match="bad.md"):
         read_model_card(tmp_path / "bad.md")
-    done = CliRunner().invoke(app, ["board", str(tmp_path / "bad.md")])
+    done = CliRunner().invoke(app, ["compare", "--show", "board", str(tmp_path / "bad.md")])
     assert done.exit_code == 3 and "Traceback" not in done.output
 
 
 def test_from_the_shell(tmp_path, report):
     report.save(tmp_path / "ours.json")
-    done = CliRunner().invoke(app, ["report", str(tmp_path / "ours.json"), "--card", str(tmp_path / "README.md")])
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "ours.json"), "-o", str(tmp_path / "README.md")])
     assert done.exit_code == 0 and "model-index" in (tmp_path / "README.md").read_text(), done.output
     write_model_card(report, tmp_path / "other.md", model="theirs")
-    done = CliRunner().invoke(app, ["board", str(tmp_path / "README.md"), str(tmp_path / "other.md")])
+    done = CliRunner().invoke(
+        app, ["compare", "--show", "board", str(tmp_path / "README.md"), str(tmp_path / "other.md")]
+    )
     assert done.exit_code == 0 and "ours" in done.stdout, done.output
-    assert CliRunner().invoke(app, ["board", str(tmp_path / "none.md")]).exit_code == 3
+    assert CliRunner().invoke(app, ["compare", "--show", "board", str(tmp_path / "none.md")]).exit_code == 3

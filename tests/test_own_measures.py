@@ -187,7 +187,7 @@ def test_the_how_to_works_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     run("evaluate", "scenes", "-O", "images=60", "--system", "colours", "--measures", "my_measures:RBP@10(p=0.5) R@1",
-        "--save", "other.json")  # fmt: skip
+        "-o", "other.json")  # fmt: skip
     for command in commands:
         shown = run(*shlex.split(command.replace("scenes", "scenes -O images=60"))[1:]).stdout
         assert "RBP@10(p=0.5)" in shown

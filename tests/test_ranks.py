@@ -89,21 +89,22 @@ def _read(path):
 
 def test_the_command(reports, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = run("ranks", *reports, "--save", "ranks.svg", "--json")
+    done = run("compare", "--show", "ranks", *reports, "-o", "ranks.svg", "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert len(found["ranks"]) == 3 and len(found["tau"]) == len(found["measures"])
     assert Path("ranks.svg").read_text().startswith("<svg")
-    text = run("ranks", "--published", "mean", "--measure", "coco-5k R@1", "--measure", "eccv mAP@R").stdout
+    text = run("compare", "--show", "ranks", "published:mean", "--measures", "coco-5k R@1, eccv mAP@R").stdout
     assert "BLIP" in text and "0.39" in text
     for bad in (
         (),
         (reports[0],),
-        (*reports, "--published", "mean"),
-        ("--published", "up"),
-        (*reports, "--save", "x.png"),
+        (*reports, "published:mean"),
+        ("published:up",),
+        (*reports, "--test", "sign"),
+        (*reports, "-o", "x.png"),
     ):
-        done = run("ranks", *bad)
+        done = run("compare", "--show", "ranks", *bad)
         assert done.exit_code in (2, 3) and "Traceback" not in done.output
 
 

@@ -191,7 +191,7 @@ def test_from_the_shell(report, world, tmp_path, monkeypatch):
     report.save("mine.json")
     page = ["report", "mine.json", "--collection", "scenes", "-O", "images=80", "--split", "all"]
     words = ["explain", "slices", "mine.json", "scenes", "-O", "images=80", "--split", "all", "--by", "objects"]
-    done = CliRunner().invoke(app, [*words, "--save", "slices.csv"])
+    done = CliRunner().invoke(app, [*words, "-o", "slices.csv"])
     assert done.exit_code == 0 and "objects: " in done.output
     assert (tmp_path / "slices.csv").exists()
     done = CliRunner().invoke(app, [*page, "--slices", "length", "-o", "mine.html"])

@@ -19,12 +19,12 @@ limner encode photos --side images --encoder theirs.npz -o their_images.npz
 limner encode photos --side texts --encoder theirs.npz -o their_texts.npz
 
 # 3. Evaluate and explain.
-limner evaluate photos --images images.npz --texts texts.npz --name mine --save before.json --save before.html
+limner evaluate photos --images images.npz --texts texts.npz --name mine -o before.json -o before.html
 limner explain failures photos --images images.npz --texts texts.npz --limit 1
 
 # 4. Index and search.
 limner index photos.index photos --system mine.npz
-limner search photos.index "a red balloon by the sea" -k 3 --save found.html
+limner search photos.index "a red balloon by the sea" -k 3 -o found.html
 
 # 5. Pool what both models rank first, make tasks, search on the page and label one task of 20 pairs there.
 limner annotate pool work.db photos --split all --system mine.npz --system theirs.npz --depth 3
@@ -49,7 +49,7 @@ trap - EXIT
 limner annotate status work.db
 
 # 6. Merge the answers with the original pairs, evaluate again, and compare the two models.
-limner annotate merge work.db --save better.qrels
-limner evaluate photos --judgements better.qrels --images images.npz --texts texts.npz --name mine --save mine.json
-limner evaluate photos --judgements better.qrels --images their_images.npz --texts their_texts.npz --name theirs --save theirs.json
+limner annotate merge work.db -o better.qrels
+limner evaluate photos --judgements better.qrels --images images.npz --texts texts.npz --name mine -o mine.json
+limner evaluate photos --judgements better.qrels --images their_images.npz --texts their_texts.npz --name theirs -o theirs.json
 limner compare mine.json theirs.json

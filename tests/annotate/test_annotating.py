@@ -513,7 +513,7 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     assert "expected image=ID" in run("review", "work.db", "--exclude", bad, "--reason", "x", status=2).output
     assert data("review", "work.db", "--exclude", f"caption={bad}", "--reason", "x")["taken_out"] == [f"caption={bad}"]
     assert data("aggregate", "work.db")["pairs"] < first["new"]
-    found = data("merge", "work.db", "--save", "better.qrels")
+    found = data("merge", "work.db", "-o", "better.qrels")
     assert len(read_judgements("better.qrels")) == found["directions"][0]["merged"]
     assert set(data("bias", "work.db")["sizes"]) == {"1"}
     assert data("export", "work.db", "answers.csv")["rows"] > 2 * first["new"]

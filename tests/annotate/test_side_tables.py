@@ -254,7 +254,7 @@ def test_precision_and_recall_of_every_data_set_against_what_people_verified(tmp
 def test_what_people_judged_is_written_apart(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(
-        app, ["annotate", "merge", "work.db", "--save", "all.qrels", "--save-verified", "people.qrels", "--json"]
+        app, ["annotate", "merge", "work.db", "-o", "all.qrels", "--save-verified", "people.qrels", "--json"]
     )
     assert done.exit_code == 0, done.output
     whole, people = (limner.load(name).judgements for name in ("all.qrels", "people.qrels"))

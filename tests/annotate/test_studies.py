@@ -137,7 +137,7 @@ def test_compare_at_the_shell(labelled, tmp_path, monkeypatch):
         row for row in json.loads(said[said.index("{") : said.rindex("}") + 1])["rows"] if row["view"] == "estimated"
     ]
     assert code == 0 and row["low"] <= true_difference() <= row["high"] and "anytime" in row["test"]
-    run(*both, "--save", "both.csv", "--save", "both.md", "--save", "both.tex")
+    run(*both, "-o", "both.csv", "-o", "both.md", "-o", "both.tex")
     assert all("estimated" in (tmp_path / f"both.{ending}").read_text() for ending in ("csv", "md", "tex"))
     code, said = run("report", "good.json", "--others", "bad.json", "--estimate", "work.db", "-o", "both.html")
     page = (tmp_path / "both.html").read_text()

@@ -201,7 +201,7 @@ def test_plan_label_narrow_stop_report_with_the_server_killed_between(browser, s
 def check_report(browser, folder, study, held):
     """The report says what the page said, and the truth is inside."""
     for name in ("good", "bad"):
-        files = ("--scores", f"{name}.npy", "--save", f"{name}.json", "--save", f"{name}.html")
+        files = ("--scores", f"{name}.npy", "-o", f"{name}.json", "-o", f"{name}.html")
         how = ("--split", "test", "--estimate", "work.db", "--mode", "anytime", "--name", name)
         run(folder, "evaluate", "scenes", "-O", "images=100", *files, *how)
     shown = {row.system: row.found.estimate for row in study.rows}

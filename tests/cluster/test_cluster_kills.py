@@ -81,7 +81,7 @@ def test_an_index_that_a_cluster_encodes_for(nodes, given, tmp_path):
 def test_a_report_that_a_cluster_computes(nodes, given, tmp_path):
     def words(file):
         world = ("evaluate", "scenes", "-O", "images=60", "--system", given / "m.npz")
-        return (*world, "--save", tmp_path / file, "--cluster", nodes.address)
+        return (*world, "-o", tmp_path / file, "--cluster", nodes.address)
 
     seconds, draw = run(words("reference.json"), tmp_path), random.Random(3)
     expected = limner.Report.load(tmp_path / "reference.json").rows()

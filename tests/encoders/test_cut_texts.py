@@ -305,7 +305,7 @@ def clip(models):
 
 def test_evaluate_and_compare_say_it(clip, models, table, world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    expected, how = of_world(world, models["clip"]), ("--encoder", clip, "--json", "--save", "a.json")
+    expected, how = of_world(world, models["clip"]), ("--encoder", clip, "--json", "-o", "a.json")
     for _ in range(2):  # the second time, the vectors come from a cache
         said, err = limner_says("evaluate", table / "captions.csv", *how, "--cache", "kept")
         assert said["notes"].count(expected) == 1 and "longer than" not in err

@@ -647,11 +647,11 @@ def shell(*words):
 
 
 def test_the_command_finds_repairs_and_fails_in_ci(folder):
-    words = ["data", "audit", "captions.csv", "--save", "f.csv", "--save", "f.json", "--save-judgements", "r.qrels"]
-    done = shell(*words, "--save-exclude", "out.txt", "--strict")
+    words = ["data", "audit", "captions.csv", "-o", "f.csv", "-o", "f.json", "-o", "r.qrels"]
+    done = shell(*words, "-o", "out.ids", "--strict")
     assert done.exit_code == 1, done.stderr
     assert "duplicate-image" in done.stdout and "p4.png p5.png" in done.stdout
-    assert "p5.png" in (folder / "out.txt").read_text().split()
+    assert "p5.png" in (folder / "out.ids").read_text().split()
     repaired = read_qrels(folder / "r.qrels")
     assert {("p4.png", "c5"), ("p2.png", "c3")} <= {(q, c) for q, c, _ in repaired}
     content = json.loads((folder / "f.json").read_text())
@@ -664,7 +664,7 @@ def test_the_command_finds_repairs_and_fails_in_ci(folder):
     [
         (("--images", "S.npy"), 2, "belong together"),
         (("--scores", "none.npy"), 3, "none.npy"),
-        (("--save", "f.docx"), 3, ".docx"),
+        (("-o", "f.docx"), 3, ".docx"),
         (("--split", "test"), 3, "split"),
     ],
 )

@@ -140,7 +140,7 @@ def test_objects_from_a_file(world, matrix, tmp_path):
         (["--only", "colours"], "did you mean 'colour'"),
         (["--direction", "up"], "unknown direction"),
         (["--query", "nope"], "is not a failed query"),
-        (["--save", "failures.json"], "a page with failures is written as .html"),
+        (["-o", "failures.json"], "a page with failures is written as .html"),
     ],
 )
 def test_explain_refuses(matrix, words, expected):
@@ -149,7 +149,7 @@ def test_explain_refuses(matrix, words, expected):
 
 def test_attack_writes_its_edits(world, tmp_path):
     file = tmp_path / "edits.csv"
-    text = call("explain", "attack", *WORLD, "--save", file, "--kind", "number")
+    text = call("explain", "attack", *WORLD, "-o", file, "--kind", "number")
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert f"{len(rows):8,} of {len(world.texts):,} queries changed" in text
@@ -174,7 +174,7 @@ def test_attack_leaves_out_texts_without_an_image_and_ignored_words_that_keep_th
     pairs = limner.Judgements.from_pairs(whole.judgements.relevant, queries=whole.images.ids, candidates=texts.ids)
     more = limner.Collection("scenes", whole.images, texts, pairs)
     monkeypatch.setattr("limner.cli.commands.explain.attack.load", lambda *_: more)
-    text = call("explain", "attack", "scenes", "--kind", "colour-in", "--save", tmp_path / "edits.csv")
+    text = call("explain", "attack", "scenes", "--kind", "colour-in", "-o", tmp_path / "edits.csv")
     assert f"of {len(whole.texts):,} queries changed" in text
 
     edits = tuple(Edit(kind, "a", "b", 0, "a", "b", "red") for kind in ("synonym", "colour-in") for _ in range(5))
@@ -201,8 +201,8 @@ def test_the_help_of_attack_names_every_kind():
 
 def test_attack_refuses():
     assert "give --system" in " ".join(refused("explain", "attack", *WORLD).split())
-    assert "did you mean 'plural'" in refused("explain", "attack", *WORLD, "--save", "x.csv", "--kind", "plurals")
-    assert "list of edits" in refused("explain", "attack", *WORLD, "--save", "x.txt")
+    assert "did you mean 'plural'" in refused("explain", "attack", *WORLD, "-o", "x.csv", "--kind", "plurals")
+    assert "list of edits" in refused("explain", "attack", *WORLD, "-o", "x.txt")
 
 
 # --- the page ---------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_attack_refuses():
 
 def test_failures_on_the_page(world, matrix, tmp_path):
     file = tmp_path / "page.html"
-    call("explain", "failures", *WORLD, "--scores", matrix, "--save", file)
+    call("explain", "failures", *WORLD, "--scores", matrix, "-o", file)
     page = file.read_text()
     assert 'id="failures"' in page and "What went wrong" in page
     assert page.count('<rect class="common"') and page.count('<rect class="apart"')

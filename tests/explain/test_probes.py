@@ -309,9 +309,9 @@ def test_the_command(tmp_path, monkeypatch):
         10,
         "--scores",
         "S.npy",
-        "--save",
+        "-o",
         "r.json",
-        "--save",
+        "-o",
         "r.csv",
         "--json",
     )
@@ -319,8 +319,12 @@ def test_the_command(tmp_path, monkeypatch):
     lines = json.loads(done.stdout)["lines"]
     assert lines[0]["system"] == 1.0 and json.loads(Path("r.json").read_text())["probe"] == "scenes"
     written(tmp_path, "sugarcrepe.json")
-    plain = shell("explain", "probe", "sugarcrepe.json", "--save-texts", "t.csv")
-    assert plain.exit_code == 0 and "bigrams" in plain.stdout and "t0,a dog and a cat" in Path("t.csv").read_text()
+    plain = shell("explain", "probe", "sugarcrepe.json", "-o", "t.jsonl")
+    assert (
+        plain.exit_code == 0
+        and "bigrams" in plain.stdout
+        and '{"id": "t0", "text": "a dog and a cat"}' in Path("t.jsonl").read_text()
+    )
 
 
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
@@ -364,7 +368,7 @@ def test_every_subset_of_the_form_of_sugarcrepe_has_blind_baselines(tmp_path, mo
     [
         (("none.json",), 3, "none.json"),
         (("p.json", "--scores", "S.npy"), 3, "(2, 2)"),
-        (("p.json", "--save", "x.html"), 3, ".html"),
+        (("p.json", "-o", "x.html"), 3, ".html"),
         (("scenes", "--image-folder", "."), 2, "generated"),
         (("p.json", "--image-folder", "nowhere"), 3, "nowhere"),
     ],

@@ -227,7 +227,7 @@ def test_the_command(scenes, tmp_path):
     assert "60 images searched by words and vectors" in shown and "without “house”" in shown
     assert "only split:test" in shown and "by vectors" in shown
     saved = [tmp_path / "h.csv", tmp_path / "h.html", tmp_path / "h.json", tmp_path / "h.run"]
-    kept = run("search", scenes, "tree", "--where", "split=test", *(w for file in saved for w in ("--save", file)))
+    kept = run("search", scenes, "tree", "--where", "split=test", *(w for file in saved for w in ("-o", file)))
     assert kept.exit_code == 0 and all(file.stat().st_size for file in saved)
     assert next(csv.DictReader(saved[0].open()))["by_vectors"] == "1"
 

@@ -535,7 +535,7 @@ def test_queries_from_files_pictures_and_vectors(commanded, tmp_path):
     assert found["hits"][0]["id"] == world.images.ids[7]
     (tmp_path / "q.txt").write_text("two red dogs\na cat\n")
     page = tmp_path / "found.html"
-    run("search", commanded / "i", "--queries", tmp_path / "q.txt", "--save", page, "--save", tmp_path / "found.run")
+    run("search", commanded / "i", "--queries", tmp_path / "q.txt", "-o", page, "-o", tmp_path / "found.run")
     assert page.read_text().count("data:image/") == 20
     assert len((tmp_path / "found.run").read_text().splitlines()) == 20
     vectors = limner.train(world).encode_texts(world.texts[:3])
@@ -547,7 +547,7 @@ def test_queries_from_files_pictures_and_vectors(commanded, tmp_path):
 def test_a_bank_and_its_statistics(commanded, tmp_path):
     (tmp_path / "bank.txt").write_text("\n".join(limner.load("scenes", images=60).train.texts.values[:40]))
     ask = ("search", commanded / "i", "a cat", "-k", 5, "--json", "--correct")
-    first = run(*ask, "csls", "--bank", tmp_path / "bank.txt", "-O", "k=5", "--save-bank", tmp_path / "b.npz")
+    first = run(*ask, "csls", "--bank", tmp_path / "bank.txt", "-O", "k=5", "-o", tmp_path / "b.npz")
     assert Statistics.load(tmp_path / "b.npz").correction.k == 5
     again = run(*ask, tmp_path / "b.npz")
     named = run(*ask, "csls", "--bank", tmp_path / "b.npz")
@@ -610,7 +610,7 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path, monkeypatch)
         (["search", "nowhere", "a"], 3, "no index at"),
         (["search", "I"], 2, "give exactly one of TEXT"),
         (["search", "I", "a", "--queries", "q.txt"], 2, "give exactly one of TEXT"),
-        (["search", "I", "a", "--save", "x.pdf"], 3, "a list of hits is written as"),
+        (["search", "I", "a", "-o", "x.pdf"], 3, "a list of hits is written as"),
         (["search", "I", "a", "--bank", "b.npy"], 2, "--bank without --correct"),
         (["search", "I", "a", "--correct", "clss"], 3, "unknown correction 'clss': did you mean 'csls'"),
         (["search", "I", "a", "--correct", "nothing.npz"], 3, "no saved statistics"),
@@ -648,7 +648,7 @@ def test_an_encoder_of_ones_own_encodes_items_and_queries(tmp_path, monkeypatch)
     Image.new("RGB", (5, 5), (20, 30, 220)).save(tmp_path / "query.png")
     monkeypatch.chdir(tmp_path / "photos")  # paths are kept so that they open from anywhere
     own = ("--system", "my_encoders:Colour", "--json")
-    found = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "--save", tmp_path / "p.html", *own)
+    found = run("search", tmp_path / "i", "--image", tmp_path / "query.png", "-o", tmp_path / "p.html", *own)
     first = json.loads(found.stdout)["hits"][0]
     assert (first["id"], first["value"]) == ("blue.png", str(tmp_path / "photos" / "blue.png"))
     assert (tmp_path / "p.html").read_text().count("data:image/") == 4  # three hits and the query

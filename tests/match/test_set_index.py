@@ -604,7 +604,7 @@ def test_the_commands_find_what_python_finds(commanded):
     assert [hit["id"] for hit in data["hits"]] == [key for q in queries.ids for key in right[q]]
     assert [hit["score"] for hit in data["hits"]] == np.asarray(right.scores, dtype=float).ravel().tolist()
     assert "30 items searched, exact" in run(*ask).stdout
-    run(*ask, "--save", commanded / "found.run", "--save", commanded / "found.csv")
+    run(*ask, "-o", commanded / "found.run", "-o", commanded / "found.csv")
     assert len((commanded / "found.run").read_text().splitlines()) == 9
 
 

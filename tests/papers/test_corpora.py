@@ -193,6 +193,6 @@ def test_antonyms_of_wordnet_are_made_on_request():
 
 def test_the_command_attacks_with_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = run("explain", "attack", "scenes", "-O", "images=20", "--kind", "antonym-wordnet", "--save", "edits.csv")
+    done = run("explain", "attack", "scenes", "-O", "images=20", "--kind", "antonym-wordnet", "-o", "edits.csv")
     assert done.exit_code == 0, done.output
     assert "antonym-wordnet" in Path("edits.csv").read_text()

@@ -56,5 +56,5 @@ def test_wrong_words(here):
     words = ("text-only", "captions.csv", "--encoder", "word-vectors", "-E", "file=glove.txt")
     assert run(*words, "--query", "first").exit_code == 2
     assert run(*words, "--query", "7").exit_code == 3
-    assert run(*words, "--query", "each", "--save", "r.json").exit_code == 2
+    assert run(*words, "--query", "each", "-o", "r.json").exit_code == 2
     assert run(*words, "--corpus", "sum").exit_code == 3

@@ -45,9 +45,9 @@ EXPLAIN = ("explain", "failures", "captions.csv", "--images", "I.npy", "--texts"
     [
         ("r.json", ("compare", "r.json", "r.json")),
         ("r.json", ("report", "r.json")),
-        ("r.json", ("board", "r.json")),
+        ("r.json", ("compare", "--show", "board", "r.json")),
         ("r.json", ("explain", "probe", "r.json")),
-        ("r/a__b/T.json", ("board", "r")),
+        ("r/a__b/T.json", ("compare", "--show", "board", "r")),
         ("t.jsonl", ("data", "describe", "t.jsonl")),
         ("dataset_x.json", ("data", "describe", "karpathy:dataset_x.json")),
         ("captions_x.json", ("data", "describe", "coco:captions_x.json")),

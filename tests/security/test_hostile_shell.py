@@ -214,13 +214,13 @@ def test_reports_and_hits_are_no_formulas():
 @pytest.mark.parametrize(
     "words",
     [
-        (*EMBEDDINGS, "--save", "none/x.json"),
+        (*EMBEDDINGS, "-o", "none/x.json"),
         ("train", "histograms", "scenes", "-O", "images=20", "-o", "none/m.npz"),
         ("train", "kcca", "scenes", "-O", "images=20", "-o", "none/m"),
         ("encode", "captions.csv", "--encoder", "minilm", "-o", "none/x.npy"),
         ("data", "convert", "captions.csv", "none/x.csv"),
         ("data", "convert", "captions.csv", "none/deep/world"),
-        ("demo", "--images", "25", "--out", "none/demo"),
+        ("demo", "--images", "25", "-o", "none/demo"),
         ("annotate", "pool", "none/work.db", "scenes", "-O", "images=20", "--system", "colours"),
         ("index", "none/i", "captions.csv", "--embeddings", "I.npy"),
         ("match", "rerank", "a.run", "captions.csv", "--scorer", "levenshtein", "-o", "none/b.run"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from limner.cli.console import progress, tell
-from limner.cli.options import out_word, word
+from limner.cli.options import word
 from limner.core.errors import LimnerError
 from limner.core.progress import next_step
 
@@ -35,10 +35,6 @@ Bank = Annotated[
         metavar="FILE",
     ),
 ]
-SaveBank = Annotated[
-    Path | None,
-    out_word("Save the statistics of the bank, for both directions and --correct: .npz.", "--save-bank"),
-]
 Tune = Annotated[str | None, word("Choose the correction's options on this split, e.g. dev.", metavar="SPLIT")]
 
 
@@ -49,7 +45,7 @@ def corrected(
     dev: Dev,
     *,
     bank: list[Path] | None = None,
-    keep: Path | None = None,
+    keep: Sequence[Path] = (),
     trust: bool = False,
 ) -> object:
     """Applies the correction options.
@@ -60,14 +56,14 @@ def corrected(
         tune: The value of --tune.
         dev: Returns the scores and the collection of a split.
         bank: The files given with --bank.
-        keep: The file given with --save-bank.
+        keep: Files to write the statistics of the bank to.
         trust: Whether a file of statistics may name a correction that is not registered.
     """
     from limner.scores import Scores
     from limner.scores.correction import CORRECTIONS
 
     if how is None:
-        named = [name for name, given in (("--tune", tune), ("--bank", bank), ("--save-bank", keep)) if given]
+        named = [name for name, given in (("--tune", tune), ("--bank", bank), ("-o FILE.npz", keep)) if given]
         raise typer.BadParameter(f"{', '.join(named)} without a correction: name one with --correct")
     if not isinstance(source, Scores):
         raise LimnerError(
@@ -77,10 +73,10 @@ def corrected(
     if tune is not None:
         options = _tuned(name, options, tune, dev)
     made: Any = source.correct(name, bank=_bank(bank), trust=trust, **options)
-    if keep is not None:
+    for file in keep:
         with progress(f"gathering statistics for {name}", "queries") as told:
             known = made.gather(progress=told)
-            known.save(keep, other=made.T.gather(progress=next_step(told, "in the other direction", "queries")))
+            known.save(file, other=made.T.gather(progress=next_step(told, "in the other direction", "queries")))
     return made
 
 

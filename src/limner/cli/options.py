@@ -78,8 +78,14 @@ def installed_cluster(address: str | None) -> str | None:
 
 
 def out_word(about: str, *names: str, **more: Any) -> Any:
-    """An option that names a file to write."""
-    return word(about, *names, **{"metavar": "FILE", "callback": writable_file, **more})
+    """The option that names what to write: --output in all commands, unless it has other names."""
+    return word(about, *(names or ("--output", "-o")), **{"metavar": "FILE", "callback": writable_file, **more})
+
+
+def chosen_options(context: typer.Context) -> list[str]:
+    """The names of the parameters that the user gave on the command line, in the order of the command."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
 
 
 def cache_word(about: str, show_default: str | bool = "none") -> Any:
@@ -184,6 +190,16 @@ def refuse_report_ending(files: list[Path] | None) -> None:
     from limner.evaluation.reports.report import REPORT_FORMATS
 
     refuse_ending(files, tuple(REPORT_FORMATS), "report")
+
+
+def by_ending(files: list[Path] | None, *endings: str) -> tuple[list[Path], list[Path]]:
+    """The output files with one of these endings, and the others.
+
+    >>> by_ending([Path("a.html"), Path("bank.npz")], ".npz")
+    ([PosixPath('bank.npz')], [PosixPath('a.html')])
+    """
+    chosen = [file for file in files or [] if file.suffix.lower() in endings]
+    return chosen, [file for file in files or [] if file not in chosen]
 
 
 def saved(files: list[Path]) -> None:

@@ -142,7 +142,7 @@ class RunFiles:
         if len(by_direction) != len(runs):
             raise LimnerError(
                 f"{len(runs)} runs, all of them {' or '.join(by_direction)}: give at most one per direction, i2t and "
-                "t2i; to compare systems, evaluate each with --save and use 'limner compare'"
+                "t2i; to compare systems, evaluate each with -o and use 'limner compare'"
             )
         return by_direction
 

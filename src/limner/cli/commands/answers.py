@@ -197,15 +197,16 @@ def merge(
         Path | None, out_word("Write the judgements: .qrels, or a folder (ECCV form).", callback=writable)
     ] = None,
     save_verified: Annotated[
-        Path | None, out_word("Write only the pairs that people judged, in the same formats.", callback=writable)
+        Path | None,
+        out_word("Write only the pairs that people judged, in the same formats.", "--save-verified", callback=writable),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Merge the answers with the original pairs and other judgements; report new pairs and precision.
 
     Examples:
-      $ limner annotate merge work.db --save better.qrels
-      $ limner annotate merge work.db --with cxc.qrels --save all.qrels --save-verified people.qrels
+      $ limner annotate merge work.db -o better.qrels
+      $ limner annotate merge work.db --with cxc.qrels -o all.qrels --save-verified people.qrels
     """
     from limner.annotate.aggregate import METHODS
     from limner.annotate.forms import read_judgements

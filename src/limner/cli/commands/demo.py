@@ -24,7 +24,7 @@ def demo(
 
     Examples:
       $ limner demo
-      $ limner demo --images 500 --out /tmp/small --open
+      $ limner demo --images 500 -o /tmp/small --open
     """
     import gc
 

@@ -28,7 +28,7 @@ def encode(
             help="A folder of images, a text file (one text or path per line), csv, jsonl, or a COLLECTION.",
         ),
     ],
-    out: Annotated[Path, out_word(f"Where to write the vectors: {' '.join(ENDINGS)}.", "-o", "--out")],
+    out: Annotated[Path, out_word(f"Write the vectors: {' '.join(ENDINGS)}.")],
     encoder: Annotated[
         str, word("An encoder of limner.encoders.ENCODERS, a saved model, or module:thing.", callback=known_encoder)
     ],

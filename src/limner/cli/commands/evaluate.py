@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.correcting import Bank, Correct, SaveBank, Tune, corrected
+from limner.cli.correcting import Bank, Correct, Tune, corrected
 from limner.cli.inputs import SYSTEM, Features, SystemOptions, is_qrels, system_word
 from limner.cli.options import (
     Address,
     Json,
     Split,
     Trust,
+    by_ending,
     cache_word,
     installed_store,
     load,
@@ -100,7 +101,9 @@ Rename = Annotated[
 ]
 Save = Annotated[
     list[Path] | None,
-    out_word("Write it: .json .csv .md .tex .txt .html, or a figure: .pdf .svg .png. Repeatable."),
+    out_word(
+        "Write it: .json .csv .md .tex .txt .html, a figure: .pdf .svg .png, the bank's statistics: .npz. Repeatable."
+    ),
 ]
 
 
@@ -131,7 +134,6 @@ def evaluate(
     missing: Missing = "refuse",
     correct: Correct = None,
     bank: Bank = None,
-    save_bank: SaveBank = None,
     tune: Tune = None,
     by: By = None,
     rename: Rename = None,
@@ -146,7 +148,7 @@ def evaluate(
 
     Examples:
       $ limner evaluate scenes --system histograms
-      $ limner evaluate captions.csv --images images.npy --texts texts.npy --save report.json --save report.html
+      $ limner evaluate captions.csv --images images.npy --texts texts.npy -o report.json -o report.html
       $ limner evaluate flickr8k:DIR --scores similarity.npy --protocol flickr8k-1k
       $ limner evaluate flickr8k:DIR --run i2t.run --run t2i.run --unretrieved never
       $ limner evaluate pairs.qrels --run system.run --measures "MAP nDCG@10" --unretrieved never
@@ -158,32 +160,33 @@ def evaluate(
       $ limner evaluate captions.csv --images I.npy --texts T.npy --correct csls --bank BI.npy --bank BT.npy
       $ limner evaluate multi30k:DIR --images I.npy --texts T.npy --by language --rename 't2i=image retrieval'
       $ limner evaluate scenes --system histograms --estimate work.db
-      $ limner evaluate flickr8k:DIR --encoder 'open-clip(model=ViT-B-32, weights=FILE)' --save report.html
+      $ limner evaluate flickr8k:DIR --encoder 'open-clip(model=ViT-B-32, weights=FILE)' -o report.html
       $ limner evaluate coco-5k:DIR --encoder open-clip -O model=ViT-B-32 -O weights=FILE -O images=PHOTOS
       $ limner evaluate flickr8k:DIR --encoder 'aligned(images=efficientnet-lite, texts=minilm)'
       $ limner evaluate flickr8k:DIR --encoder 'clip(model=A)' --encoder 'clip(model=B)' --cache vectors
     """
-    refuse_report_ending(save)
+    statistics, files = by_ending(save, ".npz")
+    refuse_report_ending(files)
     _refuse_unknown(measures)
     if cluster is not None and workers is not None:
         raise typer.BadParameter("--workers with --cluster: the cluster sets the number of workers; give one of them")
     given = SystemOptions(images, texts, image_ids, text_ids, scores, run or (), system, trust, features, cache=cache)
     loader, encoders = _options(collection, option or [], encoder or [])
-    ways = _ways(given, encoders, alone=bool(name or save_bank or by))
+    ways = _ways(given, encoders, alone=bool(name or statistics or by))
     whole = cached_call(lambda: load(str(collection), loader))
     how: dict[str, Any] = {"measures": measures, "protocol": protocol or None, "ties": ties}
     how |= {"unretrieved": unretrieved, "missing": missing, "mode": mode, "workers": workers}
     reports, parts = [], []
     for way in ways:
         source, truth, notes, dev = _given(collection, way, per_image, split, whole, direction or [])
-        if correct or tune or bank or save_bank:
-            source = corrected(source, correct, tune, dev, bank=bank, keep=save_bank, trust=trust)
+        if correct or tune or bank or statistics:
+            source = corrected(source, correct, tune, dev, bank=bank, keep=statistics, trust=trust)
         beside: dict[str, Any] = {"groups": _groups(groups, truth), "judgements": _beside(truth, judgements or [])}
         with on_cluster(cluster), labels_of(estimate) as labels:
             report = _measured(source, truth, name or _name(way, correct), notes, {**how, **beside, "labels": labels})
         parts += _parts(report, truth, by or [])
         reports.append(report.renamed(_names(rename)))
-        _save(reports[-1], _page_truth(truth, beside["judgements"]), _files(save or [], way, len(ways)))
+        _save(reports[-1], _page_truth(truth, beside["judgements"]), _files(files, way, len(ways)))
     _answer(reports, parts, as_json=as_json)
 
 
@@ -203,7 +206,7 @@ def _options(collection: str | None, words: list[str], encoders: list[str]) -> t
 def _ways(given: SystemOptions, encoders: list[str], *, alone: bool) -> list[SystemOptions]:
     """The systems to evaluate: one system, or several encoders, which some options do not support."""
     if len(encoders) > 1 and alone:
-        raise typer.BadParameter("--name, --by and --save-bank work with a single --encoder: leave them out")
+        raise typer.BadParameter("--name, --by and -o FILE.npz work with a single --encoder: leave them out")
     return [replace(given, encoder=each) for each in encoders] or [given]
 
 
@@ -338,7 +341,7 @@ def _qrels(spec: str, runs: Sequence[Path], directions: Sequence[str]) -> tuple[
         raise typer.BadParameter("--direction with a qrels file: it has no images and texts; leave it out")
     if len(runs) > 1:
         raise typer.BadParameter(
-            f"got {len(runs)} runs for one qrels file: evaluate them one by one with --save, then 'limner compare'"
+            f"got {len(runs)} runs for one qrels file: evaluate them one by one with -o, then 'limner compare'"
         )
     path = Path(spec.removeprefix("qrels:"))
     return read_run(runs[0]), read_qrels(path, name=path.stem), []
@@ -382,7 +385,7 @@ def _save(report: Report, truth: object, files: list[Path]) -> None:
 
 
 def summary(report: Report) -> dict[str, object]:
-    """The report without its per-query values, which `--save FILE.json` contains."""
+    """The report without its per-query values, which `-o FILE.json` contains."""
     from limner.evaluation.plain import plain
 
     return {

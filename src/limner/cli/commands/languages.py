@@ -36,7 +36,7 @@ def languages(
 
     Examples:
       $ limner languages xtd10:DIR -O images=val2014 --encoder 'clip(model=DIR)'
-      $ limner languages crossmodal-3600:DIR --encoder 'clip(model=DIR)' --measures "R@1 R@10" --save table.csv
+      $ limner languages crossmodal-3600:DIR --encoder 'clip(model=DIR)' --measures "R@1 R@10" -o table.csv
       $ limner languages multi30k:DIR --images I.npy --texts T.npy --split test
     """
     from limner.evaluation.diagnostics.languages import MEASURES, evaluate_languages

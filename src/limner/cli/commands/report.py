@@ -22,9 +22,9 @@ FOR = {
     "--width": "it is for a figure (.pdf .svg .png)",
 }
 
-Out = Annotated[
+Output = Annotated[
     Path,
-    out_word("A page (.html), table (.md .tex .csv .txt .json) or figure (.pdf .svg .png).", "--out", "-o"),
+    out_word("A page (.html), table (.md .tex .csv .txt .json), figure (.pdf .svg .png), or README.md: a model card."),
 ]
 SlicedBy = Annotated[
     list[str] | None,
@@ -36,14 +36,13 @@ Width = Annotated[
 Estimate = Annotated[
     str | None, word("With --others: answers to a plan, for differences under complete judgements.", metavar="STORE")
 ]
-Card = Annotated[Path | None, out_word("Add the results to the metadata of a model card instead: README.md.")]
+CARD = "README.md"
+"""A model card, to whose metadata the results are added."""
 
 
 def report(
-    file: Annotated[
-        Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
-    ],
-    out: Out = Path("report.html"),
+    file: Annotated[Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate -o FILE.json' wrote.")],
+    out: Output = Path("report.html"),
     collection: Annotated[str | None, word("The collection, for captions and thumbnails (html).")] = None,
     others: Annotated[
         list[Path] | None, word("Report of another system (html, figures). Repeatable.", metavar="FILE")
@@ -54,7 +53,6 @@ def report(
     width: Width = None,
     estimate: Estimate = None,
     mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
-    card: Card = None,
     split: Split = None,
     option: Loading = None,
     show: Annotated[bool, flag("--open", "Open the page in a browser.")] = False,
@@ -70,13 +68,13 @@ def report(
       $ limner report ours.json -o table.tex
       $ limner report ours.json --others baseline.json -o recall.pdf
       $ limner report ours.json -o measures.svg --figure measures --width page
-      $ limner report ours.json --card README.md
+      $ limner report ours.json -o README.md
     """
     from limner.evaluation.comparison import compare
     from limner.evaluation.reports.report import Report, load_reports
 
-    if card is not None:
-        _add_to_card(file, card, as_json=as_json)
+    if out.name == CARD:
+        _add_to_card(file, out, as_json=as_json)
         return
     refuse_report_ending([out])
     given = {

@@ -9,7 +9,19 @@ import typer
 
 from limner.cli.console import answer, progress
 from limner.cli.inputs import Features, open_index
-from limner.cli.options import Address, Json, Trust, flag, loading, on_cluster, out_word, refuse_ending, saved, word
+from limner.cli.options import (
+    Address,
+    Json,
+    Trust,
+    by_ending,
+    flag,
+    loading,
+    on_cluster,
+    out_word,
+    refuse_ending,
+    saved,
+    word,
+)
 from limner.core.errors import LimnerError
 
 if TYPE_CHECKING:
@@ -65,7 +77,6 @@ def search(
         list[str] | None,
         word("Option of the correction: -O k=10. Repeatable.", "--option", "-O", metavar="NAME=VALUE"),
     ] = None,
-    save_bank: Annotated[Path | None, out_word("Save the statistics of the bank for later queries: .npz.")] = None,
     precision: Precision = None,
     by: By = "vectors",
     where: Where = None,
@@ -73,7 +84,10 @@ def search(
     approximate: Annotated[bool, flag("--approximate", "Refuse to search exactly.")] = False,
     index_version: Annotated[int | None, word("Search an older version of the index.", metavar="VERSION")] = None,
     cluster: Address = None,
-    save: Annotated[list[Path] | None, out_word("Write the hits: .html .json .csv .run. Repeatable.")] = None,
+    save: Annotated[
+        list[Path] | None,
+        out_word("Write the hits: .html .json .csv .run; the statistics of the bank: .npz. Repeatable."),
+    ] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -84,11 +98,11 @@ def search(
     arrays 'vectors' and 'counts'.
 
     Examples:
-      $ limner search pictures.index "two red dogs" --save found.html
+      $ limner search pictures.index "two red dogs" -o found.html
       $ limner search pictures.index --image sketch.png -k 5
       $ limner search pictures.index --queries queries.txt --json
       $ limner search pages.index --queries questions.npz -k 3
-      $ limner search pictures.index "a cat" --correct csls --bank captions.txt --save-bank bank.npz
+      $ limner search pictures.index "a cat" --correct csls --bank captions.txt -o bank.npz
       $ limner search pictures.index "a dog" --correct bank.npz
       $ limner search pictures.index "a dog" --correct kept
       $ limner search pictures.index "a dog" --precision 0.9
@@ -98,8 +112,9 @@ def search(
     from limner.search.hits import ENDINGS
     from limner.search.terms import has_terms
 
-    refuse_ending(save, ENDINGS, "list of hits")
-    _refuse_mixed(exact, approximate, correct, bank, save_bank, option, precision)
+    statistics, files = by_ending(save, ".npz")
+    refuse_ending(files, ENDINGS, "list of hits")
+    _refuse_mixed(exact, approximate, correct, bank, statistics, option, precision)
     asked = _asked(text, image, queries)
     worded = by != "vectors" or bool(where) or any(map(has_terms, text or ()))
     if worded and (correct or approximate or precision is not None):
@@ -111,7 +126,7 @@ def search(
     if cluster and correct is None:
         raise typer.BadParameter("--cluster is for --correct: a plain search runs on this machine")
     with on_cluster(cluster):
-        how = None if correct is None else _correction(index, correct, bank, save_bank, loading(option), trust=trust)
+        how = None if correct is None else _correction(index, correct, bank, statistics, loading(option), trust=trust)
         with progress(f"searching {len(index):,} {index.about.kind}s") as told:
             if worded:
                 hits = search_words(index, asked, k, by=by, where=where or (), literal=not text, progress=told)
@@ -119,8 +134,7 @@ def search(
                 hits = search_sure(index, asked, k, precision=precision, progress=told)
             else:
                 hits = index.search(asked, k, exact=_exactly(exact, approximate), progress=told, **(how or {}))
-    if save:
-        saved([hits.save(file) for file in save])
+    saved([hits.save(file) for file in files])
     answer(str(hits), {"index": path, **hits.as_dict()}, as_json=as_json)
 
 
@@ -133,7 +147,7 @@ def _refuse_mixed(
     approximate: bool,
     correct: str | None,
     bank: Path | None,
-    save_bank: Path | None,
+    statistics: list[Path],
     option: list[str] | None,
     precision: float | None,
 ) -> None:
@@ -143,11 +157,11 @@ def _refuse_mixed(
         )
     if exact and approximate:
         raise typer.BadParameter("give either --exact or --approximate, not both")
-    lost = [name for name, given in (("--bank", bank), ("--save-bank", save_bank), ("-O", option)) if given]
+    lost = [name for name, given in (("--bank", bank), ("-o FILE.npz", statistics), ("-O", option)) if given]
     if correct is None and lost:
         raise typer.BadParameter(f"{' and '.join(lost)} without --correct: name a correction with --correct")
-    if save_bank is not None and (bank is None or save_bank.suffix.lower() != ".npz"):
-        raise typer.BadParameter("--save-bank needs --bank, and a file that ends in .npz")
+    if statistics and bank is None:
+        raise typer.BadParameter(f"-o {statistics[0]} needs --bank: the statistics are those of a bank")
 
 
 def _asked(text: list[str] | None, images: list[Path] | None, queries: str | None) -> Asked:
@@ -174,7 +188,7 @@ def _is_encoded(asked: Asked, bank: Path | None) -> bool:
 
 
 def _correction(
-    index: Index, correct: str, bank: Path | None, save_bank: Path | None, options: dict[str, object], *, trust: bool
+    index: Index, correct: str, bank: Path | None, statistics: list[Path], options: dict[str, object], *, trust: bool
 ) -> dict[str, Any]:
     """The correction in the form that `index.search` accepts."""
     from limner.scores import Statistics
@@ -188,13 +202,12 @@ def _correction(
     if bank is None:
         return {"correct": correct, "trust": trust, **options}
     if _holds_statistics(bank):
-        if save_bank or options:
-            raise LimnerError(f"{bank} contains statistics with their options: leave out --save-bank and -O")
+        if statistics or options:
+            raise LimnerError(f"{bank} contains statistics with their options: leave out -o FILE.npz and -O")
         return {"correct": correct, "bank": Statistics.load(bank, trust=trust)}
     with progress(f"searching with the bank {bank}", "queries") as told:
         known = index.statistics(correct, read(bank), progress=told, **options)
-    if save_bank is not None:
-        saved([known.save(save_bank)])
+    saved([known.save(file) for file in statistics])
     return {"correct": known}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from limner.cli.console import answer, progress
-from limner.cli.options import Json, Loading, Trust, flag, load, loading, word, writable
+from limner.cli.options import Json, Loading, Trust, flag, load, loading, out_word, word, writable
 from limner.core.errors import LimnerError
 from limner.core.progress import progress_for
 
@@ -28,9 +28,7 @@ def train(
     collection: Annotated[
         str, typer.Argument(metavar="COLLECTION", help="The training collection: 'limner list datasets'.")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="PATH", help="Output folder of the model.", callback=writable)
-    ],
+    out: Annotated[Path, out_word("Output folder of the model.", metavar="DIR", callback=writable)],
     settings: _Setting = None,
     config: Annotated[
         Path | None,

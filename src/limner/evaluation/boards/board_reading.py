@@ -211,7 +211,7 @@ def read_table(path: str | Path, *, unit: str | None = None) -> list[BoardEntry]
 
     A row per system: the first column is its name, other columns of numbers are measures ("R@1", or "coco-5k R@1" with
     a view before it). A row per number: columns system (or model), measure and value, and optionally collection, view,
-    direction, queries and clusters, as written by `limner evaluate --save FILE.csv`.
+    direction, queries and clusters, as written by `limner evaluate -o FILE.csv`.
 
     Args:
         path: A csv or tsv file.

@@ -51,7 +51,7 @@ def with_slices(
     if not parts:
         raise LimnerError(
             f"no slice by {', '.join(kinds)} has {min_size} queries inside and outside, in a result with the values of "
-            "every query: lower min_size, or give reports that 'limner evaluate --save FILE.json' wrote"
+            "every query: lower min_size, or give reports that 'limner evaluate -o FILE.json' wrote"
         )
     many = max(Counter((entry.system, entry.key) for entry, _ in parts).values())
     level = 1 - (1 - board.level) / many

@@ -57,11 +57,11 @@ def read(path: str | Path) -> Report:
     """Reads a report that was saved as JSON."""
     source = Path(path)
     if not source.exists():
-        raise LimnerError(f"no report {source}: create one with 'limner evaluate ... --save {source}'")
+        raise LimnerError(f"no report {source}: create one with 'limner evaluate ... -o {source}'")
     content = read_json(source, what="report")
     if not isinstance(content, dict) or content.get("limner") != "report" or content.get("format") != FORMAT:
         raise LimnerError(
-            f"{source} is not a limner report of format {FORMAT}: expected a file made by 'limner evaluate --save'"
+            f"{source} is not a limner report of format {FORMAT}: expected a file made by 'limner evaluate -o'"
         )
     with damage_told(source, what="limner report", mend="make it again"):
         return _sound(_from_json(content))

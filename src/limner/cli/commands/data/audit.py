@@ -10,7 +10,7 @@ import typer
 from limner.cli.console import answer, progress
 from limner.cli.errors import Status
 from limner.cli.inputs import SystemOptions
-from limner.cli.options import Json, Loading, flag, load, out_word, part, refuse_ending, saved, word
+from limner.cli.options import Json, Loading, by_ending, flag, load, out_word, part, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -37,10 +37,11 @@ def audit(
     strict: Annotated[bool, flag("--strict", "Exit with status 1 if there is an error or a warning.")] = False,
     save: Annotated[
         list[Path] | None,
-        out_word("Write the findings: .json .csv .md .tex .txt, or a page: .html. Repeatable.", "--save", "-o"),
+        out_word(
+            "Write findings: .json .csv .md .tex .txt .html; the repaired judgements: .qrels; ids to leave out: .ids. "
+            "Repeatable."
+        ),
     ] = None,
-    save_judgements: Annotated[Path | None, out_word("Write the repaired judgements: qrels.")] = None,
-    save_exclude: Annotated[Path | None, out_word("Write the ids to leave out, one per line.")] = None,
     as_json: Json = False,
 ) -> None:
     """Look for duplicates, leakage between splits, repeated captions, wrong labels, broken images and more.
@@ -49,11 +50,11 @@ def audit(
 
     Examples:
       $ limner data audit scenes -O images=100
-      $ limner data audit captions.csv --strict --save findings.csv
+      $ limner data audit captions.csv --strict -o findings.csv
       $ limner data audit captions.csv -o audit.html
       $ limner data audit flickr8k:DIR --images images.npy --texts texts.npy
       $ limner data audit captions.csv --judgements people.qrels
-      $ limner data audit captions.csv --save-judgements repaired.qrels --save-exclude leave-out.txt
+      $ limner data audit captions.csv -o repaired.qrels -o leave-out.ids
     """
     from limner.core.files import write_text
     from limner.datasets.trec import write_qrels
@@ -61,24 +62,24 @@ def audit(
     from limner.explain.audit import audit as run_audit
     from limner.explain.audit.audit_run import AUDIT_FORMATS
 
-    refuse_ending(save, tuple(AUDIT_FORMATS), "audit")
+    repaired, files = by_ending(save, ".qrels")
+    left_out, files = by_ending(files, ".ids")
+    refuse_ending(files, tuple(AUDIT_FORMATS), "audit")
     whole = load(collection, option)
     chosen = whole if split is None else part(whole, split)
     if judgements:
         chosen = with_judgements(chosen, read_judgements(judgements))[0]
     how = _scored(SystemOptions(images, texts, image_ids, text_ids, scores), whole, chosen)
     with progress(f"auditing {chosen.name}") as told:
-        found = run_audit(chosen, min_side=min_side, look=not no_images, progress=told, **how)
-    written = [found.save(file, collection=None if no_images else chosen) for file in save or []]
-    if save_judgements is not None:
-        write_qrels(found.repaired, save_judgements)
-        written.append(save_judgements)
-    if save_exclude is not None:
-        write_text(save_exclude, "".join(f"{item}\n" for item in found.leave_out))
-        written.append(save_exclude)
-    saved(written)
-    answer(str(found), found.describe(), as_json=as_json)
-    if strict and not found.sound:
+        findings = run_audit(chosen, min_side=min_side, look=not no_images, progress=told, **how)
+    written = [findings.save(file, collection=None if no_images else chosen) for file in files]
+    for file in repaired:
+        write_qrels(findings.repaired, file)
+    for file in left_out:
+        write_text(file, "".join(f"{item}\n" for item in findings.leave_out))
+    saved([*written, *repaired, *left_out])
+    answer(str(findings), findings.describe(), as_json=as_json)
+    if strict and not findings.sound:
         raise typer.Exit(Status.FAILED_CHECK)
 
 

@@ -52,7 +52,7 @@ def attack(
       $ limner explain attack scenes --system histograms
       $ limner explain attack scenes --system histograms --kind colour-in --kind size
       $ limner explain attack scenes --system histograms --kind word-order
-      $ limner explain attack captions.csv --save edits.csv
+      $ limner explain attack captions.csv -o edits.csv
       $ limner explain attack captions.csv --system 'clip(model=clip-vit-base-patch32/)'
     """
     from limner.explain.adversarial import FURTHER, KINDS
@@ -61,7 +61,7 @@ def attack(
         if name not in (*KINDS, *FURTHER):
             raise UnknownName("kind of change", name, (*KINDS, *FURTHER))
     if save is None and system is None:
-        raise typer.BadParameter("give --system to search again, or --save FILE.csv to write the edits, or both")
+        raise typer.BadParameter("give --system to search again, or -o FILE.csv to write the edits, or both")
     refuse_ending([save] if save else [], (".csv",), "list of edits")
     whole = load(collection, option)
     held, ask, others = _asking(system, whole, split, trust=trust) if system else (part(whole, split), None, ())

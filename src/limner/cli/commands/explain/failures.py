@@ -70,7 +70,7 @@ def failures(
       $ limner explain failures scenes --system histograms
       $ limner explain failures scenes --system histograms --only colour --limit 5
       $ limner explain failures scenes --system histograms --query 'scene-000004#0'
-      $ limner explain failures scenes --system histograms --informed --save failures.html
+      $ limner explain failures scenes --system histograms --informed -o failures.html
       $ limner explain failures scenes --system histograms --labels work.db
       $ limner explain failures coco:DIR -O objects=true --scores similarity.npy --json
     """

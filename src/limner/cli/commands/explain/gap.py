@@ -44,7 +44,7 @@ def gap(
     Examples:
       $ limner explain gap scenes --system 'clip(model=DIR)'
       $ limner explain gap --images images.npy --texts texts.npy
-      $ limner explain gap captions.csv --images images.npy --texts texts.npy --save pool.csv
+      $ limner explain gap captions.csv --images images.npy --texts texts.npy -o pool.csv
     """
     from limner.evaluation.diagnostics.modality_gap import modality_gap
     from limner.evaluation.tables import FORMATS
@@ -52,7 +52,7 @@ def gap(
     if (images is None) != (texts is None) or (images is None) == (system is None):
         raise typer.BadParameter("give --images and --texts, or a COLLECTION and --system")
     if collection is None and (system or save or option or split):
-        raise typer.BadParameter("--system, --split, --option and --save are for a COLLECTION: give one")
+        raise typer.BadParameter("--system, --split, --option and -o are for a COLLECTION: give one")
     refuse_ending(save, tuple(FORMATS), "table")
     if collection is None:
         sides, pool = [Embeddings.load(str(file)) for file in (images, texts)], None

@@ -13,7 +13,7 @@ from limner.cli.console import answer, progress
 from limner.cli.inputs import SYSTEM, Features, SystemOptions, system_word
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, out_word, refuse_ending, saved, word
 
-Out = Annotated[list[Path] | None, out_word("Write the map: .html .json. Repeatable.", "-o", "--output", "--save")]
+Out = Annotated[list[Path] | None, out_word("Write the map: .html .json. Repeatable.")]
 
 
 def map_embeddings(

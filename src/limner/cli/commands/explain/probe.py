@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from limner.cli.console import answer, progress, warn
 from limner.cli.inputs import SYSTEM, SystemOptions, TrainOn, system_word, training_parts
-from limner.cli.options import Json, Trust, out_word, refuse_ending, saved, word
+from limner.cli.options import Json, Trust, by_ending, out_word, refuse_ending, saved, word
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -29,7 +30,7 @@ def probe(
     train_on: TrainOn = None,
     images: Annotated[Path | None, word("Or embeddings of the images, with ids.", metavar="FILE")] = None,
     texts: Annotated[
-        Path | None, word("Embeddings of the captions, in the order of --save-texts.", metavar="FILE")
+        Path | None, word("Embeddings of the captions, in the order of -o FILE.jsonl.", metavar="FILE")
     ] = None,
     scores: Annotated[Path | None, word("Or a matrix of scores, images by captions: npy.", metavar="FILE")] = None,
     corpus: Annotated[
@@ -38,8 +39,9 @@ def probe(
     cases: Annotated[int, word("With scenes: number of cases.", metavar="N", min=1)] = 200,
     seed: Annotated[int, word("With scenes: random seed.", metavar="N", min=0)] = 0,
     name: Annotated[str | None, word("Name of the system in the table.")] = None,
-    save: Annotated[list[Path] | None, out_word("Write it: .json .csv .md .tex .txt. Repeatable.")] = None,
-    save_texts: Annotated[Path | None, out_word("Write images and captions as a table to encode: csv.")] = None,
+    save: Annotated[
+        list[Path] | None, out_word("Write it: .json .csv .md .tex .txt; the captions to encode: .jsonl. Repeatable.")
+    ] = None,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
@@ -57,17 +59,17 @@ def probe(
     from limner.evaluation.tables import FORMATS
     from limner.explain.probe_results import probe as measured
 
-    refuse_ending(save, tuple(FORMATS), "probe")
-    refuse_ending([save_texts] if save_texts else None, (".csv",), "table")
+    lists, files = by_ending(save, ".jsonl")
+    refuse_ending(files, tuple(FORMATS), "probe")
     given = _probe(source, image_folder, cases, seed)
     warn(given.warnings)
     pairs = given.collection()
-    written = [] if save_texts is None else [_listed(pairs, save_texts)]
+    written = [_listed(pairs, file) for file in lists]
     options = SystemOptions(images, texts, None, None, scores, (), system, trust)
     found, read = _scores(options, source, train_on, pairs), None if corpus is None else _captions(corpus)
     with progress(f"probing with {len(given.cases):,} cases", "cases") as told:
         made = measured(given, found, name=name or _name(options), corpus=read, progress=told)
-    saved([*written, *(made.save(file) for file in save or [])])
+    saved([*written, *(made.save(file) for file in files)])
     answer(str(made), made.describe(), as_json=as_json)
 
 
@@ -109,7 +111,7 @@ def _captions(corpus: str) -> list[str]:
 
 def _listed(pairs: Collection, file: Path) -> Path:
     from limner.core.files import write_text
-    from limner.evaluation.tables import to_csv
 
-    write_text(file, to_csv([{"id": i, "text": t} for i, t in zip(pairs.texts.ids, pairs.texts.values, strict=True)]))
+    rows = zip(pairs.texts.ids, pairs.texts.values, strict=True)
+    write_text(file, "".join(f"{json.dumps({'id': key, 'text': text}, ensure_ascii=False)}\n" for key, text in rows))
     return file

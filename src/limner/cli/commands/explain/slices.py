@@ -24,9 +24,7 @@ SliceSize = Annotated[int, word("Fewest queries of a slice, and of the rest.", m
 
 
 def slices(
-    file: Annotated[
-        Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate --save FILE.json' wrote.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="REPORT", help="A report that 'limner evaluate -o FILE.json' wrote.")],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="What was evaluated.")],
     by: SlicedBy = None,
     against: Annotated[Path | None, word("Report of a second system, to slice the difference.", metavar="FILE")] = None,
@@ -49,7 +47,7 @@ def slices(
     Examples:
       $ limner explain slices ours.json flickr8k:DIR
       $ limner explain slices ours.json multi30k:DIR --by language --by length --min-size 50
-      $ limner explain slices ours.json flickr8k:DIR --against baseline.json --save slices.csv
+      $ limner explain slices ours.json flickr8k:DIR --against baseline.json -o slices.csv
     """
     from limner.evaluation.reports.report import Report
     from limner.evaluation.tables import FORMATS

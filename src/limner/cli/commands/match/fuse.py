@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from limner.core.ranking import Ranking
     from limner.match.assignment import Method
 
-Out = Annotated[
-    Path, out_word("Output file of the fused run (TREC, or JSON lists if it ends in .json).", "-o", "--out")
-]
+Out = Annotated[Path, out_word("Write the run: .run (TREC), or .json (lists).")]
 
 
 def fuse(
@@ -35,7 +33,7 @@ def fuse(
     """Fuse the runs of several systems into one.
 
     Examples:
-      $ limner match fuse a.run b.run c.run --out fused.run
+      $ limner match fuse a.run b.run c.run -o fused.run
       $ limner match fuse a.run b.run --method reciprocal_rank --depth 100 -o fused.run
     """
     from limner.match import fuse as fused_by
@@ -63,7 +61,7 @@ def assign(
     """Match queries and candidates one to one, in rounds, so that the total score is maximal.
 
     Examples:
-      $ limner match assign similarity.npy --rounds 5 --out bijective.run
+      $ limner match assign similarity.npy --rounds 5 -o bijective.run
     """
     from limner.match import bijective
     from limner.scores import Scores

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def rerank(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Ranking of the first stage: a TREC run or JSON lists.")],
     collection: Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection of the ids in the run.")],
-    out: Annotated[Path, out_word("Output file of the run (TREC, or .json).", "-o", "--out")],
+    output: Annotated[
+        list[Path], out_word("Write the run: .run (TREC), .json; .csv for Kaggle (id, five captions). Repeatable.")
+    ],
     scorer: Annotated[
         str,
         word("A name of 'limner list scorers', a saved CRank or CrossEncoder, or module:thing.", metavar="HOW"),
@@ -41,9 +43,6 @@ def rerank(
         bool, typer.Option("--keep-rest", metavar="", help="Append the other candidates of the first stage.")
     ] = False,
     cache: Annotated[Path | None, cache_word("Cache folder for scores; an interrupted run can resume.")] = None,
-    submission: Annotated[
-        Path | None, out_word("Also write Kaggle's submission: id and five captions.", show_default="none")
-    ] = None,
     split: Split = None,
     option: Loading = None,
     trust: Trust = False,
@@ -54,7 +53,7 @@ def rerank(
     Examples:
       $ limner match rerank proposed.run scenes --scorer levenshtein --depth 0.2 -o cascade.run
       $ limner match rerank clip.run flickr8k:DIR --scorer 'blip-itm(model=DIR)' --depth 32 -o blip.run
-      $ limner match rerank proposed.run wit:kaggle/ --scorer crank/ --cache scores/ --submission out.csv -o final.run
+      $ limner match rerank proposed.run wit:kaggle/ --scorer crank/ --cache scores/ -o sub.csv -o final.run
     """
     from limner.match import cascade
 
@@ -64,7 +63,7 @@ def rerank(
     chosen = whole if list(proposed.queries) == list(whole.images.ids) else _images(whole, proposed)
     queries = _queries(judge, chosen, features)
     with progress(f"re-ranking {len(proposed):,} lists", "pairs") as told:
-        found = cascade(
+        reranked = cascade(
             proposed,
             judge,
             queries=dict(zip(chosen.images.ids, queries, strict=True)),
@@ -76,9 +75,9 @@ def rerank(
             name=None if hasattr(judge, "fingerprint") else scorer,
             progress=told,
         )
-    saved(_written(found, whole, out, submission))
-    facts = {"queries": len(found), "depth": depth, "pairs": found.pairs, "from the cache": found.reused}
-    facts |= {"pairs per second": round(found.throughput, 1), "scorer": scorer, "out": str(out)}
+    saved(_written(reranked, whole, output))
+    facts = {"queries": len(reranked), "depth": depth, "pairs": reranked.pairs, "from the cache": reranked.reused}
+    facts |= {"pairs per second": round(reranked.throughput, 1), "scorer": scorer, "out": " ".join(map(str, output))}
     answer("\n".join(f"{name}: {value}" for name, value in facts.items()), facts, as_json=as_json)
 
 
@@ -93,11 +92,13 @@ def _proposed(run: Path, whole: Collection) -> Ranking:
     return proposed
 
 
-def _written(found: Ranking, whole: Collection, out: Path, submission: Path | None) -> list[Path]:
+def _written(ranking: Ranking, whole: Collection, files: list[Path]) -> list[Path]:
     from limner.datasets.wikipedia import write_submission
 
-    run = found.save(out)
-    return [run] if submission is None else [run, write_submission(found, whole.texts, submission)]
+    return [
+        write_submission(ranking, whole.texts, file) if file.suffix.lower() == ".csv" else ranking.save(file)
+        for file in files
+    ]
 
 
 def _images(whole: Collection, proposed: Any) -> Any:

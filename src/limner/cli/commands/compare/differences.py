@@ -1,16 +1,16 @@
-"""limner compare: which system is better, by how much, and is the difference significant?"""
+"""Differences between reports: which system is better, by how much, and is the difference significant?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from limner.cli.commands.evaluate import labels_of
-from limner.cli.console import answer, progress, table, tell
-from limner.cli.errors import Status
-from limner.cli.options import Json, flag, out_word, refuse_ending, saved, word
+from limner.cli.console import progress, table, tell
+from limner.cli.options import refuse_ending, saved
 
 if TYPE_CHECKING:
     from limner.evaluation.comparison import Comparison
@@ -18,78 +18,47 @@ if TYPE_CHECKING:
     from limner.papers.published_tables import Direction, Placement
 
 
-def compare(
-    reports: Annotated[
-        list[Path], typer.Argument(metavar="REPORT", help="Reports that 'limner evaluate --save FILE.json' wrote.")
-    ],
-    test: Annotated[str, word("auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
-    family: Annotated[
-        str, word("Family of the p-value correction: the whole table, or the pairs of systems in each line.")
-    ] = "table",
-    allow_different: Annotated[
-        bool, flag("--allow-different", "Compare reports with different settings, and note it.")
-    ] = False,
-    samples: Annotated[
-        int, word("Number of random permutations of the randomisation test.", metavar="N", min=1)
-    ] = 100_000,
-    seed: Annotated[int, word("Random seed.", metavar="N")] = 0,
-    level: Annotated[float, word("Significance level, after Holm's correction.", metavar="P", min=0, max=1)] = 0.05,
-    agreement: Annotated[bool, flag("--agreement", "Do the measures put the systems in the same order?")] = False,
-    published: Annotated[
-        bool, flag("--published", "The rank among published systems (COCO, CxC, ECCV Caption).")
-    ] = False,
-    fail_if_worse: Annotated[
-        bool, flag("--fail-if-worse", "Exit with status 1 if the first is significantly worse.")
-    ] = False,
-    estimate: Annotated[
-        str | None,
-        word("Answers to 'limner annotate plan': differences under the complete truth.", metavar="STORE"),
-    ] = None,
-    mode: Annotated[str, word("Estimated intervals: fixed (one look) or anytime.", metavar="HOW")] = "fixed",
-    save: Annotated[
-        list[Path] | None, out_word("Write it: .json .csv .md .tex .txt .pdf .svg .png. Repeatable.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Compare systems query by query: differences with intervals, p-values and significance marks.
+def differences(
+    results: list[str], show: Sequence[str], *, estimate: str | None, fail_if_worse: bool, files: list[Path], **how: Any
+) -> tuple[str, dict[str, object], bool]:
+    """Compares reports query by query.
 
-    A star marks a significant difference between two systems; with more systems, letters show which ones a system
-    beats. Tests are clustered by image if several captions belong to one image.
+    Args:
+        results: Files of reports.
+        show: What to show: differences, agreement, published.
+        estimate: A store of answers to a plan.
+        fail_if_worse: Whether to check that the first is not significantly worse.
+        files: The files to write.
+        how: Options of `limner.compare`.
 
-    Examples:
-      $ limner compare ours.json baseline.json
-      $ limner compare a.json b.json c.json --agreement --save table.tex
-      $ limner compare new.json old.json --fail-if-worse --family line
-      $ limner compare ours.json --published
-      $ limner compare ours.json baseline.json --estimate work.db
+    Returns:
+        The text, the same as plain values, and whether the check failed.
     """
     from limner.evaluation.comparison import COMPARISON_FORMATS
 
-    refuse_ending(save, tuple(COMPARISON_FORMATS), "comparison")
-    loaded = _loaded(reports, published)
-    how: dict[str, object] = {"family": family, "allow_different": allow_different, "samples": samples, "seed": seed}
+    refuse_ending(files, tuple(COMPARISON_FORMATS), "comparison")
+    reports = _loaded(results, "published" in show)
     with labels_of(estimate) as labels:
-        how |= {"level": level, "labels": labels, "mode": mode}
-        compared = _compared(loaded, test=test, **how) if len(loaded) > 1 else None
-    lone = {"--agreement": agreement, "--fail-if-worse": fail_if_worse, "--save": bool(save)}
+        compared = _compared(reports, labels=labels, **how) if len(reports) > 1 else None
+    lone = {"--show agreement": "agreement" in show, "--fail-if-worse": fail_if_worse, "--output": bool(files)}
     _refuse_lone(compared, {**lone, "--estimate": estimate is not None})
-    placed = [(report, placements(report)) for report in loaded] if published else []
-    if compared is not None and save:
-        saved([compared.save(file) for file in save])
+    placed = [(report, placements(report)) for report in reports] if "published" in show else []
+    if compared is not None:
+        saved([compared.save(file) for file in files])
     parts = [str(compared)] if compared else []
-    parts += [agreement_text(compared)] if compared and agreement else []
+    parts += [agreement_text(compared)] if compared and "agreement" in show else []
     parts += [published_text(report, places) for report, places in placed]
-    answer("\n\n".join(parts), _data(compared, agreement, placed), as_json=as_json)
-    if fail_if_worse and compared is not None and (worse := _worse(compared)):
+    worse = _worse(compared) if fail_if_worse and compared is not None else []
+    if compared is not None and worse:
         tell(f"check failed: {compared.systems[0]} is significantly worse: {'; '.join(worse)}")
-        raise typer.Exit(Status.FAILED_CHECK)
+    return "\n\n".join(parts), _data(compared, "agreement" in show, placed), bool(worse)
 
 
-def _loaded(paths: list[Path], published: bool) -> list[Report]:
+def _loaded(paths: list[str], published: bool) -> list[Report]:
     from limner.evaluation.reports.report import load_reports
 
     if len(paths) < 2 and not published:
-        raise typer.BadParameter("got one report: give two or more to compare, or --published")
+        raise typer.BadParameter("got one report: give two or more to compare, or --show published")
     return load_reports(paths)
 
 

@@ -1,0 +1,214 @@
+"""limner compare: which system is better, by how much, and is the difference significant?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from limner.cli.commands.compare.board import board
+from limner.cli.commands.compare.differences import differences
+from limner.cli.commands.compare.ranks import ranks
+from limner.cli.console import answer
+from limner.cli.errors import Status
+from limner.cli.options import Json, Loading, chosen_options, flag, loading, out_word, word
+from limner.core.errors import UnknownName
+
+VIEWS = {
+    "differences": "test family allow_different samples seed level fail_if_worse estimate option",
+    "board": "qrels missing measures view direction queries clusters unit option level samples seed",
+    "ranks": "measures",
+}
+"""What can be shown, and the options that it takes."""
+BESIDE = ("agreement", "published")
+"""What is shown beside the differences."""
+FOR_BOARD = "With --show board"
+
+Results = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RESULT",
+        help="Reports (.json) of 'limner evaluate'; for a board also MTEB results, tables (.csv, .tsv), runs, or "
+        "published:eccv-d2; for ranks also published:mean.",
+    ),
+]
+Show = Annotated[
+    list[str] | None,
+    word(
+        "Besides differences: agreement (of measures), published (rank among papers). Or instead: board (confidence "
+        "sets of ranks), ranks (by measure). Repeatable.",
+        metavar="WHAT",
+        show_default="differences",
+    ),
+]
+
+
+Level = Annotated[
+    float, word("Confidence, after Holm's correction, or of all rank sets together.", metavar="P", min=0, max=1)
+]
+Samples = Annotated[
+    int | None,
+    word(
+        "Random permutations of a test, or bootstrap draws of a board.",
+        metavar="N",
+        min=1,
+        show_default="100000, 10000",
+    ),
+]
+Output = Annotated[
+    list[Path] | None,
+    out_word(
+        "Write it: .json .csv .md .tex .txt, .pdf .svg .png, for a board .html, or MTEB results into a folder. "
+        "Repeatable."
+    ),
+]
+AllowDifferent = Annotated[bool, flag("--allow-different", "Compare reports with different settings, and note it.")]
+FailIfWorse = Annotated[bool, flag("--fail-if-worse", "Exit with status 1 if the first is significantly worse.")]
+Estimate = Annotated[
+    str | None,
+    word(
+        "Answers to 'limner annotate plan': for complete judgements; -O mode=anytime for many looks.",
+        metavar="STORE",
+    ),
+]
+Qrels = Annotated[
+    Path | None,
+    word(
+        "Judgements of runs: qrels; -O groups=FILE names the group of each query.",
+        metavar="FILE",
+        rich_help_panel=FOR_BOARD,
+    ),
+]
+Missing = Annotated[
+    str,
+    word(
+        "Candidates missing from a truncated run: refuse, or never (found).",
+        metavar="HOW",
+        rich_help_panel=FOR_BOARD,
+    ),
+]
+Direction = Annotated[str | None, word("Only this direction: i2t or t2i.", metavar="WAY", rich_help_panel=FOR_BOARD)]
+Queries = Annotated[
+    list[str] | None,
+    word(
+        "Number of queries, for results that lack it, by collection or view. Repeatable.",
+        metavar="[NAME=]N",
+        rich_help_panel=FOR_BOARD,
+    ),
+]
+Clusters = Annotated[
+    list[str] | None,
+    word("Number of independent clusters of queries, such as images.", metavar="[NAME=]N", rich_help_panel=FOR_BOARD),
+]
+Unit = Annotated[str | None, word("Unit of tables: percent or fraction.", metavar="UNIT", rich_help_panel=FOR_BOARD)]
+
+
+def compare(
+    context: typer.Context,
+    results: Results,
+    show: Show = None,
+    measures: Annotated[str | None, word("Only these, such as 'R@1 nDCG@10(linear)' (board, ranks).")] = None,
+    level: Level = 0.95,
+    samples: Samples = None,
+    seed: Annotated[int, word("Random seed.", metavar="N", min=0)] = 0,
+    output: Output = None,
+    test: Annotated[str, word("auto, mcnemar, randomisation, sign or wilcoxon.")] = "auto",
+    family: Annotated[str, word("Family of the p-value correction: the table, or the pairs of systems in a line.")] = (
+        "table"
+    ),
+    allow_different: AllowDifferent = False,
+    fail_if_worse: FailIfWorse = False,
+    estimate: Estimate = None,
+    qrels: Qrels = None,
+    missing: Missing = "refuse",
+    view: Annotated[str | None, word("Only this view, such as pairs or eccv.", rich_help_panel=FOR_BOARD)] = None,
+    direction: Direction = None,
+    queries: Queries = None,
+    clusters: Clusters = None,
+    unit: Unit = None,
+    option: Loading = None,
+    as_json: Json = False,
+) -> None:
+    """Compare systems query by query: differences with intervals, p-values and significance marks.
+
+    A star marks a significant difference between two systems; with more systems, letters show which ones a system
+    beats. Tests are clustered by image if several captions belong to one image. A board gives the rank of every system
+    a confidence set; tables and MTEB results contain only means: give their number of queries.
+
+    Examples:
+      $ limner compare ours.json baseline.json
+      $ limner compare a.json b.json c.json --show agreement -o table.tex
+      $ limner compare new.json old.json --fail-if-worse --family line
+      $ limner compare ours.json --show published
+      $ limner compare ours.json baseline.json --estimate work.db
+      $ limner compare a.json b.json c.json --show board --measures R@1 -o board.html
+      $ limner compare table.csv --show board --queries coco-5k=25000 --clusters coco-5k=5000
+      $ limner compare a.run b.run --show board --qrels pairs.qrels --measures MAP --missing never
+      $ limner compare published:mean --show ranks -o ranks.svg
+    """
+    what = _view(show or [])
+    _refuse_unused(what, chosen_options(context))
+    files = output or []
+    if what == "ranks":
+        return answer(*ranks(results, measures=_columns(measures), files=files), as_json=as_json)
+    if what == "board":
+        made = board(
+            results, files=files, qrels=qrels, groups=_groups(option), queries=queries, clusters=clusters,
+            unretrieved=missing, measures=measures, view=view, direction=direction, unit=unit, level=level,
+            samples=samples or 10_000, seed=seed,
+        )  # fmt: skip
+        return answer(str(made), made.describe(), as_json=as_json)
+    how: dict[str, Any] = {"test": test, "family": family, "allow_different": allow_different, "mode": _mode(option)}
+    how |= {"samples": samples or 100_000, "seed": seed, "level": round(1 - level, 12)}
+    text, data, failed = differences(
+        results, show or (), estimate=estimate, fail_if_worse=fail_if_worse, files=files, **how
+    )
+    answer(text, data, as_json=as_json)
+    if failed:
+        raise typer.Exit(Status.FAILED_CHECK)
+    return None
+
+
+def _groups(option: list[str] | None) -> str | None:
+    """The file with the group of each query of the runs, from -O groups=FILE."""
+    options = loading(option)
+    groups = options.pop("groups", None)
+    if options:
+        raise typer.BadParameter(f"-O {next(iter(options))}: a board has the option groups=FILE alone")
+    return None if groups is None else str(groups)
+
+
+def _mode(option: list[str] | None) -> str:
+    """How estimated intervals are computed, from -O mode=anytime."""
+    options = loading(option)
+    mode = options.pop("mode", "fixed")
+    if options:
+        raise typer.BadParameter(f"-O {next(iter(options))}: --estimate has the option mode=anytime alone")
+    return str(mode)
+
+
+def _view(show: list[str]) -> str:
+    """What is shown: differences, a board or ranks."""
+    for name in show:
+        if name not in (*VIEWS, *BESIDE):
+            raise UnknownName("comparison", name, (*VIEWS, *BESIDE))
+    views = dict.fromkeys("differences" if name in BESIDE else name for name in show or ["differences"])
+    if len(views) > 1:
+        raise typer.BadParameter(f"--show {' and '.join(views)}: give one of them")
+    return next(iter(views))
+
+
+def _refuse_unused(what: str, chosen: list[str]) -> None:
+    """Refuses options that this view does not use."""
+    always = {"results", "show", "output", "as_json"}
+    unused = sorted(set(chosen) - always - set(VIEWS[what].split()))
+    if unused:
+        names = " and ".join("--" + name.replace("_", "-") for name in unused)
+        for_views = " or ".join(view for view, names in VIEWS.items() if unused[0] in names.split())
+        raise typer.BadParameter(f"{names} with --show {what}: it is for --show {for_views}; leave it out")
+
+
+def _columns(measures: str | None) -> list[str]:
+    """The columns of a table of ranks, separated by commas: 'coco-5k R@1, eccv mAP@R'."""
+    return [column.strip() for column in (measures or "").split(",") if column.strip()]
