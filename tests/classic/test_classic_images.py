@@ -32,10 +32,10 @@ SIZES = {"colour": 6, "texture": 5, "sift": 7}
 
 @pytest.fixture(scope="module")
 def pictures() -> Items:
-    made = [RNG.integers(0, 256, (48, 64, 3), dtype=np.uint8) for _ in range(3)]
-    made += [np.kron(RNG.integers(0, 256, (6, 8, 3)), np.ones((8, 8, 1))).astype(np.uint8) for _ in range(4)]
-    images = [Image.fromarray(array) for array in made]
-    return Items([f"p{i}" for i in range(len(made))], [lambda held=image: held for image in images])
+    drawn = [RNG.integers(0, 256, (48, 64, 3), dtype=np.uint8) for _ in range(3)]
+    drawn += [np.kron(RNG.integers(0, 256, (6, 8, 3)), np.ones((8, 8, 1))).astype(np.uint8) for _ in range(4)]
+    images = [Image.fromarray(array) for array in drawn]
+    return Items([f"p{i}" for i in range(len(drawn))], [lambda held=image: held for image in images])
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def histograms(pictures, words) -> WordHistograms:
      ((0, 255, 0), (87.73, -86.18, 83.18)), ((0, 0, 255), (32.30, 79.19, -107.86)), ((119, 119, 119), (50.03, 0, 0))],
 )  # fmt: skip
 def test_lab_of_known_colours(rgb, expected):
-    found = lab(np.array([rgb], dtype=np.uint8))[0].astype(float)
-    np.testing.assert_allclose(found, [expected[0] * 2.55, expected[1] + 128, expected[2] + 128], atol=0.6)
+    computed = lab(np.array([rgb], dtype=np.uint8))[0].astype(float)
+    np.testing.assert_allclose(computed, [expected[0] * 2.55, expected[1] + 128, expected[2] + 128], atol=0.6)
 
 
 def test_pictures_are_made_smaller_and_never_larger():
@@ -83,27 +83,27 @@ def _slow_sift(grey: np.ndarray, y0: int, x0: int, size: int) -> np.ndarray:
                         strength = math.hypot(dx, dy) * share * window
                         bins[by, bx, int(turn) % 8] += strength * (1 - turn % 1)
                         bins[by, bx, (int(turn) + 1) % 8] += strength * (turn % 1)
-    held = bins.ravel() / np.linalg.norm(bins)
-    held = np.minimum(held, 0.2)
-    return np.minimum(512 * held / np.linalg.norm(held), 255)
+    normalised = bins.ravel() / np.linalg.norm(bins)
+    normalised = np.minimum(normalised, 0.2)
+    return np.minimum(512 * normalised / np.linalg.norm(normalised), 255)
 
 
 def test_sift_against_a_slow_sum():
     picture = RNG.integers(0, 256, (40, 44, 3), dtype=np.uint8)
     grey = picture @ np.array([0.299, 0.587, 0.114])
-    found = sift(picture)
+    features = sift(picture)
     columns = (44 - 2 - 14 - 1) // STEP + 1
     for row, column in ((1, 2), (2, 1)):  # away from the edges, where the filters go on with the last pixel
         slow = _slow_sift(grey, 2 + STEP * row, 2 + STEP * column, 4)
-        np.testing.assert_allclose(found.values[row * columns + column], slow, atol=1.01)
-        assert (found.rows[row * columns + column], found.columns[column]) == (8 + STEP * row, 8 + STEP * column)
+        np.testing.assert_allclose(features.values[row * columns + column], slow, atol=1.01)
+        assert (features.rows[row * columns + column], features.columns[column]) == (8 + STEP * row, 8 + STEP * column)
 
 
 def test_sift_of_a_flat_picture_is_nothing_and_light_does_not_matter():
     assert not sift(np.full((40, 40, 3), 90, np.uint8)).values.any()
     picture = RNG.integers(0, 100, (40, 40, 3), dtype=np.uint8)
-    same = sift(picture * 2).values.astype(int) - sift(picture).values
-    assert np.abs(same).max() <= 1
+    differences = sift(picture * 2).values.astype(int) - sift(picture).values
+    assert np.abs(differences).max() <= 1
     assert len(sift(np.zeros((10, 10, 3), np.uint8)).values) == 0
 
 
@@ -148,16 +148,16 @@ def test_nearest_words_are_exact(points, words, dimensions, seed):
 def test_k_means_finds_clusters_and_does_not_get_worse():
     centres = np.array([[20, 20], [90, 220], [200, 30]])
     points = np.clip(centres[RNG.integers(0, 3, 600)] + RNG.normal(0, 4, (600, 2)), 0, 255).astype(np.uint8)
-    found = k_means(points, 3)
-    np.testing.assert_allclose(found, centres, atol=1)  # sorted
-    many = RNG.integers(0, 256, (500, 3), dtype=np.uint8)
+    clusters = k_means(points, 3)
+    np.testing.assert_allclose(clusters, centres, atol=1)  # sorted
+    colours = RNG.integers(0, 256, (500, 3), dtype=np.uint8)
 
     def error(words):
-        return ((many.astype(int) - words[nearest_words(many, words)].astype(int)) ** 2).sum()
+        return ((colours.astype(int) - words[nearest_words(colours, words)].astype(int)) ** 2).sum()
 
-    errors = [error(k_means(many, 20, rounds=rounds)) for rounds in (1, 5, 30)]
+    errors = [error(k_means(colours, 20, rounds=rounds)) for rounds in (1, 5, 30)]
     assert errors[0] > errors[1] >= errors[2]
-    assert len(np.unique(k_means(many, 20), axis=0)) == 20
+    assert len(np.unique(k_means(colours, 20), axis=0)) == 20
 
 
 def test_few_different_points_are_all_words():
@@ -234,17 +234,17 @@ def _positive(kernel: np.ndarray) -> bool:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 90), st.integers(0, 9), st.integers(1, 60), st.integers(0, 2**32 - 1))
-def test_intersections_and_chi_squares_are_those_of_slow_loops(rows, others, width, seed):
+def test_intersections_and_chi_squares_are_those_of_slow_loops(rows, second_rows, width, seed):
     rng = np.random.default_rng(seed)
-    a, b = (rng.random((n, width), dtype=np.float32) * (rng.random((n, width)) < 0.6) for n in (rows, others))
+    a, b = (rng.random((n, width), dtype=np.float32) * (rng.random((n, width)) < 0.6) for n in (rows, second_rows))
     a, b = a.astype(np.float32), b.astype(np.float32)
-    slow = np.array([[np.minimum(x, y).sum(dtype=float) for y in b] for x in a]).reshape(rows, others)
+    slow = np.array([[np.minimum(x, y).sum(dtype=float) for y in b] for x in a]).reshape(rows, second_rows)
     np.testing.assert_allclose(intersections(a, b), slow, rtol=1e-5)
     gaps = [[sum((p - q) ** 2 / (p + q) for p, q in zip(x, y, strict=True) if p + q) for y in b] for x in a]
-    np.testing.assert_allclose(chi_squares(a, b), np.array(gaps).reshape(rows, others), rtol=1e-4, atol=1e-6)
-    whole = intersections(a)
-    np.testing.assert_allclose(whole, intersections(a, a), rtol=1e-6)
-    assert (whole == whole.T).all() and _positive(whole)
+    np.testing.assert_allclose(chi_squares(a, b), np.array(gaps).reshape(rows, second_rows), rtol=1e-4, atol=1e-6)
+    full_kernel = intersections(a)
+    np.testing.assert_allclose(full_kernel, intersections(a, a), rtol=1e-6)
+    assert (full_kernel == full_kernel.T).all() and _positive(full_kernel)
 
 
 def test_wide_rows_are_walked_in_strips():
@@ -289,8 +289,8 @@ def test_a_pyramid_takes_pictures_and_histograms_and_comes_back_from_its_state(p
     kernel = Pyramid(words=SIZES, points=50, images=5).fit(pictures)
     np.testing.assert_array_equal(kernel.vocabulary.words["sift"], words.words["sift"])
     np.testing.assert_array_equal(kernel(pictures[:2], pictures), kernel(histograms)[:2])
-    again = FittedPyramid.from_state(kernel.state())
-    np.testing.assert_array_equal(again(pictures[:2], histograms), kernel(histograms)[:2])
+    restored = FittedPyramid.from_state(kernel.state())
+    np.testing.assert_array_equal(restored(pictures[:2], histograms), kernel(histograms)[:2])
     with pytest.raises(LimnerError, match="1, 2 or 3"):
         Pyramid(levels=4)
     with pytest.raises(LimnerError, match="power"):
@@ -303,7 +303,7 @@ def test_a_pyramid_takes_pictures_and_histograms_and_comes_back_from_its_state(p
 def test_kernels_of_features(kind):
     rows = RNG.random((12, 5), dtype=np.float32)
     kernel = Features(kind).fit(rows)
-    found = kernel(rows)
+    kernel_values = kernel(rows)
     for i, j in ((0, 1), (3, 3), (7, 2)):
         x, y = rows[i].astype(float), rows[j].astype(float)
         slow = {
@@ -311,10 +311,10 @@ def test_kernels_of_features(kind):
             "rbf": np.exp(-kernel.gamma * ((x - y) ** 2).sum()),
             "chi2": np.exp(-kernel.gamma * ((x - y) ** 2 / (x + y)).sum()),
         }
-        assert found[i, j] == pytest.approx(slow[kind], rel=1e-5)
-    assert _positive(found)
+        assert kernel_values[i, j] == pytest.approx(slow[kind], rel=1e-5)
+    assert _positive(kernel_values)
     embeddings = Embeddings([f"e{i}" for i in range(12)], rows)
-    np.testing.assert_allclose(kernel(embeddings, rows[:3]), found[:, :3], rtol=1e-5)
+    np.testing.assert_allclose(kernel(embeddings, rows[:3]), kernel_values[:, :3], rtol=1e-5)
     assert FittedFeatures.from_state(kernel.state()) == kernel
 
 

@@ -41,9 +41,9 @@ def _dense(kx: np.ndarray, ky: np.ndarray, kappa: float) -> np.ndarray:
 def test_correlations_are_those_of_the_dense_problem(items, dx, dy, kappa, seed):
     rng = np.random.default_rng(seed)
     kx, ky = _kernel(rng, items, dx), _kernel(rng, items, dy)
-    found = KernelPair(spectrum(kx), spectrum(ky)).solve(kappa).correlations
-    expected = _dense(kx, ky, kappa)[: len(found)]
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    correlations = KernelPair(spectrum(kx), spectrum(ky)).solve(kappa).correlations
+    expected = _dense(kx, ky, kappa)[: len(correlations)]
+    np.testing.assert_allclose(correlations, expected, atol=2e-4)
 
 
 @settings(max_examples=25, deadline=None)
@@ -53,28 +53,28 @@ def test_projections_solve_the_equation(items, kappa, diagonal, seed):
     rng = np.random.default_rng(seed)
     kx, ky = _kernel(rng, items, items + 3), _kernel(rng, items, items + 3, unit=True)
     pair = KernelPair(spectrum(kx), spectrum(ky))
-    found = pair.solve(kappa, diagonal=diagonal)
-    a = pair.x.vectors[:, : len(found.x)] @ found.x
-    b = pair.y.vectors[:, : len(found.y)] @ found.y
+    solution = pair.solve(kappa, diagonal=diagonal)
+    a = pair.x.vectors[:, : len(solution.x)] @ solution.x
+    b = pair.y.vectors[:, : len(solution.y)] @ solution.y
     x, y = centred(kx), centred(ky + (diagonal - 1) * np.diag(np.diagonal(ky)))
     eye = np.eye(items)
     turned = np.linalg.solve(x + kappa * eye, y @ np.linalg.solve(y + kappa * eye, x @ a))
     scale = np.abs(a).max(axis=0) * np.linalg.cond(x + kappa * eye)
-    assert (np.abs(turned - a * found.correlations**2).max(axis=0) <= 1e-8 * scale).all()
+    assert (np.abs(turned - a * solution.correlations**2).max(axis=0) <= 1e-8 * scale).all()
     lengths = np.einsum("ij,ij->j", a, (x @ x + kappa * x) @ a), np.einsum("ij,ij->j", b, (y @ y + kappa * y) @ b)
     np.testing.assert_allclose(lengths, 1, rtol=1e-6)
-    np.testing.assert_allclose(np.einsum("ij,ij->j", a, x @ y @ b), found.correlations, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(np.einsum("ij,ij->j", a, x @ y @ b), solution.correlations, rtol=1e-6, atol=1e-9)
 
 
 def test_texts_may_have_a_ridge_of_their_own():
     rng = np.random.default_rng(6)
     kx, ky = _kernel(rng, 12, 15), _kernel(rng, 12, 15)
     pair = KernelPair(spectrum(kx), spectrum(ky))
-    found = pair.solve(0.3, text_kappa=4.0)
+    solution = pair.solve(0.3, text_kappa=4.0)
     x, y, eye = centred(kx), centred(ky), np.eye(12)
-    a = pair.x.vectors[:, : len(found.x)] @ found.x
+    a = pair.x.vectors[:, : len(solution.x)] @ solution.x
     turned = np.linalg.solve(x + 0.3 * eye, y @ np.linalg.solve(y + 4.0 * eye, x @ a))
-    np.testing.assert_allclose(turned, a * found.correlations**2, atol=1e-8)
+    np.testing.assert_allclose(turned, a * solution.correlations**2, atol=1e-8)
     assert Setting(0.3, 5) == Setting(0.3, 5, text_kappa=0.3) != Setting(0.3, 5, text_kappa=4.0)
 
 
@@ -84,27 +84,31 @@ def test_linear_kernels_give_the_canonical_correlations_of_statsmodels():
     shared = rng.normal(size=(60, 2))
     x = np.hstack([shared, rng.normal(size=(60, 2))]) @ rng.normal(size=(4, 4))
     y = np.hstack([shared + 0.5 * rng.normal(size=(60, 2)), rng.normal(size=(60, 1))]) @ rng.normal(size=(3, 3))
-    found = KernelPair(spectrum(x @ x.T), spectrum(y @ y.T)).solve(1e-9).correlations
-    np.testing.assert_allclose(found, multivariate.CanCorr(y, x).cancorr, atol=1e-6)
+    correlations = KernelPair(spectrum(x @ x.T), spectrum(y @ y.T)).solve(1e-9).correlations
+    np.testing.assert_allclose(correlations, multivariate.CanCorr(y, x).cancorr, atol=1e-6)
 
 
 def test_a_spectrum_is_the_centred_kernel_and_leaves_out_the_constant():
     kernel = _kernel(np.random.default_rng(0), 9, 4)
-    found = spectrum(kernel)
-    np.testing.assert_allclose(found.vectors * found.values @ found.vectors.T, centred(kernel), atol=1e-9)
-    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(8), atol=1e-9)
-    np.testing.assert_allclose(found.vectors.sum(axis=0), 0, atol=1e-8)
-    assert (np.diff(found.values) <= 0).all()
+    decomposition = spectrum(kernel)
+    np.testing.assert_allclose(
+        decomposition.vectors * decomposition.values @ decomposition.vectors.T, centred(kernel), atol=1e-9
+    )
+    np.testing.assert_allclose(decomposition.vectors.T @ decomposition.vectors, np.eye(8), atol=1e-9)
+    np.testing.assert_allclose(decomposition.vectors.sum(axis=0), 0, atol=1e-8)
+    assert (np.diff(decomposition.values) <= 0).all()
 
 
 @pytest.mark.parametrize("method", ["exact", "cholesky"])
 def test_coordinates_of_training_rows_give_back_the_kernel(method):
     kernel = _kernel(np.random.default_rng(1), 12, 5)
-    found = spectrum(kernel, method=method)
-    coordinates = found.coordinates(kernel)
-    kept = found.values > 1e-8 * found.values[0]
+    decomposition = spectrum(kernel, method=method)
+    coordinates = decomposition.coordinates(kernel)
+    significant = decomposition.values > 1e-8 * decomposition.values[0]
     np.testing.assert_allclose(
-        (coordinates[:, kept] / found.values[kept]) @ coordinates[:, kept].T, centred(kernel), atol=1e-6
+        (coordinates[:, significant] / decomposition.values[significant]) @ coordinates[:, significant].T,
+        centred(kernel),
+        atol=1e-6,
     )
 
 
@@ -133,10 +137,10 @@ def test_cholesky_of_full_rank_gives_the_exact_solution():
 
 def test_a_rank_keeps_the_leading_eigenvectors_of_an_exact_decomposition():
     kernel = _kernel(np.random.default_rng(6), 30, 8)
-    whole, part = spectrum(kernel), spectrum(kernel, rank=3)
-    np.testing.assert_allclose(part.values, whole.values[:3])
-    np.testing.assert_allclose(part.vectors, whole.vectors[:, :3])
-    np.testing.assert_allclose(spectrum(kernel, rank=99).values, whole.values)
+    full_spectrum, part = spectrum(kernel), spectrum(kernel, rank=3)
+    np.testing.assert_allclose(part.values, full_spectrum.values[:3])
+    np.testing.assert_allclose(part.vectors, full_spectrum.vectors[:, :3])
+    np.testing.assert_allclose(spectrum(kernel, rank=99).values, full_spectrum.values)
     with pytest.raises(LimnerError, match="rank=0"):
         spectrum(kernel, rank=0)
 
@@ -192,9 +196,9 @@ def world(dev):
 def test_trials_are_what_evaluate_measures_at_every_n(dev, world):
     pair, image_rows, text_rows = world
     options = {"kappas": (0.3, 2.0), "diagonals": (1.0, 4.0), "ns": (1, 3, 7, 50), "power": 2.0}
-    found = list(trials(pair, Dev.of(dev), image_rows, text_rows, **options))
-    assert len(found) == 4 and all(len(measured) == 4 for _, measured in found)
-    for directions, measured in found:
+    settings = list(trials(pair, Dev.of(dev), image_rows, text_rows, **options))
+    assert len(settings) == 4 and all(len(measured) == 4 for _, measured in settings)
+    for directions, measured in settings:
         x = pair.x.coordinates(image_rows)[:, : len(directions.x)] @ directions.x
         y = pair.y.coordinates(text_rows)[:, : len(directions.y)] @ directions.y
         for trial in measured:
@@ -235,23 +239,23 @@ def _trial(n: int, r1: float, r5: float, r10: float, median: float = 3.0) -> Tri
 
 
 def test_fifteen_different_settings_the_best_of_each_measure():
-    found = [_trial(n, n / 100, (n * 7 % 30) / 30, (n * 11 % 30) / 30) for n in range(30)]
-    chosen = fifteen(found, "i2t")
+    trials = [_trial(n, n / 100, (n * 7 % 30) / 30, (n * 11 % 30) / 30) for n in range(30)]
+    chosen = fifteen(trials, "i2t")
     assert len(set(chosen)) == 15
     assert {s.n for s in chosen[:5]} == {25, 26, 27, 28, 29}
-    left = sorted((t for t in found if t.setting.n < 25), key=lambda t: -t.recalls["i2t"][1])
+    left = sorted((t for t in trials if t.setting.n < 25), key=lambda t: -t.recalls["i2t"][1])
     assert {s.n for s in chosen[5:10]} == {t.setting.n for t in left[:5]}
     assert (
-        fifteen(found, "i2t", each=1)[0].n == 29 and fifteen(found, "t2i", each=1)[0].n == 19
+        fifteen(trials, "i2t", each=1)[0].n == 29 and fifteen(trials, "t2i", each=1)[0].n == 19
     )  # R@1 of t2i is swapped
     with pytest.raises(UnknownName, match="i2t"):
-        fifteen(found, "i2i")
+        fifteen(trials, "i2i")
 
 
 def test_the_best_setting_has_the_largest_sum_and_among_equals_the_fewest_projections():
-    found = [_trial(50, 0.2, 0.3, 0.4), _trial(20, 0.2, 0.3, 0.4), _trial(10, 0.3, 0.3, 0.2)]
-    assert best(found).n == 20
-    assert table(found)[0] == {
+    trials = [_trial(50, 0.2, 0.3, 0.4), _trial(20, 0.2, 0.3, 0.4), _trial(10, 0.3, 0.3, 0.2)]
+    assert best(trials).n == 20
+    assert table(trials)[0] == {
         "kappa": 1.0, "n": 50, "diagonal": 1.0, "power": 1.0, "text_kappa": 1.0,
         "i2t R@1": 0.2, "i2t R@5": 0.3, "i2t R@10": 0.4, "t2i R@1": 0.4, "t2i R@5": 0.3, "t2i R@10": 0.2,
         "i2t MedR": 3.0, "t2i MedR": 3.0,
@@ -267,9 +271,9 @@ def test_sizes_go_from_the_least_to_the_most():
 
 def test_a_spectrum_of_a_kernel_that_is_not_positive_is_made_so_by_its_diagonal():
     kernel = np.array([[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]])
-    found: Spectrum = spectrum(kernel)
-    assert found.values[-1] < 0
-    np.testing.assert_allclose(found.shifted(3.0), found.values + 2.0)
+    decomposition: Spectrum = spectrum(kernel)
+    assert decomposition.values[-1] < 0
+    np.testing.assert_allclose(decomposition.shifted(3.0), decomposition.values + 2.0)
 
 
 @pytest.mark.parametrize("kernel", ["histogram", "pyramid"])

@@ -37,14 +37,14 @@ def world() -> Collection:
 
 
 @pytest.fixture(scope="module")
-def seen(world) -> WordHistograms:
+def image_histograms(world) -> WordHistograms:
     """What every test sees of the pictures, computed once."""
     return Pyramid(**SMALL).fit(world.train.images).features(world.images)
 
 
 @pytest.fixture(scope="module")
-def model(world, seen) -> KccaModel:
-    return limner.train(world, "kcca", features=seen)
+def model(world, image_histograms) -> KccaModel:
+    return limner.train(world, "kcca", features=image_histograms)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def _mean_recall(scores, collection) -> float:
 
 
 def test_kcca_learns_what_pictures_and_captions_share(model, world):
-    found = _mean_recall(model.scores(world.test), world.test)
-    assert found > 0.5  # 10 of 30 pictures, and of 150 captions with 5 true ones, are a third by chance
+    scores_matrix = _mean_recall(model.scores(world.test), world.test)
+    assert scores_matrix > 0.5  # 10 of 30 pictures, and of 150 captions with 5 true ones, are a third by chance
 
 
 def test_it_scores_by_the_cosine_of_projections(model, world):
@@ -105,34 +105,36 @@ def test_projections_are_embeddings_so_corrections_and_search_work(model, world)
     np.testing.assert_allclose(one[0, :5], scores.matrix()[3, 15:20], atol=1e-4)  # whoever is in the collection
 
 
-def test_the_setting_is_the_best_of_the_grid_on_dev(world, seen):
+def test_the_setting_is_the_best_of_the_grid_on_dev(world, image_histograms):
     options = {"kappas": (0.1, 2.0), "text_kappas": (1.0, 4.0), "powers": (1.0, 2.0), "dimensions": (5, 20)}
-    model = limner.train(world, "kcca", features=seen, **options)
+    model = limner.train(world, "kcca", features=image_histograms, **options)
     chosen = model.settings["i2t"][0]
     sums = {}
     for kappa in (0.1, 2.0):
-        for other in (1.0, 4.0):
+        for text_kappa in (1.0, 4.0):
             for power in (1.0, 2.0):
                 for n in (5, 20):
                     alone = training.train(
                         world.train,
                         kappas=(kappa,),
-                        text_kappas=(other,),
+                        text_kappas=(text_kappa,),
                         powers=(power,),
                         dimensions=n,
-                        features=seen,
+                        features=image_histograms,
                     )
-                    report = limner.evaluate(alone.scores(world.dev, features=seen), world.dev, measures="R@1 R@5 R@10")
+                    report = limner.evaluate(
+                        alone.scores(world.dev, features=image_histograms), world.dev, measures="R@1 R@5 R@10"
+                    )
                     values = [
                         report.value(f"R@{k}", direction=d, view="pairs") for k in (1, 5, 10) for d in ("i2t", "t2i")
                     ]
-                    sums[kappa, other, power, n] = sum(values)
+                    sums[kappa, text_kappa, power, n] = sum(values)
     best = max(sums.values())
     assert sums[chosen.kappa, chosen.text_kappa, chosen.power, chosen.n] == pytest.approx(best, abs=0.02)
 
 
-def test_fifteen_models_for_each_task_are_fused_by_borda(world, seen, tmp_path):
-    model = limner.train(world, "kcca", fuse=True, features=seen, **FEW)
+def test_fifteen_models_for_each_task_are_fused_by_borda(world, image_histograms, tmp_path):
+    model = limner.train(world, "kcca", fuse=True, features=image_histograms, **FEW)
     assert {task: len(set(s)) for task, s in model.settings.items()} == {"i2t": 15, "t2i": 15}
     scores = model.scores(world.test)
     assert isinstance(scores, TwoWayScores)
@@ -143,24 +145,24 @@ def test_fifteen_models_for_each_task_are_fused_by_borda(world, seen, tmp_path):
                 "one", model.image_kernel, model.text_kernel, model.images, model.documents, model.spaces,
                 {"i2t": (setting,), "t2i": (setting,)},
             )  # fmt: skip
-            one = alone.scores(world.test, features=seen)
+            one = alone.scores(world.test, features=image_histograms)
             singles.append(one if task == "i2t" else one.T)
         fused = borda(singles)
         assert [oriented.ranking()[q] for q in oriented.queries] == [fused[q] for q in fused.queries]
     assert _mean_recall(scores, world.test) > 0.5
     with pytest.raises(LimnerError, match="fuse=False"):
         model.encode_texts(world.test.texts)
-    again = systems.load(model.save(tmp_path / "fused"))
-    np.testing.assert_array_equal(again.scores(world.test).matrix(), scores.matrix())
-    np.testing.assert_array_equal(again.scores(world.test).T.matrix(), scores.T.matrix())
+    reloaded = systems.load(model.save(tmp_path / "fused"))
+    np.testing.assert_array_equal(reloaded.scores(world.test).matrix(), scores.matrix())
+    np.testing.assert_array_equal(reloaded.scores(world.test).T.matrix(), scores.T.matrix())
 
 
 def test_a_saved_model_scores_new_images_and_captions_alike(model, world, tmp_path):
     folder = model.save(tmp_path / "model")
     assert sorted(p.name for p in folder.iterdir()) == ["config.json", "model.safetensors"]
-    again = systems.load(folder)
-    assert isinstance(again, KccaModel) and again.settings == model.settings
-    np.testing.assert_array_equal(again.scores(world.test).matrix(), model.scores(world.test).matrix())
+    reloaded = systems.load(folder)
+    assert isinstance(reloaded, KccaModel) and reloaded.settings == model.settings
+    np.testing.assert_array_equal(reloaded.scores(world.test).matrix(), model.scores(world.test).matrix())
 
 
 def test_damaged_models_are_refused(model, tmp_path):
@@ -193,33 +195,33 @@ def test_features_in_place_of_pictures(world, features, tmp_path, kind):
     model = limner.train(world, "kcca", images=kind, features=str(file), kappas=(0.1, 1.0), powers=(1.0,))
     scores = model.scores(world.test, features=features)
     assert _mean_recall(scores, world.test) > 0.8
-    again = systems.load(model.save(tmp_path / "model"))
-    np.testing.assert_array_equal(again.scores(world.test, features=file).matrix(), scores.matrix())
+    reloaded = systems.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(reloaded.scores(world.test, features=file).matrix(), scores.matrix())
     np.testing.assert_array_equal(model.scores(world.test).matrix(), scores.matrix())  # the file is remembered
     file.unlink()
     with pytest.raises(LimnerError, match="without features"):
         systems.load(tmp_path / "model").scores(world.test)
 
 
-def test_histograms_of_a_file_in_place_of_pictures(world, seen, tmp_path):
-    file = seen.save(tmp_path / "histograms.safetensors")
-    given = limner.train(world, "kcca", features=file, **ONE)
-    expected = given.scores(world.test, features=seen).matrix()
-    np.testing.assert_allclose(given.scores(world.test).matrix(), expected, atol=1e-5)  # the file has the words
+def test_histograms_of_a_file_in_place_of_pictures(world, image_histograms, tmp_path):
+    file = image_histograms.save(tmp_path / "histograms.safetensors")
+    from_file = limner.train(world, "kcca", features=file, **ONE)
+    expected = from_file.scores(world.test, features=image_histograms).matrix()
+    np.testing.assert_allclose(from_file.scores(world.test).matrix(), expected, atol=1e-5)  # the file has the words
     pictures = limner.train(world, "kcca", **SMALL, **ONE)
     np.testing.assert_allclose(pictures.scores(world.test).matrix(), expected, atol=1e-5)
-    bare = limner.train(world, "kcca", features=WordHistograms(seen.ids, seen.counts), **ONE)
-    np.testing.assert_allclose(bare.scores(world.test, features=seen).matrix(), expected, atol=1e-5)
+    bare = limner.train(world, "kcca", features=WordHistograms(image_histograms.ids, image_histograms.counts), **ONE)
+    np.testing.assert_allclose(bare.scores(world.test, features=image_histograms).matrix(), expected, atol=1e-5)
     with pytest.raises(LimnerError, match="not known"):
         bare.scores(world.test)
 
 
-def test_kernels_may_be_given_and_dev_left_out(world, seen):
+def test_kernels_may_be_given_and_dev_left_out(world, image_histograms):
     model = training.train(
         world.train, images=Pyramid(levels=2, side=64, points=20), texts=StringKernel(length=1), kappas=(0.5,)
     )
     assert model.settings["i2t"][0].n == len(model.spaces[0].correlations)
-    by_rank = training.train(world.train, method="cholesky", rank=15, dimensions=8, features=seen)
+    by_rank = training.train(world.train, method="cholesky", rank=15, dimensions=8, features=image_histograms)
     assert by_rank.settings["i2t"][0].n == 8
     assert _mean_recall(by_rank.scores(world.test), world.test) > 0.4
 

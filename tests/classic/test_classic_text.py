@@ -33,11 +33,11 @@ TRAINING = [["dog ball red", "dog jump"], ["cat grass", "red cat"], ["beach dog 
 
 def spans(sentence: list[str], sequence: tuple[str, ...]) -> int:
     """|M_{s,w}|: spans (i, j) that begin with the first word, end with the last, and have the others between."""
-    found = set()
+    words_read = set()
     for places in itertools.combinations(range(len(sentence)), len(sequence)):
         if tuple(sentence[p] for p in places) == sequence:
-            found.add((places[0], places[-1]))
-    return len(found)
+            words_read.add((places[0], places[-1]))
+    return len(words_read)
 
 
 def sequences(sentence: list[str], length: int) -> set[tuple[str, ...]]:
@@ -55,8 +55,8 @@ def slow_strings(x: list[list[str]], y: list[list[str]], weight: dict[str, float
 
 def slow_idf(training: list[list[str]], kind: str) -> dict[str, float]:
     read = Reader()
-    seen = Counter(w for captions in training for w in {w for c in captions for w in read(c)})
-    idf = {w: max(0.0, math.log(len(training) / (seen[w] + 1))) for w in WORDS}
+    document_counts = Counter(w for captions in training for w in {w for c in captions for w in read(c)})
+    idf = {w: max(0.0, math.log(len(training) / (document_counts[w] + 1))) for w in WORDS}
     return {w: {"none": 1.0, "idf": v, "root idf": math.sqrt(v)}[kind] for w, v in idf.items()}
 
 
@@ -112,8 +112,8 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall(a, b, weights):
     weight = slow_idf(TRAINING, weights)
     slow = np.array([[slow_f1(x, y, weight) for y in read(b)] for x in read(a)])
     np.testing.assert_allclose(OverlapF1(weights=weights).fit(TRAINING)(a, b), slow, atol=1e-12)
-    own = np.array([[slow_f1(x, y, weight) for y in read(a)] for x in read(a)])
-    np.testing.assert_allclose(OverlapF1(weights=weights).fit(TRAINING)(a), own, atol=1e-12)
+    self_similarities = np.array([[slow_f1(x, y, weight) for y in read(a)] for x in read(a)])
+    np.testing.assert_allclose(OverlapF1(weights=weights).fit(TRAINING)(a), self_similarities, atol=1e-12)
 
 
 # Tag rank -------------------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def ranks(sentence: list[str], places: dict[str, Counter[int]]) -> tuple[dict[st
 
 
 def chi2(x: dict[str, float], y: dict[str, float]) -> float:
-    both = [(x.get(w, 0.0), y.get(w, 0.0)) for w in {*x, *y}]
-    return sum((p - q) ** 2 / (p + q) for p, q in both if p + q > 0)
+    kernel_values = [(x.get(w, 0.0), y.get(w, 0.0)) for w in {*x, *y}]
+    return sum((p - q) ** 2 / (p + q) for p, q in kernel_values if p + q > 0)
 
 
 @cache
@@ -142,8 +142,8 @@ def slow_widths():
     for sentence in trained:
         for p, w in enumerate(sentence, 1):
             places[w][p] += 1
-    own = [ranks(s, places) for s in trained]
-    pairs = list(itertools.permutations(own, 2))
+    self_similarities = [ranks(s, places) for s in trained]
+    pairs = list(itertools.permutations(self_similarities, 2))
     return places, [np.mean([chi2(x[at], y[at]) for x, y in pairs]) for at in (0, 1)]
 
 
@@ -196,9 +196,9 @@ def test_a_kernel_comes_back_from_plain_values(name):
     state = fitted.state()
     words = json.loads(json.dumps(plain(state)))
     arrays = {path: np.asarray(value) for path, value in arrays_of(state)}
-    again = type(fitted).from_state(filled(words, arrays))
+    restored = type(fitted).from_state(filled(words, arrays))
     new = [["a dog and a zebra"], ["red balls on the beach", "grass"]]
-    np.testing.assert_array_equal(again(new, TRAINING), fitted(new, TRAINING))
+    np.testing.assert_array_equal(restored(new, TRAINING), fitted(new, TRAINING))
 
 
 def plain(value, path=()):
@@ -223,8 +223,8 @@ def filled(value, arrays):
 
 
 def test_one_caption_is_kept_of_each_document():
-    both = StringKernel(length=1, captions=1).fit(TRAINING)([["a dog", "a cat"]], [["a dog"], ["a cat"]])
-    assert both.tolist() == [[1.0, 0.0]]
+    kernel_values = StringKernel(length=1, captions=1).fit(TRAINING)([["a dog", "a cat"]], [["a dog"], ["a cat"]])
+    assert kernel_values.tolist() == [[1.0, 0.0]]
 
 
 def test_words_that_training_never_had_match_themselves():
@@ -238,10 +238,10 @@ def test_a_document_without_words_is_like_nothing():
 
 
 def test_progress_is_told():
-    seen: list[tuple[int, int]] = []
-    StringKernel().fit(TRAINING)(TRAINING, progress=lambda *at: seen.append(at))
-    TagRank().fit(TRAINING)(TRAINING, progress=lambda *at: seen.append(at))
-    assert seen == [(4, 4), (4, 4)]
+    calls: list[tuple[int, int]] = []
+    StringKernel().fit(TRAINING)(TRAINING, progress=lambda *at: calls.append(at))
+    TagRank().fit(TRAINING)(TRAINING, progress=lambda *at: calls.append(at))
+    assert calls == [(4, 4), (4, 4)]
 
 
 @pytest.mark.parametrize("wrong", ["a dog", ["a dog"]])
@@ -251,8 +251,8 @@ def test_a_text_in_the_place_of_captions_is_refused(wrong):
 
 
 def test_options_that_mean_nothing_are_refused():
-    for options, said in (({"length": 4}, "length=4"), ({"weights": "tf"}, "tf"), ({"match": 0}, "match=0")):
-        with pytest.raises(LimnerError, match=said):
+    for options, message in (({"length": 4}, "length=4"), ({"weights": "tf"}, "tf"), ({"match": 0}, "match=0")):
+        with pytest.raises(LimnerError, match=message):
             StringKernel(**options)
     with pytest.raises(LimnerError, match="no words"):
         StringKernel().fit([["the"]])
@@ -262,8 +262,8 @@ def test_options_that_mean_nothing_are_refused():
 
 
 def test_every_way_to_write_a_compound_is_one_word():
-    for said in ("t shirt", "T-shirt", "tee-shirt", "tee shirt", "tshirt"):
-        assert Reader()(f"A man in a {said}") == ["man", "t-shirt"]
+    for message in ("t shirt", "T-shirt", "tee-shirt", "tee shirt", "tshirt"):
+        assert Reader()(f"A man in a {message}") == ["man", "t-shirt"]
     assert compounds(tokens("skate-board, skate board, skateboard")) == ["skateboard"] * 3
     assert compounds(["snow-covered"]) == ["snow-covered"]
 
@@ -317,10 +317,10 @@ def test_flickr8ks_lemmas_agree_with_wordnets(shared_data):
     ]
     keys = sorted(rows[0].keys() & rows[1].keys())[:2000]
     captions, lemmas = ([side[key] for key in keys] for side in rows)
-    own, given_ = Reader(), Reader(lexicon=lemma_lexicon(captions, lemmas))
-    pairs = [(own(c), given_(c)) for c in captions]
-    same = [x == y for p, q in pairs if len(p) == len(q) for x, y in zip(p, q, strict=True)]
-    assert len(same) > 10_000 and np.mean(same) > 0.95
+    default_reader, lexicon_reader = Reader(), Reader(lexicon=lemma_lexicon(captions, lemmas))
+    pairs = [(default_reader(c), lexicon_reader(c)) for c in captions]
+    equal_count = [x == y for p, q in pairs if len(p) == len(q) for x, y in zip(p, q, strict=True)]
+    assert len(equal_count) > 10_000 and np.mean(equal_count) > 0.95
 
 
 # Spelling -------------------------------------------------------------------------------------------------------------

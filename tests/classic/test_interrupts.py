@@ -196,11 +196,11 @@ def test_a_command_ends_after_an_interrupt_whatever_it_does(code):
         assert child.stdout.readline() == "working\n"
         time.sleep(3 * (code is BUSY))  # until the decomposition has begun
         child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=LONG / 10)
+        _, errors = child.communicate(timeout=LONG / 10)
     finally:
         child.kill()
     assert child.returncode == 130
-    assert told == "limner: interrupted; files are written atomically, so nothing is left half done\n"
+    assert errors == "limner: interrupted; files are written atomically, so nothing is left half done\n"
 
 
 DONE = """
@@ -268,36 +268,36 @@ def test_an_interrupt_of_a_command_that_is_done_raises_nothing(code, ending):
 def test_results_and_errors_come_back_as_they_are():
     assert interruptible(lambda: threading.current_thread().name) == "limner work"
 
-    def failing():
+    def raise_error():
         raise ValueError("as it is")
 
     with pytest.raises(ValueError, match="as it is"):
-        interruptible(failing)
-    found = []
-    here = partial(interruptible, lambda: threading.current_thread().name)
-    other = threading.Thread(target=lambda: found.append(here()), name="x")
-    other.start()
-    other.join()
-    assert found == ["x"]  # only the main thread hears signals; elsewhere nothing is gained
+        interruptible(raise_error)
+    thread_names = []
+    work = partial(interruptible, lambda: threading.current_thread().name)
+    thread = threading.Thread(target=lambda: thread_names.append(work()), name="x")
+    thread.start()
+    thread.join()
+    assert thread_names == ["x"]  # only the main thread hears signals; elsewhere nothing is gained
 
 
 def test_progress_of_kcca_on_features_is_known_from_the_start():
     world = limner.load("scenes", images=60)
-    rng, told = np.random.default_rng(0), []
+    rng, calls = np.random.default_rng(0), []
     features = limner.Embeddings(world.images.ids, rng.normal(size=(60, 6)).astype(np.float32))
-    limner.train(world, "kcca", images="linear", features=features, progress=lambda done, of: told.append((done, of)))
-    assert told[0][0] == 0 and len({of for _, of in told}) == 1
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1][0] == told[-1][1] and len(told) > 10
+    limner.train(world, "kcca", images="linear", features=features, progress=lambda done, of: calls.append((done, of)))
+    assert calls[0][0] == 0 and len({of for _, of in calls}) == 1
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert calls[-1][0] == calls[-1][1] and len(calls) > 10
 
 
 def test_progress_of_kcca_moves_while_captions_are_read():
     """Reading them comes first, and takes long for many captions: the count does not wait for the first image."""
-    told = []
+    calls = []
     world = limner.load("scenes", images=50)
-    limner.train(world, "kcca", points=20, progress=lambda done, of: told.append((done, of)))
+    limner.train(world, "kcca", points=20, progress=lambda done, of: calls.append((done, of)))
     texts = len(world.train.images) // 5
-    assert [done for done, _ in told[: len(world.train.images) + 1]] == [0, *(round(n / 5) for n in range(1, 31))]
-    assert texts == 6 and told[30][0] == texts
-    assert len({of for _, of in told}) == 1 and told[-1][0] == told[-1][1]
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert [done for done, _ in calls[: len(world.train.images) + 1]] == [0, *(round(n / 5) for n in range(1, 31))]
+    assert texts == 6 and calls[30][0] == texts
+    assert len({of for _, of in calls}) == 1 and calls[-1][0] == calls[-1][1]
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)

@@ -23,26 +23,26 @@ def pooling(monkeypatch):
 def test_first_answers_are_judged_below_the_filter_or_never_judged(pooling):
     rng = np.random.default_rng(7)
     judged, passes = rng.random((2, 30, 40)) < 0.4
-    own = np.zeros((30, 40), dtype=bool)
+    own_pairs = np.zeros((30, 40), dtype=bool)
     relevant = judged & (rng.random((30, 40)) < 0.3)
     relevant[:, 0] = judged[:, 0] = True
     scores = rng.permuted(np.tile(np.arange(40.0), (30, 1)), axis=1)
-    found = pooling.Pool(judged, relevant, own, np.where(passes, 0.5, 0.1)).bias(scores, depth=5)
+    bias = pooling.Pool(judged, relevant, own_pairs, np.where(passes, 0.5, 0.1)).bias(scores, depth=5)
     kinds, plain, lenient = {"judged": 0, "below": 0, "never": 0}, [], []
     for row in range(30):
         order = sorted(range(40), key=lambda at: -scores[row, at])
         right = {at for at in range(40) if relevant[row, at]}
-        more = set(right)
+        wider = set(right)
         for at in order[:5]:
             kind = "judged" if judged[row, at] else "never" if passes[row, at] else "below"
             kinds[kind] += 1
-            more |= {at} if kind == "never" else set()
+            wider |= {at} if kind == "never" else set()
         plain.append(sum(at in right for at in order[: len(right)]) / len(right))
-        lenient.append(sum(at in more for at in order[: len(more)]) / len(more))
-    assert (found.judged, found.below_filter, found.never_judged) == pytest.approx(
+        lenient.append(sum(at in wider for at in order[: len(wider)]) / len(wider))
+    assert (bias.judged, bias.below_filter, bias.never_judged) == pytest.approx(
         tuple(100 * kinds[kind] / 150 for kind in ("judged", "below", "never"))
     )
-    assert (found.precision, found.if_right) == pytest.approx((100 * np.mean(plain), 100 * np.mean(lenient)))
+    assert (bias.precision, bias.if_right) == pytest.approx((100 * np.mean(plain), 100 * np.mean(lenient)))
 
 
 def test_a_pool_joins_originals_and_the_majority_of_the_crowd(pooling):
@@ -65,46 +65,49 @@ def test_a_pool_joins_originals_and_the_majority_of_the_crowd(pooling):
 def test_rates_count_judged_pairs_that_pass_and_are_no_originals(pooling):
     rng = np.random.default_rng(3)
     overlap, judged = rng.random((25, 30)), rng.random((25, 30)) < 0.6
-    own = np.eye(25, 30, dtype=bool)
-    relevant = own | (judged & (rng.random((25, 30)) < overlap))
-    judged |= own
+    own_pairs = np.eye(25, 30, dtype=bool)
+    relevant = own_pairs | (judged & (rng.random((25, 30)) < overlap))
+    judged |= own_pairs
     scores = rng.permuted(np.tile(np.arange(30.0), (25, 1)), axis=1)
-    pool = pooling.Pool(judged, relevant, own, overlap)
+    pool = pooling.Pool(judged, relevant, own_pairs, overlap)
     begins, ends = pooling.BANDS, (*pooling.BANDS[1:], 2)
-    asked = judged & ~own
+    judged_others = judged & ~own_pairs
     for at, (low, high) in enumerate(zip(begins, ends, strict=True)):
-        inside = asked & (overlap >= low) & (overlap < high)
+        inside = judged_others & (overlap >= low) & (overlap < high)
         assert pool.rates().judged[at] == inside.sum()
         assert pool.rates().right[at] == (inside & relevant).sum()
     ranks = (-scores).argsort(axis=1).argsort(axis=1) + 1
-    found = pool.rates_of(scores, depth=10)
-    second = asked & (overlap >= 0.4) & (overlap < 0.5) & (ranks >= 3) & (ranks < 6)
-    assert (found.judged[1, 2], found.right[1, 2]) == (second.sum(), (second & relevant).sum())
-    assert found.judged.sum() == (asked & (overlap >= pooling.FILTER) & (ranks <= 10)).sum()
+    rates = pool.rates_of(scores, depth=10)
+    second = judged_others & (overlap >= 0.4) & (overlap < 0.5) & (ranks >= 3) & (ranks < 6)
+    assert (rates.judged[1, 2], rates.right[1, 2]) == (second.sum(), (second & relevant).sum())
+    assert rates.judged.sum() == (judged_others & (overlap >= pooling.FILTER) & (ranks <= 10)).sum()
 
 
 def test_expected_precision_lies_between_the_bounds(pooling):
     rng = np.random.default_rng(5)
     overlap, judged = rng.random((40, 50)), rng.random((40, 50)) < 0.5
-    own = np.eye(40, 50, dtype=bool)
-    judged |= own
-    relevant = own | (judged & (rng.random((40, 50)) < 0.2))
+    own_pairs = np.eye(40, 50, dtype=bool)
+    judged |= own_pairs
+    relevant = own_pairs | (judged & (rng.random((40, 50)) < 0.2))
     scores = rng.permuted(np.tile(np.arange(50.0), (40, 1)), axis=1)
-    pool = pooling.Pool(judged, relevant, own, overlap)
+    pool = pooling.Pool(judged, relevant, own_pairs, overlap)
     bias, chances = pool.bias(scores), pool.chances(scores, pool.rates())
-    never = chances > 0
-    assert 100 * never.sum() / 400 == pytest.approx(bias.never_judged)
+    possible = chances > 0
+    assert 100 * possible.sum() / 400 == pytest.approx(bias.never_judged)
     assert pool.expected(scores, np.zeros_like(chances), draws=2) == pytest.approx(bias.precision)
-    assert pool.expected(scores, never.astype(float), draws=2) == pytest.approx(bias.if_right)
+    assert pool.expected(scores, possible.astype(float), draws=2) == pytest.approx(bias.if_right)
     assert bias.precision < pool.expected(scores, chances) < bias.if_right
 
 
 def test_the_widest_pool_is_that_of_the_systems_that_bring_most(proof_script):
     script = proof_script("thirty_systems")
-    widest, others_of_all = script.widest, script.OTHERS
-    own = np.array([[True, True, False, False, False]])
-    others = {"same": own, "one": np.array([[False, False, True, False, False]]),
+    widest, all_other_systems = script.widest, script.OTHERS
+    own_pairs = np.array([[True, True, False, False, False]])
+    other_systems = {"same": own_pairs, "one": np.array([[False, False, True, False, False]]),
               "two": np.array([[False, False, False, True, True]])}  # fmt: skip
-    assert widest([own], others, 1) == (4, ("two",)) and widest([own], others, 2) == (5, ("one", "two"))
-    assert len(others_of_all) == 3
-    assert all(each.method == "nearest" and each.images == "histogram" for each in others_of_all.values())
+    assert widest([own_pairs], other_systems, 1) == (4, ("two",)) and widest([own_pairs], other_systems, 2) == (
+        5,
+        ("one", "two"),
+    )
+    assert len(all_other_systems) == 3
+    assert all(each.method == "nearest" and each.images == "histogram" for each in all_other_systems.values())

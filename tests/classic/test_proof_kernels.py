@@ -28,24 +28,24 @@ def bench(monkeypatch):
 
 def test_spectra_and_solutions_are_those_of_the_cpu_and_none_is_left_to_it(bench, monkeypatch):
     rng = np.random.default_rng(0)
-    one, other = (rng.standard_normal((40, 60)) for _ in range(2))
-    kernels = [np.corrcoef(one), np.corrcoef(one + other)]
+    one, second = (rng.standard_normal((40, 60)) for _ in range(2))
+    kernels = [np.corrcoef(one), np.corrcoef(one + second)]
 
     def solved():
         pair = kcca.KernelPair(*map(kcca.spectrum, kernels))
         return pair, pair.solve(0.5)
 
-    plain, own = solved()
+    plain, solution = solved()
     bench.on_gpu("cpu")
 
     def refused(*_):
         raise AssertionError("the CPU decomposes")
 
     monkeypatch.setattr(np.linalg, "eigh", refused)
-    found, theirs = solved()
-    assert found.x.values == pytest.approx(plain.x.values)
-    assert theirs.correlations == pytest.approx(own.correlations, abs=1e-6)
-    assert np.abs(theirs.x[:, 0]) == pytest.approx(np.abs(own.x[:, 0]), abs=1e-6)
+    solution, theirs = solved()
+    assert solution.x.values == pytest.approx(plain.x.values)
+    assert theirs.correlations == pytest.approx(solution.correlations, abs=1e-6)
+    assert np.abs(theirs.x[:, 0]) == pytest.approx(np.abs(solution.x[:, 0]), abs=1e-6)
 
 
 @pytest.mark.parametrize(("rank", "used"), [(None, None), (9, 9), (10, None), (1000, None)])

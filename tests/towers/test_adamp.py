@@ -26,9 +26,9 @@ def test_weights_with_a_length_of_their_own_move_as_with_adam():
     def loss(weights):
         return (weights - 3).square().sum()
 
-    one, other = (torch.nn.Parameter(torch.ones(4, 3)) for _ in range(2))
+    one, second = (torch.nn.Parameter(torch.ones(4, 3)) for _ in range(2))
     ours = _stepped(AdamP([one], lr=0.1), one, loss)
-    torch.testing.assert_close(ours, _stepped(torch.optim.Adam([other], lr=0.1), other, loss), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours, _stepped(torch.optim.Adam([second], lr=0.1), second, loss), rtol=1e-4, atol=1e-5)
 
 
 def test_directions_are_turned_and_hardly_lengthened():
@@ -57,10 +57,10 @@ def _oracle(weights, gradients, *, rate, decay, betas=(0.9, 0.999), delta=0.1):
         step = mean / (1 - betas[0] ** number) / ((square / (1 - betas[1] ** number)).sqrt() + 1e-8)
         share = 1.0
         for rows in (len(weights), 1) if weights.ndim > 1 else ():
-            held, slope = weights.reshape(rows, -1), gradient.reshape(rows, -1)
-            cosines = [abs(torch.dot(w, g)) / (w.norm() * g.norm()) for w, g in zip(held, slope, strict=True)]
-            if max(cosines) < delta / held.shape[1] ** 0.5:
-                unit = held / held.norm(dim=1, keepdim=True)
+            weight_rows, slope = weights.reshape(rows, -1), gradient.reshape(rows, -1)
+            cosines = [abs(torch.dot(w, g)) / (w.norm() * g.norm()) for w, g in zip(weight_rows, slope, strict=True)]
+            if max(cosines) < delta / weight_rows.shape[1] ** 0.5:
+                unit = weight_rows / weight_rows.norm(dim=1, keepdim=True)
                 moved = step.reshape(rows, -1)
                 step = (moved - (moved * unit).sum(1, keepdim=True) * unit).reshape(weights.shape)
                 share = 0.1
@@ -75,40 +75,40 @@ def test_all_parameters_at_once_move_as_one_after_the_other(decay):
     shapes = (4, 30), (1, 7), (16,), (8, 3, 3, 3), (12, 1, 5, 5), ()
     weights = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
     weights[3].data = weights[3].data.to(memory_format=torch.channels_last)
-    without = torch.nn.Parameter(torch.ones(2, 2))
+    no_gradient = torch.nn.Parameter(torch.ones(2, 2))
     turned = {0, 4}  # made orthogonal to their weights: as before a normalisation
-    optimiser, gradients = AdamP([*weights, without], lr=0.05, weight_decay=decay), []
+    optimiser, gradients = AdamP([*weights, no_gradient], lr=0.05, weight_decay=decay), []
     start = [each.detach().clone() for each in weights]
     for number in range(4):
         gradients.append([torch.randn(shape) for shape in shapes])
         for place, (each, slope) in enumerate(zip(weights, gradients[-1], strict=True)):
             if place in turned:
-                held, rows = each.detach().reshape(len(each), -1), slope.reshape(len(each), -1)
-                rows -= held * ((rows * held).sum(1) / held.square().sum(1))[:, None]
+                weight_rows, rows = each.detach().reshape(len(each), -1), slope.reshape(len(each), -1)
+                rows -= weight_rows * ((rows * weight_rows).sum(1) / weight_rows.square().sum(1))[:, None]
             if number or place != 1:  # the second parameter has its first gradient in the second step
                 each.grad = slope.clone()
         optimiser.step()
     for place, (each, began) in enumerate(zip(weights, start, strict=True)):
-        own = [row[place] for row in gradients[place == 1 :]]
-        torch.testing.assert_close(each.double(), _oracle(began, own, rate=0.05, decay=decay), rtol=1e-5, atol=1e-6)
-    assert torch.equal(without, torch.ones(2, 2))
+        steps = [row[place] for row in gradients[place == 1 :]]
+        torch.testing.assert_close(each.double(), _oracle(began, steps, rate=0.05, decay=decay), rtol=1e-5, atol=1e-6)
+    assert torch.equal(no_gradient, torch.ones(2, 2))
 
 
 def test_towers_learn_with_adamp_and_a_cosine_and_resume(tmp_path):
-    whole, features = world()
-    how = {"features": features, "optimizer": "adamp", "schedule": "cosine", "tensorboard": False, **OPTIONS}
-    model = limner.train(whole, "towers", epochs=4, **how)
+    collection, features = world()
+    options = {"features": features, "optimizer": "adamp", "schedule": "cosine", "tensorboard": False, **OPTIONS}
+    model = limner.train(collection, "towers", epochs=4, **options)
     history = model.trained["history"]
     assert history[-1]["loss"] < history[0]["loss"]
     rates = [row["rate"] / history[0]["rate"] for row in history]
     np.testing.assert_allclose(rates, [1, (1 + 2**-0.5) / 2, 0.5, (1 - 2**-0.5) / 2])
-    limner.train(whole, "towers", epochs=4, checkpoint_dir=str(tmp_path), **how)
+    limner.train(collection, "towers", epochs=4, checkpoint_dir=str(tmp_path), **options)
     with pytest.raises(LimnerError, match="was made with epochs=4, this run has 5"):
-        limner.train(whole, "towers", epochs=5, checkpoint_dir=str(tmp_path), **how)
+        limner.train(collection, "towers", epochs=5, checkpoint_dir=str(tmp_path), **options)
 
 
 @pytest.mark.parametrize("option", [{"optimizer": "adamq"}, {"schedule": "cosinus"}])
 def test_unknown_names_are_refused(option):
-    whole, features = world()
+    collection, features = world()
     with pytest.raises(UnknownName, match="did you mean"):
-        limner.train(whole, "towers", features=features, **option)
+        limner.train(collection, "towers", features=features, **option)

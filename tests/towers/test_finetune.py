@@ -77,8 +77,8 @@ def world():
     ids = [f"i{n}" for n in range(20)]
     colours = rng.integers(0, 255, (20, 1, 1, 3))
     pixels = [np.broadcast_to(colour, (32, 32, 3)).astype(np.uint8) for colour in colours]
-    said = [f"{tiny.SENTENCES[n % 6]} {tiny.SENTENCES[n // 6 % 6]}" for n in range(40)]
-    texts = limner.Items([f"t{n}" for n in range(40)], said, kind="text")
+    message = [f"{tiny.SENTENCES[n % 6]} {tiny.SENTENCES[n // 6 % 6]}" for n in range(40)]
+    texts = limner.Items([f"t{n}" for n in range(40)], message, kind="text")
     pairs = limner.Judgements.from_pairs([(f"i{n // 2}", f"t{n}") for n in range(40)])
     splits = {"train": ids[:12], "dev": ids[12:16], "test": ids[16:]}
     return limner.Collection("small", limner.Items(ids, pixels), texts, pairs, splits)
@@ -109,8 +109,8 @@ def matrix(model, collection):
 
 
 def plain(name, collection):
-    made = encoder(name)
-    sides = made.encode_images(collection.images), made.encode_texts(collection.texts)
+    model = encoder(name)
+    sides = model.encode_images(collection.images), model.encode_texts(collection.texts)
     return np.asarray(limner.Scores.from_embeddings(*sides).matrix())
 
 
@@ -137,17 +137,17 @@ def test_training_begins_at_the_pretrained_model_and_changes_only_what_the_mode_
     elif mode == "head":
         assert moved and all("projection" in key or ".head." in key for key in moved)
     else:
-        assert len(moved) > 0.9 * len([key for key, held in base.items() if held.is_floating_point()]) - 2
+        assert len(moved) > 0.9 * len([key for key, weight in base.items() if weight.is_floating_point()]) - 2
     assert set(model.module.state_dict()) == {k for k, p in model.module.named_parameters() if p.requires_grad}
 
 
 @pytest.mark.parametrize("mode", EVERY)
 def test_a_saved_model_opens_again_and_trains_further(tmp_path, world, name, mode):
     model = tuned(world, name, mode=mode)
-    again = load(model.save(tmp_path / "m"))
-    assert np.allclose(matrix(again, world.test), matrix(model, world.test), atol=1e-6)
-    assert again.fingerprint == model.fingerprint
-    assert again.trained_on.saw(world.train).all() and not again.trained_on.saw(world.test).any()
+    reloaded = load(model.save(tmp_path / "m"))
+    assert np.allclose(matrix(reloaded, world.test), matrix(model, world.test), atol=1e-6)
+    assert reloaded.fingerprint == model.fingerprint
+    assert reloaded.trained_on.saw(world.train).all() and not reloaded.trained_on.saw(world.test).any()
     further = limner.train(world, "finetune", init_from=tmp_path / "m", **RUN)
     assert further.module.mode == mode and further.trained["start"]["fingerprint"] == model.fingerprint
     assert further.fingerprint != model.fingerprint
@@ -159,17 +159,17 @@ def test_a_saved_model_opens_again_and_trains_further(tmp_path, world, name, mod
 @pytest.mark.parametrize("mode", EVERY)
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, monkeypatch, world, shared, mode):
     monkeypatch.setattr("limner.systems.towers.logs._SECONDS", 0.0)
-    more = {"mode": mode, "epochs": 2, **({"lora_dropout": 0.3} if mode == "lora" else {})}
-    whole = tuned(world, shared, **more)
-    kept = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 2}
+    options = {"mode": mode, "epochs": 2, **({"lora_dropout": 0.3} if mode == "lora" else {})}
+    uninterrupted = tuned(world, shared, **options)
+    checkpoints = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 2}
     with pytest.raises(Stopped):
-        tuned(world, shared, progress=stopping(5), **more, **kept)
-    resumed = tuned(world, shared, **more, **kept)
-    for key, tensor in whole.module.state_dict().items():
+        tuned(world, shared, progress=stopping(5), **options, **checkpoints)
+    resumed = tuned(world, shared, **options, **checkpoints)
+    for key, tensor in uninterrupted.module.state_dict().items():
         assert torch.equal(tensor, resumed.module.state_dict()[key]), key
-    assert without_time(resumed.trained["history"]) == without_time(whole.trained["history"])
+    assert without_time(resumed.trained["history"]) == without_time(uninterrupted.trained["history"])
     with pytest.raises(LimnerError, match="was made with"):
-        tuned(world, shared, **{**more, "loss": "max"}, **kept)
+        tuned(world, shared, **{**options, "loss": "max"}, **checkpoints)
 
 
 @pytest.mark.parametrize("loss", sorted(set(LOSSES)))
@@ -199,11 +199,11 @@ def test_attention_of_torch_itself_and_batch_statistics_stay_as_they_are(world):
 
 
 def test_images_beyond_the_memory_are_decoded_again_with_the_same_result(monkeypatch, world, shared):
-    kept = tuned(world, shared, mode="head")
+    first = tuned(world, shared, mode="head")
     monkeypatch.setattr("limner.systems.towers.tuning_inputs.PixelRows.__init__.__kwdefaults__", {"memory": 0})
-    again = tuned(world, shared, mode="head")
-    for key, tensor in kept.module.state_dict().items():
-        assert torch.equal(tensor, again.module.state_dict()[key])
+    second = tuned(world, shared, mode="head")
+    for key, tensor in first.module.state_dict().items():
+        assert torch.equal(tensor, second.module.state_dict()[key])
 
 
 def test_what_cannot_be_tuned_is_refused(world, shared):
@@ -242,8 +242,8 @@ def test_from_the_shell(tmp_path, world, folder):
 
     write(world, tmp_path / "pairs")
     out, words = str(tmp_path / "m"), ["-s", "mode=head", "-s", "epochs=1", "-s", f"device={DEVICE}"]
-    given = ["train", "finetune", str(tmp_path / "pairs"), "-o", out, "-s", f"encoder=clip(model={folder})", *words]
-    done = CliRunner().invoke(app, given)
+    command = ["train", "finetune", str(tmp_path / "pairs"), "-o", out, "-s", f"encoder=clip(model={folder})", *words]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(app, ["evaluate", str(tmp_path / "pairs"), "--system", out])
     assert done.exit_code == 0 and "R@1" in done.stdout, done.output

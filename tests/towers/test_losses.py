@@ -29,17 +29,23 @@ def slow(case: str, scores: np.ndarray, positives: np.ndarray) -> float:
         for anchor in range(s.shape[0]):
             for partner in range(s.shape[1]):
                 if p[anchor, partner]:
-                    others = [s[anchor, other] for other in range(s.shape[1]) if not p[anchor, other]]
-                    total += of_pair(case, s[anchor, partner], others)
+                    negative_scores = [s[anchor, negative] for negative in range(s.shape[1]) if not p[anchor, negative]]
+                    total += of_pair(case, s[anchor, partner], negative_scores)
     return total
 
 
-def of_pair(case: str, held: float, others: list[float]) -> float:
-    ordered = sorted((max(0.0, MARGIN - held + other) for other in others), reverse=True)
+def of_pair(case: str, positive_score: float, negative_scores: list[float]) -> float:
+    ordered = sorted(
+        (max(0.0, MARGIN - positive_score + negative_score) for negative_score in negative_scores), reverse=True
+    )
     if case == "sum":
         return sum(ordered)
     if case == "semi-hard":
-        return sum(MARGIN - held + other for other in others if held - MARGIN < other < held)
+        return sum(
+            MARGIN - positive_score + negative
+            for negative in negative_scores
+            if positive_score - MARGIN < negative < positive_score
+        )
     if case == "adaptive":
         squares = sum(h * h for h in ordered)
         k = max(1, round(sum(ordered) ** 2 / squares)) if squares else 1
@@ -67,26 +73,28 @@ def batch(seed: int, *, kind: str):
 def test_a_loss_is_what_a_slow_loop_says(case, kind):
     for seed in range(5):
         scores, positives = batch(seed, kind=kind)
-        found = float(chosen(case)(torch.tensor(scores), torch.tensor(positives)))
-        assert found == pytest.approx(slow(case, scores, positives), abs=1e-12)
-        assert (found > 0) == (kind != "all"), "where everything belongs together there is nothing to push away"
+        value = float(chosen(case)(torch.tensor(scores), torch.tensor(positives)))
+        assert value == pytest.approx(slow(case, scores, positives), abs=1e-12)
+        assert (value > 0) == (kind != "all"), "where everything belongs together there is nothing to push away"
 
 
 @pytest.mark.parametrize("kind", ["pairs", "twice", "captions"])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_right(case, kind):
     scores, positives = batch(3, kind=kind)
-    held = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda s: chosen(case)(s, torch.tensor(positives)), (held,), eps=1e-7, atol=1e-5)
+    score_tensor = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda s: chosen(case)(s, torch.tensor(positives)), (score_tensor,), eps=1e-7, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_belongs_together_is_never_pushed_apart(case):
     scores, positives = batch(1, kind="twice")
-    held = torch.tensor(scores, requires_grad=True)
-    chosen(case)(held, torch.tensor(positives)).backward()
-    assert (held.grad[torch.tensor(positives)] <= 0).all(), "a positive's score is only ever raised"
-    assert (held.grad[~torch.tensor(positives)] >= 0).all()
+    score_tensor = torch.tensor(scores, requires_grad=True)
+    chosen(case)(score_tensor, torch.tensor(positives)).backward()
+    assert (score_tensor.grad[torch.tensor(positives)] <= 0).all(), "a positive's score is only ever raised"
+    assert (score_tensor.grad[~torch.tensor(positives)] >= 0).all()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,10 +105,10 @@ def test_good_scores_cost_nothing(case):
 
 def test_knn_lies_between_max_and_sum():
     scores, positives = (torch.tensor(a) for a in batch(0, kind="pairs"))
-    few, more, most = (float(chosen(case)(scores, positives)) for case in ("max", "knn", "sum"))
-    assert few < more < most
-    assert few == float(chosen("knn-1")(scores, positives))
-    assert most == pytest.approx(float(chosen("knn-1000")(scores, positives)))
+    with_max, with_knn, with_sum = (float(chosen(case)(scores, positives)) for case in ("max", "knn", "sum"))
+    assert with_max < with_knn < with_sum
+    assert with_max == float(chosen("knn-1")(scores, positives))
+    assert with_sum == pytest.approx(float(chosen("knn-1000")(scores, positives)))
 
 
 def test_the_other_direction_costs_the_same():
@@ -123,10 +131,10 @@ def halved(scores, positives, *, margin):
 @pytest.mark.parametrize("k", [1, 3, 4, 9])
 def test_infinite_scores_of_pairs_that_do_not_belong_together_are_borne(k):
     scores, positives = torch.tensor([[0.9, -torch.inf, 0.8, 0.1], [0.1, 0.5, 0.2, -torch.inf]]), torch.eye(2, 4) > 0
-    found = loss("knn", k=k)(scores, positives)
-    assert torch.isfinite(found)
+    value = loss("knn", k=k)(scores, positives)
+    assert torch.isfinite(value)
     if k >= 3:
-        assert float(found) == pytest.approx(float(loss("sum")(scores, positives)))
+        assert float(value) == pytest.approx(float(loss("sum")(scores, positives)))
 
 
 def test_bad_input_is_refused():

@@ -42,10 +42,10 @@ def test_scores_equal_those_of_predict(tmp_path, texts, kind, packed):
         list(zip(*texts, strict=True)), activation_fn=identity, show_progress_bar=False
     )
     ours = CrossEncoderScorer(folder, packed=packed, tokens_per_batch=200, device="cpu")
-    told = []
-    found = ours.score_pairs(*texts, progress=lambda *t: told.append(t))
-    np.testing.assert_allclose(found, theirs, atol=2e-6)
-    assert found.std() > 0.01 and told[-1] == (40, 40)
+    calls = []
+    pair_scores = ours.score_pairs(*texts, progress=lambda *t: calls.append(t))
+    np.testing.assert_allclose(pair_scores, theirs, atol=2e-6)
+    assert pair_scores.std() > 0.01 and calls[-1] == (40, 40)
 
 
 def test_two_labels_give_the_odds_of_the_second(tmp_path, texts):
@@ -56,8 +56,8 @@ def test_two_labels_give_the_odds_of_the_second(tmp_path, texts):
     tokens = AutoTokenizer.from_pretrained(folder)(texts[0][0], texts[1][0], return_tensors="pt", truncation=True)
     with torch.no_grad():
         logits = model(**tokens).logits[0]
-    found = CrossEncoderScorer(folder, device="cpu").score_pairs(texts[0][:1], texts[1][:1])
-    np.testing.assert_allclose(found, [float(logits[1] - logits[0])], atol=2e-6)
+    pair_scores = CrossEncoderScorer(folder, device="cpu").score_pairs(texts[0][:1], texts[1][:1])
+    np.testing.assert_allclose(pair_scores, [float(logits[1] - logits[0])], atol=2e-6)
     with pytest.raises(LimnerError, match="has 3 labels: expected 1 or 2"):
         CrossEncoderScorer(tiny.backbone(tmp_path / "three", labels=3))
 
@@ -76,18 +76,20 @@ def test_tokens_and_cuts_are_the_tokenizers_own(tmp_path, texts, kind):
 def test_a_text_is_cut_once(tmp_path, texts, monkeypatch):
     reader = PairReader(tiny.tokenizer(tmp_path, kind="bert"), max_tokens=64)
     reader.pairs([texts[0][0]] * 30, texts[1][:30])
-    seen = []
-    monkeypatch.setattr(reader, "tokenizer", lambda fresh, **_: seen.append(fresh) or {"input_ids": [[5]] * len(fresh)})
+    calls = []
+    monkeypatch.setattr(
+        reader, "tokenizer", lambda fresh, **_: calls.append(fresh) or {"input_ids": [[5]] * len(fresh)}
+    )
     reader.pairs([texts[0][0], "new", "new"], texts[1][:3])
-    assert seen == [["new"]]
+    assert calls == [["new"]]
 
 
 def test_cuts_against_taking_one_token_at_a_time():
     rng = np.random.default_rng(3)
     first, second = rng.integers(0, 30, (2, 300))
-    kept = cut_lengths(first, second, 21)
-    assert (kept[0] + kept[1] == np.minimum(first + second, 21)).all()
-    for a, b, x, y in zip(first, second, *kept, strict=True):
+    cuts = cut_lengths(first, second, 21)
+    assert (cuts[0] + cuts[1] == np.minimum(first + second, 21)).all()
+    for a, b, x, y in zip(first, second, *cuts, strict=True):
         while a + b > 21:
             a, b = (a - 1, b) if a > b else (a, b - 1)
         assert abs(a - x) <= 1 and abs(b - y) <= 1  # who gives the last odd token is the tokenizer's choice
@@ -95,8 +97,8 @@ def test_cuts_against_taking_one_token_at_a_time():
 
 def test_it_is_a_scorer_of_scores(tmp_path, texts):
     scorer = CrossEncoderScorer(tiny.backbone(tmp_path, labels=1), device="cpu")
-    whole = Scores.from_scorer(scorer, texts[0][:3], texts[1][:4]).matrix()
-    np.testing.assert_allclose(whole[1], scorer.score_pairs([texts[0][1]] * 4, texts[1][:4]), atol=2e-6)
+    full_matrix = Scores.from_scorer(scorer, texts[0][:3], texts[1][:4]).matrix()
+    np.testing.assert_allclose(full_matrix[1], scorer.score_pairs([texts[0][1]] * 4, texts[1][:4]), atol=2e-6)
 
 
 def test_a_template_that_is_not_understood_is_refused():

@@ -57,11 +57,11 @@ def launched(tmp_path_factory):
 
 @pytest.mark.parametrize("variant", ["towers", "pvse"])
 def test_two_processes_learn_what_one_learns(launched, variant):
-    whole, features = world()
-    alone = limner.train(whole, variant, features=features, **RUN)
+    collection, features = world()
+    alone = limner.train(collection, variant, features=features, **RUN)
     together = limner.systems.load(launched / variant)
-    expected = alone.scores(whole.dev).matrix()
-    assert np.abs(together.scores(whole.dev, features=features).matrix() - expected).max() < 1e-4
+    expected = alone.scores(collection.dev).matrix()
+    assert np.abs(together.scores(collection.dev, features=features).matrix() - expected).max() < 1e-4
     losses = [[row["loss"] for row in model.trained["history"]] for model in (alone, together)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert (launched / f"{variant}-run" / "log.csv").is_file()
@@ -69,9 +69,9 @@ def test_two_processes_learn_what_one_learns(launched, variant):
 
 
 def test_a_run_of_two_is_not_resumed_by_one(launched):
-    whole, features = world()
+    collection, features = world()
     with pytest.raises(LimnerError, match="was made with processes=2, this run has 1"):
-        limner.train(whole, "towers", features=features, checkpoint_dir=str(launched / "towers-run"), **RUN)
+        limner.train(collection, "towers", features=features, checkpoint_dir=str(launched / "towers-run"), **RUN)
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():

@@ -28,21 +28,21 @@ class Stopped(Exception):
 def stopping(at):
     """A progress that stops the run after so many steps, as a person or a power cut would."""
 
-    def told(done, total):
+    def stop(done, total):
         if done >= at:
             raise Stopped
 
-    return told
+    return stop
 
 
 @pytest.fixture(scope="module")
-def made():
+def toy_world():
     return world()
 
 
-def train(made, variant="towers", **options):
-    whole, features = made
-    return limner.train(whole, variant, features=features, **{**RUN, **options})
+def train(toy_world, variant="towers", **options):
+    collection, features = toy_world
+    return limner.train(collection, variant, features=features, **{**RUN, **options})
 
 
 def without_time(history):
@@ -51,31 +51,31 @@ def without_time(history):
 
 @pytest.mark.parametrize("at", [2, 3, 8, 10])
 @pytest.mark.parametrize("variant", ["towers", "pcme"])
-def test_a_resumed_run_equals_an_uninterrupted_one(made, tmp_path, monkeypatch, variant, at):
+def test_a_resumed_run_equals_an_uninterrupted_one(toy_world, tmp_path, monkeypatch, variant, at):
     monkeypatch.setattr("limner.systems.towers.logs._SECONDS", 0.0)
-    whole = train(made, variant)
-    kept = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 2}
+    uninterrupted = train(toy_world, variant)
+    checkpoints = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 2}
     with pytest.raises(Stopped):
-        train(made, variant, progress=stopping(at), **kept)
+        train(toy_world, variant, progress=stopping(at), **checkpoints)
     assert (tmp_path / CHECKPOINT).is_file() == (at > 2)
-    resumed = train(made, variant, **kept)
-    for name, tensor in whole.module.state_dict().items():
+    resumed = train(toy_world, variant, **checkpoints)
+    for name, tensor in uninterrupted.module.state_dict().items():
         assert torch.equal(tensor, resumed.module.state_dict()[name]), name
-    assert without_time(resumed.trained["history"]) == without_time(whole.trained["history"])
-    assert resumed.trained["best_epoch"] == whole.trained["best_epoch"]
+    assert without_time(resumed.trained["history"]) == without_time(uninterrupted.trained["history"])
+    assert resumed.trained["best_epoch"] == uninterrupted.trained["best_epoch"]
 
 
-def test_a_finished_run_is_not_trained_again_and_can_be_made_longer(made, tmp_path):
-    first = train(made, checkpoint_dir=str(tmp_path), epochs=2)
-    again = train(made, checkpoint_dir=str(tmp_path), epochs=2, progress=stopping(0))
-    assert without_time(again.trained["history"]) == without_time(first.trained["history"])
-    longer = train(made, checkpoint_dir=str(tmp_path), epochs=5)
-    assert without_time(longer.trained["history"]) == without_time(train(made).trained["history"])
+def test_a_finished_run_is_not_trained_again_and_can_be_made_longer(toy_world, tmp_path):
+    first = train(toy_world, checkpoint_dir=str(tmp_path), epochs=2)
+    model = train(toy_world, checkpoint_dir=str(tmp_path), epochs=2, progress=stopping(0))
+    assert without_time(model.trained["history"]) == without_time(first.trained["history"])
+    longer = train(toy_world, checkpoint_dir=str(tmp_path), epochs=5)
+    assert without_time(longer.trained["history"]) == without_time(train(toy_world).trained["history"])
 
 
-def test_logs_hold_every_epoch(made, tmp_path):
+def test_logs_hold_every_epoch(toy_world, tmp_path):
     pytest.importorskip("tensorboard", reason="a log for TensorBoard needs tensorboard")
-    model = train(made, checkpoint_dir=str(tmp_path), epochs=3, tensorboard=True)
+    model = train(toy_world, checkpoint_dir=str(tmp_path), epochs=3, tensorboard=True)
     with (tmp_path / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["epoch"]) for row in rows] == [1, 2, 3]
@@ -90,52 +90,52 @@ def test_logs_hold_every_epoch(made, tmp_path):
     assert events.Scalars("t2i/R@1")[2].value == pytest.approx(model.trained["history"][2]["t2i R@1"])
 
 
-def test_a_log_for_tensorboard_needs_tensorboard(made, tmp_path, monkeypatch):
+def test_a_log_for_tensorboard_needs_tensorboard(toy_world, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)
     with pytest.raises(MissingExtra, match="tensorboard=False leaves it out"):
-        train(made, checkpoint_dir=str(tmp_path), tensorboard=True)
+        train(toy_world, checkpoint_dir=str(tmp_path), tensorboard=True)
 
 
-def damaged(path, how):
+def damaged(path, damage):
     good = path.read_bytes()
     path.write_bytes({
         "a bit": good[:-9] + bytes([good[-9] ^ 4]) + good[-8:],
         "the end": good[: len(good) // 2],
         "the head": b"nonsense" + good[8:],
         "all": b"",
-    }[how])  # fmt: skip
+    }[damage])  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["a bit", "the end", "the head", "all"])
-def test_a_damaged_checkpoint_is_refused(made, tmp_path, how):
-    train(made, checkpoint_dir=str(tmp_path), epochs=1)
-    damaged(tmp_path / CHECKPOINT, how)
+@pytest.mark.parametrize("damage", ["a bit", "the end", "the head", "all"])
+def test_a_damaged_checkpoint_is_refused(toy_world, tmp_path, damage):
+    train(toy_world, checkpoint_dir=str(tmp_path), epochs=1)
+    damaged(tmp_path / CHECKPOINT, damage)
     with pytest.raises(LimnerError, match=r"checkpoint.*restore a good copy, or remove it"):
-        train(made, checkpoint_dir=str(tmp_path))
+        train(toy_world, checkpoint_dir=str(tmp_path))
 
 
-def test_a_checkpoint_of_another_run_is_refused(made, tmp_path):
-    train(made, checkpoint_dir=str(tmp_path), epochs=1)
+def test_a_checkpoint_of_another_run_is_refused(toy_world, tmp_path):
+    train(toy_world, checkpoint_dir=str(tmp_path), epochs=1)
     with pytest.raises(LimnerError, match=r"was made with learning_rate=0\.01, this run has 0\.02"):
-        train(made, checkpoint_dir=str(tmp_path), learning_rate=0.02)
+        train(toy_world, checkpoint_dir=str(tmp_path), learning_rate=0.02)
     with pytest.raises(LimnerError, match="was made with hidden_dim=16, this run has 8"):
-        train(made, checkpoint_dir=str(tmp_path), hidden_dim=8)
+        train(toy_world, checkpoint_dir=str(tmp_path), hidden_dim=8)
     with pytest.raises(LimnerError, match="was made with loss=adaptive, this run has max"):
-        train(made, checkpoint_dir=str(tmp_path), loss="max")
+        train(toy_world, checkpoint_dir=str(tmp_path), loss="max")
     with pytest.raises(LimnerError, match="was made with system=towers, this run has pcme"):
-        train(made, "pcme", checkpoint_dir=str(tmp_path))
+        train(toy_world, "pcme", checkpoint_dir=str(tmp_path))
     with pytest.raises(LimnerError, match="was made with pairs=60, this run has 90"):
         train(world(60), checkpoint_dir=str(tmp_path))
 
 
-def test_a_checkpoint_from_before_a_setting_was_there_goes_on(made, tmp_path):
-    train(made, checkpoint_dir=str(tmp_path), epochs=1)
+def test_a_checkpoint_from_before_a_setting_was_there_goes_on(toy_world, tmp_path):
+    train(toy_world, checkpoint_dir=str(tmp_path), epochs=1)
     tensors, about = read(tmp_path / CHECKPOINT)
     about["settings"].pop("precision")
     write(tmp_path / CHECKPOINT, tensors, about)
-    assert len(train(made, checkpoint_dir=str(tmp_path), epochs=2).trained["history"]) == 2
+    assert len(train(toy_world, checkpoint_dir=str(tmp_path), epochs=2).trained["history"]) == 2
     with pytest.raises(LimnerError, match="was made with precision=float32, this run has bfloat16"):
-        train(made, checkpoint_dir=str(tmp_path), epochs=3, precision="bfloat16")
+        train(toy_world, checkpoint_dir=str(tmp_path), epochs=3, precision="bfloat16")
 
 
 def test_what_limner_did_not_write_is_refused(tmp_path):
@@ -159,8 +159,8 @@ def test_what_is_written_is_read(tmp_path):
         "none": torch.ones(0),
     }
     write(tmp_path / "x.safetensors", tensors, {"epoch": 3})
-    found, about = read(tmp_path / "x.safetensors")
-    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items()) and about["epoch"] == 3
+    stored, about = read(tmp_path / "x.safetensors")
+    assert all(torch.equal(stored[name], tensor) for name, tensor in tensors.items()) and about["epoch"] == 3
 
 
 class Scripted:
@@ -185,13 +185,13 @@ class Scripted:
 @pytest.mark.parametrize(("patience", "epochs", "stopped"), [(2, 5, True), (None, 8, False), (6, 8, False)])
 def test_training_stops_early_and_keeps_the_best(patience, epochs, stopped):
     task = Scripted([10, 30, 50, 40, 50, 20, 45, 49])
-    found = fit(task, Training(epochs=8, patience=patience, device="cpu", learning_rate=0.1, lr_decay=1.0))
-    assert (found.best_epoch, len(found.history), found.stopped) == (3, epochs, stopped)
+    outcome = fit(task, Training(epochs=8, patience=patience, device="cpu", learning_rate=0.1, lr_decay=1.0))
+    assert (outcome.best_epoch, len(outcome.history), outcome.stopped) == (3, epochs, stopped)
     assert task.module.weight.item() == pytest.approx(0.3, abs=1e-5), "three steps of Adam at rate 0.1"
 
 
-def test_without_a_dev_collection_the_last_epoch_is_kept(made):
-    whole, features = made
-    model = limner.train(whole.train, "towers", features=features, **{**RUN, "epochs": 2})
+def test_without_a_dev_collection_the_last_epoch_is_kept(toy_world):
+    collection, features = toy_world
+    model = limner.train(collection.train, "towers", features=features, **{**RUN, "epochs": 2})
     assert (model.trained["best_epoch"], model.trained["metrics"], model.trained["dev"]) == (2, {}, None)
-    assert np.isfinite(model.scores(whole.dev).matrix()).all()
+    assert np.isfinite(model.scores(collection.dev).matrix()).all()

@@ -78,18 +78,18 @@ def test_the_second_stage_begins_where_the_first_ended(world, frozen):
 
 
 def test_the_encoder_of_the_model_is_trained_and_the_one_given_is_not(world, frozen):
-    given = Tiny()
-    before = given.encode(world.test.images)
-    how = stage(epochs=2, features=given, unfreeze=True)
-    model = limner.train(world.train, "towers", **how)
-    assert (given.encode(world.test.images) == before).all()
+    encoder = Tiny()
+    before = encoder.encode(world.test.images)
+    options = stage(epochs=2, features=encoder, unfreeze=True)
+    model = limner.train(world.train, "towers", **options)
+    assert (encoder.encode(world.test.images) == before).all()
     learned = model.module.images.backbone.state_dict()
-    assert all((learned[name] != weight).any() for name, weight in given.model.state_dict().items())
+    assert all((learned[name] != weight).any() for name, weight in encoder.model.state_dict().items())
 
 
 def test_an_encoder_that_saw_nothing_learns_to_see(world):
-    how = stage(features=f"{NAME}(blind=true)", epochs=30, loss="sum", learning_rate=0.003)
-    lost = [limner.train(world.train, "towers", unfreeze=each, **how).trained["history"][-1]["loss"]
+    options = stage(features=f"{NAME}(blind=true)", epochs=30, loss="sum", learning_rate=0.003)
+    lost = [limner.train(world.train, "towers", unfreeze=each, **options).trained["history"][-1]["loss"]
             for each in (True, False)]  # fmt: skip
     assert lost[0] < 0.8 * lost[1]
 
@@ -108,22 +108,22 @@ def test_saved_loaded_and_trained_further(world, second, tmp_path):
 
 @pytest.mark.parametrize("variant", ["towers", "pvse", "pcme"])
 def test_a_stopped_run_goes_on_to_the_bit(world, variant, tmp_path):
-    how = stage(features=NAME, unfreeze=True)
-    whole = limner.train(world.train, variant, **how, epochs=2, checkpoint_dir=str(tmp_path / "whole"))
-    limner.train(world.train, variant, **how, epochs=1, checkpoint_dir=str(tmp_path / "halves"))
-    halves = limner.train(world.train, variant, **how, epochs=2, checkpoint_dir=str(tmp_path / "halves"))
-    assert halves.fingerprint == whole.fingerprint
+    options = stage(features=NAME, unfreeze=True)
+    uninterrupted = limner.train(world.train, variant, **options, epochs=2, checkpoint_dir=str(tmp_path / "whole"))
+    limner.train(world.train, variant, **options, epochs=1, checkpoint_dir=str(tmp_path / "halves"))
+    halves = limner.train(world.train, variant, **options, epochs=2, checkpoint_dir=str(tmp_path / "halves"))
+    assert halves.fingerprint == uninterrupted.fingerprint
 
 
 def test_pixels_are_read_in_pieces(world, second, monkeypatch):
     from limner.systems.towers import towers_model
 
-    at_once, seen = second.encode_images(world.train.images).matrix, []
+    at_once, epochs = second.encode_images(world.train.images).matrix, []
     monkeypatch.setattr(towers_model, "PIXELS_AT_ONCE", 7)
-    pieces = second.encode_images(world.train.images, progress=lambda done, total: seen.append((done, total)))
+    pieces = second.encode_images(world.train.images, progress=lambda done, total: epochs.append((done, total)))
     assert np.allclose(pieces.matrix, at_once, atol=1e-6)
-    assert seen[0] == (7, len(world.train.images))
-    assert seen[-1] == (len(world.train.images),) * 2
+    assert epochs[0] == (7, len(world.train.images))
+    assert epochs[-1] == (len(world.train.images),) * 2
 
 
 def test_refusals(world, second):
@@ -148,6 +148,8 @@ def test_at_the_shell(tmp_path, monkeypatch):
     train = ["train", "towers", "scenes", "-O", "images=30", "-s", "epochs=1", *sizes]
     first = CliRunner().invoke(app, [*train, "-o", "first", "-s", f"features={NAME}"])
     assert first.exit_code == 0, first.output
-    again = CliRunner().invoke(app, [*train, "-o", "second", "-s", "init_from=first", "-s", "unfreeze=true", "--trust"])
-    assert again.exit_code == 0, again.output
+    result = CliRunner().invoke(
+        app, [*train, "-o", "second", "-s", "init_from=first", "-s", "unfreeze=true", "--trust"]
+    )
+    assert result.exit_code == 0, result.output
     assert TowersModel.load(tmp_path / "second", trust=True).settings["inputs"]["unfreeze"] is True

@@ -29,18 +29,20 @@ def world(images: int = 40, *, per_image: int = 2, seed: int = 0) -> tuple[Colle
     """Images of one coloured thing each, seen as noisy one-hot vectors, with texts that say so; two splits."""
     rng = np.random.default_rng(seed)
     kinds = rng.permutation(np.resize(np.arange(len(COLOURS) * len(THINGS)), images))
-    colour, thing = np.divmod(kinds, len(THINGS))
-    seen = np.concatenate([np.eye(len(COLOURS))[colour], np.eye(len(THINGS))[thing]], axis=1)
+    colour, object_kind = np.divmod(kinds, len(THINGS))
+    features = np.concatenate([np.eye(len(COLOURS))[colour], np.eye(len(THINGS))[object_kind]], axis=1)
     ids = [f"i{n}" for n in range(images)]
     frames = ("a {} {}", "one {} {} here", "the {} {} that stands there", "there is some {} {}")
     texts = [
-        frames[n % 4].format(COLOURS[colour[i]], THINGS[thing[i]]) for i in range(images) for n in range(per_image)
+        frames[n % 4].format(COLOURS[colour[i]], THINGS[object_kind[i]])
+        for i in range(images)
+        for n in range(per_image)
     ]
     names = [f"t{n}" for n in range(len(texts))]
     pairs = Judgements.from_pairs([(f"i{n // per_image}", name) for n, name in enumerate(names)])
     cut = images * 3 // 4
-    made = Collection(
+    collection = Collection(
         "small", Items(ids, [None] * images), Items(names, texts, kind="text"), pairs,
         {"train": ids[:cut], "dev": ids[cut:]},
     )  # fmt: skip
-    return made, Embeddings(ids, (seen + 0.05 * rng.standard_normal(seen.shape)).astype(np.float32))
+    return collection, Embeddings(ids, (features + 0.05 * rng.standard_normal(features.shape)).astype(np.float32))
