@@ -248,7 +248,7 @@ def _judged(run: Run, work: Work) -> tuple[dict[str, np.ndarray], list[Any]]:
 
 def raw_backbone(pool: Collection, work: Work) -> Scores:
     """Cosines of names and captions as the frozen backbone has them (the mean of its tokens, as it was trained)."""
-    from limner.encoders.backbones import TextBackbone
+    from limner.encoders.text_transformers import TextBackbone
 
     raw = TextBackbone(work.backbone, pooling="mean", device=work.device)
     names, captions = list(pool.images.field("file_name")), list(pool.texts.values)

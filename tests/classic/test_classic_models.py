@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
 from limner.match.fusion import borda
 from limner.scores import Scores
-from limner.systems.classic import kernel_state, training
+from limner.systems.classic import kernel_model, training
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kcca import centred
 from limner.systems.classic.kernels import Features, Pyramid
@@ -266,4 +266,4 @@ def test_states_of_kernels_survive_packing():
     assert back["nested"]["list"] == [1, 2.0]
     np.testing.assert_array_equal(back["nested"]["numbers"], [0, 1, 2])
     kernel = Features("rbf").fit(np.random.default_rng(0).random((4, 2)))
-    assert kernel_state.kernel_from(kernel_state.kernel_state(kernel), trust=False) == kernel
+    assert kernel_model.kernel_from(kernel_model.kernel_state(kernel), trust=False) == kernel

@@ -17,7 +17,7 @@ import limner
 from limner.core.errors import LimnerError
 from limner.encoders import encoder
 from limner.encoders.cache import Cached
-from limner.encoders.deferred import Deferred, opened
+from limner.encoders.opening import DeferredEncoder, open_encoder
 
 pytest.importorskip("transformers")
 TEXTS = ["a black dog", "two children"]
@@ -38,17 +38,17 @@ def stored(cache: Path) -> Path:
 
 
 def test_the_second_time_the_encoder_is_deferred_and_gives_the_same(model, cache):
-    first = opened("clip", {"model": str(model)}, cache)
-    again = opened(f"clip(model={model})", {}, cache)
-    assert not isinstance(first, Deferred) and isinstance(again, Deferred)
+    first = open_encoder("clip", {"model": str(model)}, cache)
+    again = open_encoder(f"clip(model={model})", {}, cache)
+    assert not isinstance(first, DeferredEncoder) and isinstance(again, DeferredEncoder)
     assert (again.fingerprint, again.identity, again.dim, again.kinds) == (
         first.fingerprint, first.identity, first.dim, first.kinds)  # fmt: skip
     np.testing.assert_array_equal(again.encode(TEXTS), first.encode(TEXTS))
 
 
 def test_cached_vectors_do_not_open_it(model, cache):
-    rows = Cached(opened("clip", {"model": str(model)}, cache), cache).encode(TEXTS)
-    closed = opened("clip", {"model": str(model)}, cache)
+    rows = Cached(open_encoder("clip", {"model": str(model)}, cache), cache).encode(TEXTS)
+    closed = open_encoder("clip", {"model": str(model)}, cache)
     np.testing.assert_array_equal(Cached(closed, cache).encode(TEXTS), rows)
     assert "encoder" not in vars(closed)
     assert Cached(closed, cache).encode([*TEXTS, "a new text"]).shape == (3, rows.shape[1])
@@ -56,50 +56,50 @@ def test_cached_vectors_do_not_open_it(model, cache):
 
 
 def test_a_changed_file_opens_it(model, cache):
-    opened("clip", {"model": str(model)}, cache)
+    open_encoder("clip", {"model": str(model)}, cache)
     config = model / "preprocessor_config.json"
     config.write_text(config.read_text() + "\n")
-    assert not isinstance(opened("clip", {"model": str(model)}, cache), Deferred)
+    assert not isinstance(open_encoder("clip", {"model": str(model)}, cache), DeferredEncoder)
 
 
 def test_other_options_and_a_gpu_hidden_or_shown_open_it(model, cache, monkeypatch):
-    opened("clip", {"model": str(model)}, cache)
-    assert not isinstance(opened("clip", {"model": str(model), "precision": "bfloat16"}, cache), Deferred)
+    open_encoder("clip", {"model": str(model)}, cache)
+    assert not isinstance(open_encoder("clip", {"model": str(model), "precision": "bfloat16"}, cache), DeferredEncoder)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    assert not isinstance(opened("clip", {"model": str(model)}, cache), Deferred)
+    assert not isinstance(open_encoder("clip", {"model": str(model)}, cache), DeferredEncoder)
 
 
 def test_the_same_relative_path_elsewhere_is_another_model(model, cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    opened("clip", {"model": "clip"}, cache)
+    open_encoder("clip", {"model": "clip"}, cache)
     (tmp_path / "other").mkdir()
     shutil.copytree(model, tmp_path / "other" / "clip")
     monkeypatch.chdir(tmp_path / "other")
-    assert not isinstance(opened("clip", {"model": "clip"}, cache), Deferred)
+    assert not isinstance(open_encoder("clip", {"model": "clip"}, cache), DeferredEncoder)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"fingerprint": 1}', "\x00"])
 def test_a_damaged_record_is_ignored(model, cache, content):
-    opened("clip", {"model": str(model)}, cache)
+    open_encoder("clip", {"model": str(model)}, cache)
     stored(cache).write_text(content)
-    assert not isinstance(opened("clip", {"model": str(model)}, cache), Deferred)
-    assert isinstance(opened("clip", {"model": str(model)}, cache), Deferred)  # it was written again
+    assert not isinstance(open_encoder("clip", {"model": str(model)}, cache), DeferredEncoder)
+    assert isinstance(open_encoder("clip", {"model": str(model)}, cache), DeferredEncoder)  # it was written again
 
 
 def test_a_record_of_another_model_is_refused_before_anything_is_encoded(model, cache):
-    opened("clip", {"model": str(model)}, cache)
+    open_encoder("clip", {"model": str(model)}, cache)
     held = json.loads(stored(cache).read_text())
     stored(cache).write_text(json.dumps(held | {"fingerprint": "other", "dim": held["dim"]}))
     with pytest.raises(LimnerError, match=r"written by 'other'.*encoder-\*\.json"):
-        opened("clip", {"model": str(model)}, cache).encode(TEXTS)
+        open_encoder("clip", {"model": str(model)}, cache).encode(TEXTS)
 
 
 def test_models_of_a_hub_and_encoders_without_files_are_opened_every_time(model, cache, tmp_path):
     snapshot = tmp_path / "models--a--b" / "snapshots" / "1"
     shutil.copytree(model, snapshot)
     for _ in range(2):
-        assert not isinstance(opened("clip", {"model": str(snapshot)}, cache), Deferred)
-        assert type(opened("histograms", {}, cache)) is type(encoder("histograms"))
+        assert not isinstance(open_encoder("clip", {"model": str(snapshot)}, cache), DeferredEncoder)
+        assert type(open_encoder("histograms", {}, cache)) is type(encoder("histograms"))
     assert not list(cache.glob("*")) if cache.exists() else True
 
 

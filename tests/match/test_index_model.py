@@ -158,7 +158,7 @@ def test_a_saved_model_is_the_one_that_was_trained(tmp_path, kind):
 
 def test_the_precision_is_no_part_of_the_identity():
     torch = pytest.importorskip("torch", reason="this encoder needs torch")
-    from limner.encoders.running import TorchEncoder
+    from limner.encoders.torch_encoders import TorchEncoder
 
     class Tiny(TorchEncoder):
         dim = 2

@@ -20,7 +20,7 @@ import limner  # noqa: E402
 from limner.core.errors import LimnerError, LimnerWarning, UnknownName  # noqa: E402
 from limner.papers.file_name_models import mcprop  # noqa: E402
 from limner.papers.file_name_models.mcprop_network import fusion  # noqa: E402
-from limner.systems.towers.collapse import warn_if_collapsed  # noqa: E402
+from limner.systems.towers.losses import warn_if_collapsed  # noqa: E402
 
 SMALL = {
     "hidden_dim": 16,
@@ -112,9 +112,9 @@ def test_damaged_models_are_refused(model, tmp_path):
 
 
 def test_positives_of_one_image_are_never_negatives(world):
+    from limner.encoders.opening import source
     from limner.papers.file_name_models.mcprop_network import Data
     from limner.papers.file_name_models.text_readers import reader_of
-    from limner.systems.sources import source
 
     device = torch.device(DEVICE)
     reader = reader_of("words", world.train.texts.values, dim=8, max_tokens=12, min_count=1, device=device)

@@ -23,7 +23,7 @@ import limner  # noqa: E402
 from limner.cli import app  # noqa: E402
 from limner.core.errors import LimnerError  # noqa: E402
 from limner.encoders import encoder  # noqa: E402
-from limner.encoders.running import JointEncoder  # noqa: E402
+from limner.encoders.torch_encoders import JointEncoder  # noqa: E402
 from limner.systems import LOSSES, load  # noqa: E402
 from limner.systems.towers.tuned import MODES  # noqa: E402
 

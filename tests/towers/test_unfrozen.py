@@ -15,7 +15,7 @@ from tower_toys import DEVICE  # noqa: E402
 
 import limner  # noqa: E402
 from limner.core.errors import LimnerError  # noqa: E402
-from limner.encoders.running import TorchEncoder  # noqa: E402
+from limner.encoders.torch_encoders import TorchEncoder  # noqa: E402
 from limner.systems.towers.towers_model import TowersModel  # noqa: E402
 
 NAME = "test_unfrozen:Tiny"

@@ -18,7 +18,7 @@ from torch import Tensor
 from limner.core.extras import needed
 from limner.encoders.lengths import cut_tokens
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
-from limner.encoders.running import JointEncoder, Running
+from limner.encoders.torch_encoders import JointEncoder, Running
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,7 +32,7 @@ class ClipEncoder(JointEncoder):
 
     Args:
         model: A folder, or a name on the Hugging Face hub, such as "openai/clip-vit-base-patch32".
-        running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision`, `tokens_per_batch` and `batch_size`; see `torch_encoders.TorchEncoder`.
     """
 
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:

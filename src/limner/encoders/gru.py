@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from limner.core import model_store
 from limner.core.paths import damage_told
 from limner.encoders.offline import fingerprint_of
-from limner.encoders.running import Running, TorchEncoder, mean_pooled
+from limner.encoders.torch_encoders import Running, TorchEncoder, mean_pooled
 from limner.encoders.words import words
 
 KIND = "gru"
@@ -46,7 +46,7 @@ class GruEncoder(TorchEncoder):
 
     Args:
         model: The folder.
-        running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision` and `tokens_per_batch` of `limner.encoders.torch_encoders.TorchEncoder`.
     """
 
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:

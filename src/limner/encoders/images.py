@@ -20,8 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from limner.core.extras import needed
 from limner.encoders.hub import hub_or_cache, refusal
 from limner.encoders.offline import fingerprint_of, package_file
-from limner.encoders.running import Running, TorchEncoder
-from limner.encoders.weights import fill
+from limner.encoders.torch_encoders import Running, TorchEncoder, fill_weights
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,7 +38,7 @@ class EfficientNetLite(TorchEncoder):
     Args:
         version: 0 to 4; larger models are slower and more accurate.
         weights: A file of weights; by default that of the package.
-        running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision` and `batch_size` of `limner.encoders.torch_encoders.TorchEncoder`.
     """
 
     kinds = ("image",)
@@ -55,7 +54,7 @@ class EfficientNetLite(TorchEncoder):
         self.shortest = self.side
         self.weights = _weights(version) if weights is None else Path(weights)
         self.model = library.EfficientNet.from_name(f"efficientnet-lite{version}")
-        fill(self.model, self.weights)
+        fill_weights(self.model, self.weights)
         fold_norms(self.model.eval())
         self.model = self.model.to(self.device, memory_format=torch.channels_last)
 
@@ -119,7 +118,7 @@ class TimmEncoder(TorchEncoder):
     Args:
         model: Its name in timm, such as "vit_small_patch16_224".
         weights: A file of weights; by default those on the hub.
-        running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision` and `batch_size` of `limner.encoders.torch_encoders.TorchEncoder`.
     """
 
     kinds = ("image",)
@@ -138,7 +137,7 @@ class TimmEncoder(TorchEncoder):
     def _loaded(self, library: ModuleType) -> Any:
         if self.weights is not None:
             made = library.create_model(self.name, num_classes=0)
-            fill(made, self.weights)
+            fill_weights(made, self.weights)
             return made
         try:
             with hub_or_cache():

@@ -24,7 +24,7 @@ from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.lengths import count_texts
 from limner.encoders.offline import fingerprint_of, folder_of, trained
-from limner.encoders.running import JointEncoder, Running, ahead, number_type
+from limner.encoders.torch_encoders import JointEncoder, Running, ahead, number_type
 from limner.scores import Progress, Scores, VectorSets
 
 _TEXTS_AT_ONCE = 512  # texts per call of the library, which sorts them by length
@@ -37,7 +37,7 @@ class MultimodalEncoder(JointEncoder):
         model: A folder, or a name on the Hugging Face hub.
         image_prompt: Prompt for images, if the model was trained with one; by default that of the model.
         text_prompt: Prompt for texts, likewise.
-        running: `device`, `precision` and `batch_size` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision` and `batch_size` of `limner.encoders.torch_encoders.TorchEncoder`.
     """
 
     def __init__(

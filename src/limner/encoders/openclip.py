@@ -20,8 +20,7 @@ from limner.core.cut_texts import count
 from limner.core.extras import needed
 from limner.encoders.hub import hub_or_cache, refusal
 from limner.encoders.offline import fingerprint_of
-from limner.encoders.running import JointEncoder, Running
-from limner.encoders.weights import read_weights
+from limner.encoders.torch_encoders import JointEncoder, Running, read_weights
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,7 +32,7 @@ class OpenClipEncoder(JointEncoder):
     Args:
         model: The architecture, such as "ViT-B-32".
         weights: A file of weights, or one of open_clip's tags for this architecture, such as "laion2b_s34b_b79k".
-        running: `device`, `precision`, `tokens_per_batch` and `batch_size` of `limner.encoders.running.TorchEncoder`.
+        running: `device`, `precision`, `tokens_per_batch` and `batch_size`; see `torch_encoders.TorchEncoder`.
     """
 
     def __init__(self, model: str, *, weights: str | Path, **running: Unpack[Running]) -> None:

@@ -21,13 +21,11 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
 from limner.core.progress import next_step
-from limner.encoders import ENCODERS, Encoder
 from limner.encoders.contract import digest, identity
-from limner.encoders.deferred import opened
+from limner.encoders.opening import EncodedVectors, Source, VectorSource, load_source, source_of
 from limner.encoders.words import BagOfWords
 from limner.scores import Progress, Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
-from limner.systems.sources import Encoded, Source, VectorSource, load_source, source
 from limner.systems.trained_on import TrainedOn, kept
 
 if TYPE_CHECKING:
@@ -140,10 +138,10 @@ def train_aligned(
             f"{collection.name!r} has {len(collection.images)} images and {len(collection.judgements)} pairs to train "
             "on: expected at least 2 images with texts"
         )
-    image_side = _side(images, "image", cache)
+    image_side = source_of(images, kind="image", cache=cache)
     text_side: Source | BagOfWords = BagOfWords.fit(collection.texts.values)
     if texts is not None and texts != WORDS:
-        text_side = _side(texts, "text", cache)
+        text_side = source_of(texts, kind="text", cache=cache)
     rows = _rows(image_side, collection.images, progress)
     next_step(progress, f"encoding {len(collection.texts):,} texts")
     said = _rows(text_side, collection.texts, None)
@@ -162,33 +160,10 @@ def _rows(side: Source | BagOfWords, items: Items, progress: Progress | None) ->
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
 
-def _side(given: VectorSource | None, kind: str, cache: str | Path | None) -> Source:
-    """The source of vectors of images or texts, with a cache folder if its encoder can be told from others."""
-    from limner.encoders.cache import Cached
-
-    side = _source(given, kind, cache)
-    kinds = getattr(side.encoder, "kinds", (kind,)) if isinstance(side, Encoded) else (kind,)
-    if kind not in kinds:
-        raise LimnerError(f"{kind}s={given}: it encodes {' and '.join(kinds)}s; name an encoder of {kind}s")
-    if cache is None or not isinstance(side, Encoded) or identity(side.encoder) is None:
-        return side
-    return Encoded(Cached(side.encoder, cache), side.name, side.options)
-
-
-def _source(given: VectorSource | None, kind: str, cache: str | Path | None) -> Source:
-    """The source of vectors; an encoder by name stays closed if all its vectors may be in the cache."""
-    if isinstance(given, str) and ENCODERS.names(given):
-        name, options = ENCODERS.parsed(given)
-        made = opened(name, options, cache)
-        if isinstance(made, Encoder):
-            return Encoded(made, name, options)
-    return source(given, what=f"{kind}s")
-
-
 def _identity(side: Source | BagOfWords) -> str:
     if isinstance(side, BagOfWords):
         return " ".join(side.vocabulary)
-    return str(identity(side.encoder) if isinstance(side, Encoded) else side.path)
+    return str(identity(side.encoder) if isinstance(side, EncodedVectors) else side.path)
 
 
 def _known(about: object, what: str, trust: bool) -> Source:

@@ -25,7 +25,7 @@ from limner.core.paths import folder_for
 from limner.core.registry import checked
 from limner.encoders import ENCODERS, Encoder, SetEncoder, TwoSided, encoded, encoder_named
 from limner.encoders.contract import gives_sets, refuse_blank
-from limner.encoders.deferred import opened as deferred_encoder
+from limner.encoders.opening import open_encoder
 from limner.scores import Scores
 from limner.systems import SYSTEMS, train
 from limner.systems.hold_out import Division
@@ -325,7 +325,7 @@ def _spec(
         return _of_object(source, trust)
     name = str(source)
     if encoder_first and ENCODERS.names(name):
-        return SystemSpec(name, ENCODER, deferred_encoder(name, {}, cache), trust)
+        return SystemSpec(name, ENCODER, open_encoder(name, {}, cache), trust)
     if SYSTEMS.names(name):
         return SystemSpec(name, TRAINED, name, trust)
     if Path(name).exists():

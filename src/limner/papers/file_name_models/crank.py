@@ -30,11 +30,11 @@ from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.batching import by_length
+from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.papers.file_name_models.crank_data import CrankBatch, CrankData, Proposer, as_tensor
 from limner.papers.file_name_models.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
 from limner.papers.file_name_models.text_readers import PACKAGED, WORDS, load_reader, reader_of
 from limner.scores import Progress, Scores
-from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit

@@ -17,9 +17,9 @@ from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
 from limner.datasets.runs import read_run
 from limner.datasets.wikipedia import image_names
+from limner.encoders.opening import Source
 from limner.papers.file_name_models.pair_classifiers import Judge
 from limner.scores import Scores
-from limner.systems.sources import Source
 
 Proposer = str | Path | Scores | Ranking | None
 

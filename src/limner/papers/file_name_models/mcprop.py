@@ -31,15 +31,15 @@ from limner.core.paths import damage_told
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
+from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.papers.file_name_models.mcprop_network import Data, Heads, MCProp
 from limner.papers.file_name_models.text_readers import Read, TextReader, load_reader, reader_of
 from limner.scores import Progress, Scores
-from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, randomness
-from limner.systems.towers.collapse import warn_if_collapsed
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.fit import fit
+from limner.systems.towers.losses import warn_if_collapsed
 from limner.systems.towers.settings import (
     Training,
     continued,

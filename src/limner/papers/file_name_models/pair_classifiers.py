@@ -21,9 +21,9 @@ from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.paths import damage_told
-from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import padded
 from limner.encoders.offline import folder_of, pretrained
+from limner.encoders.text_transformers import max_tokens_of
 from limner.papers.file_name_models.text_readers import Read, Seeing, States, TextReader
 from limner.systems.towers.branches import Vectors
 from limner.systems.towers.pairs import PairReader, Pairs

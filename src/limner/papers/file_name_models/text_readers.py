@@ -194,7 +194,7 @@ class BackboneReader(TextReader):
     has_first = True
 
     def __init__(self, model: str | Path, *, max_tokens: int, device: torch.device) -> None:
-        from limner.encoders.backbones import TextBackbone, frozen
+        from limner.encoders.text_transformers import TextBackbone, frozen
 
         super().__init__(max_tokens=max_tokens, device=device)
         self.backbone = TextBackbone(model, max_tokens=max_tokens, device=str(device))

@@ -17,7 +17,7 @@ CELLS: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType({"gru": 
 """Recurrent layers by name."""
 
 
-class Seen(NamedTuple):
+class BranchOutput(NamedTuple):
     """The output of a branch for a batch.
 
     Args:
@@ -58,9 +58,9 @@ class Vectors(nn.Module):
         self.mean.copy_(rows.mean(0))
         self.scale.copy_(torch.where(spread > 1e-6, 1 / spread.clamp(min=1e-6), 1.0))
 
-    def forward(self, rows: Tensor) -> Seen:
+    def forward(self, rows: Tensor) -> BranchOutput:
         """Maps a batch of vectors."""
-        return Seen(self.linear(self.dropout((rows - self.mean) * self.scale)))
+        return BranchOutput(self.linear(self.dropout((rows - self.mean) * self.scale)))
 
 
 class Words(nn.Module):
@@ -103,16 +103,16 @@ class Words(nn.Module):
             if weight.ndim == 2:
                 nn.init.xavier_uniform_(weight)
 
-    def forward(self, packed: PackedSequence) -> Seen:
+    def forward(self, packed: PackedSequence) -> BranchOutput:
         """Encodes a batch of texts, sorted by length, longest first."""
         vectors = self.dropout(self.table(packed.data))
         states, last = self.gru(PackedSequence(vectors, packed.batch_sizes))
         final = last[0][0] if isinstance(last, tuple) else last[0]  # an LSTM also returns its cell state
         if self.pooling == "last" and not self.parts:
-            return Seen(self.linear(final))
+            return BranchOutput(self.linear(final))
         parts, filled = self._padded(states)
         whole = final if self.pooling == "last" else self._pooled(parts, filled)
-        return Seen(self.linear(whole), parts, filled)
+        return BranchOutput(self.linear(whole), parts, filled)
 
     def _padded(self, states: PackedSequence) -> tuple[Tensor, Tensor]:
         parts, lengths = pad_packed_sequence(states, batch_first=True)

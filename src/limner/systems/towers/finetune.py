@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,17 +15,17 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
+from limner.encoders.opening import EncodedVectors, source
 from limner.scores import Scores
-from limner.systems.sources import Encoded, source
 from limner.systems.towers import cards, randomness
-from limner.systems.towers.collapse import NEARLY, mean_cosine, warn_if_collapsed
 from limner.systems.towers.data import PairIndex
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
 from limner.systems.towers.finetuned_model import KIND, FinetunedModel, place_on
 from limner.systems.towers.fit import Fitted, fit
+from limner.systems.towers.losses import NEARLY, mean_cosine, warn_if_collapsed
 from limner.systems.towers.models import Compared
-from limner.systems.towers.settings import Training, split
+from limner.systems.towers.settings import Training, continued, initial, split
 from limner.systems.towers.shape import Margin
 from limner.systems.towers.training import plain, recall_names, recalls
 from limner.systems.towers.tuned import LEARNING_RATES, TunedTowers, Tuning, tunable
@@ -52,10 +52,11 @@ def finetune(
         progress: Called with (steps done, steps in total).
         options: Options of `Tuning`, `Margin` and `Training`.
     """
-    start = _start(options.get("init_from"))
-    given = options if start is None else _as_started(start, options)
-    defaults = DEFAULTS | {"learning_rate": LEARNING_RATES.get(str(given.get("mode", "lora")), 1e-3)}
-    tuning, margin, training = split(given, Tuning, Margin, Training, what="finetune", defaults=defaults)
+    start: FinetunedModel | None = initial(options.get("init_from"), FinetunedModel)
+    if start is not None:
+        options = continued(options, start.settings["tuning"], own=["encoder"])
+    defaults = DEFAULTS | {"learning_rate": LEARNING_RATES.get(str(options.get("mode", "lora")), 1e-3)}
+    tuning, margin, training = split(options, Tuning, Margin, Training, what="finetune", defaults=defaults)
     plan = TuningPlan(_base(tuning, start), tuning, margin, training, start)
     device = device_named(training.device)
     group = joined(device)
@@ -86,7 +87,7 @@ def _alike(task: FinetuneTask) -> bool:
 class TuningPlan:
     """All settings of a run, and the pretrained encoder."""
 
-    base: Encoded
+    base: EncodedVectors
     tuning: Tuning
     margin: Margin
     training: Training
@@ -187,35 +188,17 @@ def _encoded(side: RowBatches, encode: Callable[[object], Compared], items: Item
     return Embeddings(items.ids, np.concatenate(parts))
 
 
-def _start(given: Any) -> FinetunedModel | None:
-    """The fine-tuned model to start from, if one is given."""
-    if given is None or isinstance(given, FinetunedModel):
-        return given
-    return FinetunedModel.load(given)
-
-
-def _as_started(start: FinetunedModel, options: Mapping[str, object]) -> dict[str, object]:
-    """The options with the mode and sizes of the initial model; refuses different ones."""
-    fixed = start.settings["tuning"]
-    for name, value in fixed.items():
-        if options.get(name, value) != value:
-            raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
-    if options.get("encoder") is not None:
-        raise LimnerError("encoder= with init_from=: that model brings its own; leave one of the two out")
-    return {**fixed, **options}
-
-
-def _base(tuning: Tuning, start: FinetunedModel | None) -> Encoded:
+def _base(tuning: Tuning, start: FinetunedModel | None) -> EncodedVectors:
     """The pretrained encoder."""
     if start is not None:
         return start.base
     if tuning.encoder is None:
         raise LimnerError("'finetune' needs a pretrained model: give encoder='clip(model=DIR)' or init_from=")
-    found = source(tuning.encoder, what="encoder")
-    if not isinstance(found, Encoded):
+    pretrained = source(tuning.encoder, what="encoder")
+    if not isinstance(pretrained, EncodedVectors):
         raise LimnerError(f"encoder={tuning.encoder!r} is a file of vectors: expected a pretrained model")
-    tunable(found.encoder)
-    return found
+    tunable(pretrained.encoder)
+    return pretrained
 
 
 def _model(task: FinetuneTask, fitted: Fitted) -> FinetunedModel:

@@ -18,8 +18,8 @@ from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import damage_told
 from limner.core.torch_device import device_named
+from limner.encoders.opening import EncodedVectors, load_source
 from limner.scores import Progress, Scores
-from limner.systems.sources import Encoded, load_source
 from limner.systems.towers import cards, checkpoints, randomness, tuned
 from limner.systems.towers.encoding import as_array, device_of
 from limner.systems.towers.settings import settings
@@ -46,7 +46,7 @@ class FinetunedModel:
 
     name: str
     module: TunedTowers
-    base: Encoded
+    base: EncodedVectors
     settings: Mapping[str, Mapping[str, object]]
     trained: Mapping[str, Any]
     trained_on: TrainedOn | None = None
@@ -124,7 +124,7 @@ class FinetunedModel:
             tuning = settings(Tuning, groups["tuning"], what=KIND)
             saved.refuse_larger({"rank": tuning.rank})
             base = load_source(config["encoder"], what="encoder", trust=trust)
-            if not isinstance(base, Encoded):
+            if not isinstance(base, EncodedVectors):
                 raise LimnerError(
                     f"{path} was tuned from an encoder object that only its maker has: train from a named one, such "
                     "as encoder='clip(model=DIR)', to open it again"
@@ -137,7 +137,7 @@ class FinetunedModel:
         return cls(config["name"], module, base, groups, config["trained"], record)
 
 
-def rebuilt(base: Encoded, tuning: Tuning, groups: Mapping[str, Any], *, trust: bool) -> TunedTowers:
+def rebuilt(base: EncodedVectors, tuning: Tuning, groups: Mapping[str, Any], *, trust: bool) -> TunedTowers:
     """The module for settings by group, with the weights of the pretrained model."""
     from limner.systems.towers import losses
 

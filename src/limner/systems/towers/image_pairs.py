@@ -26,7 +26,7 @@ from limner.encoders.cache import content_key
 from limner.encoders.lengths import count_texts
 from limner.encoders.multimodal import refuse_blind
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
-from limner.encoders.running import number_type
+from limner.encoders.torch_encoders import number_type
 from limner.scores import Progress, Scores
 
 

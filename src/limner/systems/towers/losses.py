@@ -11,18 +11,25 @@ losses differ only in which negatives they use. The other direction swaps images
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, LimnerWarning
 from limner.core.registry import checked
 from limner.systems import LOSSES
 
 MARGIN = 0.2
+NEARLY = 0.85
+"""Embeddings count as nearly equal from this mean cosine similarity of different items; for trained towers it is near
+0."""
+FEWEST = 8
+"""Minimum number of items for this check."""
 
 
 class Loss(Protocol):
@@ -188,3 +195,43 @@ def _standing_out(held: Tensor, negatives: Tensor, margin: float) -> Tensor:
         k = (ordered.sum(1, keepdim=True).square() / squares.clamp(min=1e-12)).round().clamp(min=1)
         kept = torch.arange(ordered.shape[1], device=ordered.device) < k
     return (ordered * kept / k).sum()
+
+
+def mean_cosine(vectors: Tensor) -> float:
+    """The mean cosine similarity of different rows; several vectors of an item are concatenated.
+
+    >>> import torch
+    >>> round(mean_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])), 3)
+    0.333
+    """
+    rows = normalize(vectors.detach().float().flatten(1), dim=-1)
+    count = len(rows)
+    return (float(rows.sum(0).square().sum()) - count) / (count * (count - 1))
+
+
+def warn_if_collapsed(images: Tensor, texts: Tensor, *, loss: object) -> None:
+    """Warns if all images, and all texts, have nearly the same vector after training.
+
+    With only the hardest negative (loss "max"), mapping everything to one point has a loss of `2 * margin`, which is
+    lower than that of random vectors. Early in training the gradient leads there at any learning rate, and it is small
+    there, so training rarely escapes. Losses that use more negatives ("sum", "adaptive") do not collapse.
+
+    Args:
+        images: Vectors of the images of a training batch, a row per item.
+        texts: Vectors of the texts of the same batch.
+        loss: The loss, as the user named it.
+    """
+    if len(images) < FEWEST:
+        return
+    cosines = {"images": mean_cosine(images), "texts": mean_cosine(texts)}
+    if min(cosines.values()) < NEARLY:
+        return
+    facts = " and ".join(f"of two {name} {value:.3f}" for name, value in cosines.items())
+    advice = "" if loss == "pcme" else "with loss='adaptive' or loss='sum', or "
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", "?")
+    warnings.warn(
+        f"all embeddings have become nearly equal after training with loss={name!r} (mean cosine {facts}): ranks are "
+        f"close to chance. Train {advice}for more epochs",
+        LimnerWarning,
+        stacklevel=4,
+    )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, normalize
 
-from limner.systems.towers.branches import Seen
+from limner.systems.towers.branches import BranchOutput
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Compared = tuple[Tensor, ...]
@@ -68,12 +68,12 @@ class AttentionHeads(nn.Module):
         self.map = nn.Linear(parts, embedding_dim) if parts else nn.Linear(embedding_dim, heads * embedding_dim)
         self.norm = nn.LayerNorm(embedding_dim)
 
-    def forward(self, seen: Seen) -> Compared:
+    def forward(self, seen: BranchOutput) -> Compared:
         """Unit vectors and their views, items by heads by dimensions."""
         views = torch.sigmoid(self._views(seen))
         return normalize(self.norm(seen.whole[:, None] + views), dim=-1), views
 
-    def _views(self, seen: Seen) -> Tensor:
+    def _views(self, seen: BranchOutput) -> Tensor:
         if self.attend is None or seen.parts is None or seen.filled is None:
             mapped: Tensor = self.map(seen.whole)
             return mapped.view(len(mapped), self.heads, -1)

@@ -22,10 +22,10 @@ from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.torch_device import device_named
-from limner.encoders.backbones import max_tokens_of
 from limner.encoders.batching import by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
-from limner.encoders.running import number_type
+from limner.encoders.text_transformers import max_tokens_of
+from limner.encoders.torch_encoders import number_type
 from limner.scores import Progress
 from limner.systems.towers.unpadded import UnpaddedEncoder, fits, lengths_in_batches
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.encoders import TwoSided
-from limner.systems.sources import VectorSource
+from limner.encoders.opening import VectorSource
 from limner.systems.towers import losses
 from limner.systems.towers.branches import Vectors, Words
 from limner.systems.towers.models import AttentionHeads, Joint, ManyVectors, Probabilistic, TwoTowers
@@ -21,7 +21,7 @@ from limner.systems.towers.settings import refuse_below
 from limner.systems.towers.unfrozen import Unfrozen
 
 if TYPE_CHECKING:
-    from limner.encoders.running import TorchEncoder
+    from limner.encoders.torch_encoders import TorchEncoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,8 @@ from limner.core.ids import Ids
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told, read_text
 from limner.core.torch_device import device_named
+from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.scores import Progress, Scores
-from limner.systems.sources import Source, VectorSource, load_source, source
 from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Joint, Probabilistic

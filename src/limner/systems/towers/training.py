@@ -15,20 +15,19 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
-from limner.core.version import VERSION
+from limner.encoders.opening import Source, source
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import parse
 from limner.scores import Scores
-from limner.systems.sources import Source, source
-from limner.systems.towers import randomness
+from limner.systems.towers import cards, randomness
 from limner.systems.towers.branches import Vectors
-from limner.systems.towers.collapse import warn_if_collapsed
 from limner.systems.towers.data import Batches, Texts, TowersBatch, TrainingPairs
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array, as_sets, images_seen, texts_seen
 from limner.systems.towers.fit import Fitted, fit
+from limner.systems.towers.losses import warn_if_collapsed
 from limner.systems.towers.models import Compared, Joint
-from limner.systems.towers.settings import Training, split
+from limner.systems.towers.settings import Training, continued, initial, split
 from limner.systems.towers.shape import VARIANTS, Inputs, Shape, built
 from limner.systems.towers.towers_model import TowersModel
 from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable, unfrozen_state
@@ -36,7 +35,7 @@ from limner.systems.towers.vocabulary import Vocabulary
 from limner.systems.trained_on import TrainedOn
 
 if TYPE_CHECKING:
-    from limner.encoders.running import TorchEncoder
+    from limner.encoders.torch_encoders import TorchEncoder
     from limner.scores import Progress
 
 MEASURES = parse("rsum R@1 R@5 R@10")
@@ -291,12 +290,10 @@ STRUCTURE = ("word_dim", "hidden_dim", "embedding_dim", "cell", "pooling", "head
 """Settings that determine the weights: an initial model fixes them."""
 
 
-def _start(variant: str, given: Any) -> TowersModel | None:
-    """The trained model to start from, if one is given."""
-    if given is None:
-        return None
-    start = given if isinstance(given, TowersModel) else TowersModel.load(given)
-    if start.variant != variant:
+def _start(variant: str, model: Any) -> TowersModel | None:
+    """The trained model to start from, if there is one."""
+    start: TowersModel | None = initial(model, TowersModel)
+    if start is not None and start.variant != variant:
         raise LimnerError(
             f"init_from= is a model of kind {start.variant!r}: expected {variant!r}, the variant to train"
         )
@@ -307,16 +304,11 @@ def _as_begun(start: TowersModel, options: Mapping[str, object]) -> dict[str, ob
     """The options with the structure of the initial model; refuses a different structure."""
     groups = [values for name, values in start.settings.items() if name != "training"]
     fixed = {name: value for values in groups for name, value in values.items() if name in STRUCTURE}
-    for name, value in fixed.items():
-        if options.get(name, value) != value:
-            raise LimnerError(f"{name}={options[name]!r} with init_from=: that model has {value!r}; leave it out")
-    if "texts" in options:
-        raise LimnerError("texts= with init_from=: texts are encoded as in that model; leave it out")
-    begun = start.settings["inputs"]
-    if begun.get("unfreeze") and not options.get("unfreeze", True):
+    inputs = start.settings["inputs"]
+    if inputs.get("unfreeze") and not options.get("unfreeze", True):
         raise LimnerError("unfreeze=False with init_from=: that model has its own image encoder; leave it out")
-    inherited = {"max_tokens": begun["max_tokens"], "unfreeze": bool(begun.get("unfreeze"))}
-    return {**inherited, **fixed, **options}
+    inherited = {"max_tokens": inputs["max_tokens"], "unfreeze": bool(inputs.get("unfreeze"))}
+    return {**inherited, **continued(options, fixed, own=["texts"])}
 
 
 def _begin(module: nn.Module, start: TowersModel) -> None:
@@ -382,21 +374,7 @@ def recall_names() -> list[str]:
 
 def _model(task: TowersTask, fitted: Fitted) -> TowersModel:
     plan, collection = task.plan, task.collection
-    best = fitted.history[fitted.best_epoch - 1]
-    about: dict[str, object] = {
-        "version": VERSION,
-        "collection": collection.name,
-        "images": len(collection.images),
-        "texts": len(collection.texts),
-        "pairs": len(task.pairs),
-        "dev": None if task.dev is None else task.dev.name,
-        "best_epoch": fitted.best_epoch,
-        "epochs": len(fitted.history),
-        "metrics": {name: best[name] for name in recall_names() if name in best},
-        "history": [dict(row) for row in fitted.history],
-    }
-    if fitted.resumed:
-        about["resumed"] = fitted.resumed
+    about = {**cards.summary(collection, task.dev, fitted, recall_names()), "pairs": len(task.pairs)}
     record = TrainedOn.of(collection)
     if plan.start is not None:
         about["start"] = {"name": plan.start.name, "fingerprint": plan.start.fingerprint}

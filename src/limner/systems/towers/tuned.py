@@ -16,8 +16,8 @@ from torch.nn.functional import normalize
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import needed
 from limner.encoders import TwoSided
-from limner.encoders.running import JointEncoder
-from limner.systems.sources import VectorSource
+from limner.encoders.opening import VectorSource
+from limner.encoders.torch_encoders import JointEncoder
 from limner.systems.towers.models import Compared
 from limner.systems.towers.settings import refuse_below
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Items
 from limner.encoders.batching import padded
-from limner.encoders.running import JointEncoder, on_device, stacked
+from limner.encoders.torch_encoders import JointEncoder, on_device, stacked
 from limner.scores import usable_cores
 
 PIXEL_MEMORY = 2 << 30

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
-from limner.encoders.running import TorchEncoder, ahead
-from limner.systems.sources import Source, Stored
-from limner.systems.towers.branches import Seen, Vectors
+from limner.encoders.opening import Source, StoredVectors
+from limner.encoders.torch_encoders import TorchEncoder, ahead
+from limner.systems.towers.branches import BranchOutput, Vectors
 
 if TYPE_CHECKING:
     from limner.scores import Progress
@@ -41,22 +41,22 @@ class Unfrozen(nn.Module):
         """The linear layer of the head."""
         return self.head.linear
 
-    def forward(self, pixels: Tensor) -> Seen:
+    def forward(self, pixels: Tensor) -> BranchOutput:
         """Encodes a batch of preprocessed images."""
-        seen: Seen = self.head(self.encoder.image_vectors(pixels))
-        return seen
+        output: BranchOutput = self.head(self.encoder.image_vectors(pixels))
+        return output
 
 
 def trainable(features: Source | None) -> TorchEncoder:
     """The image encoder of a source, if its weights can be trained; refuses others."""
-    made = features.others if isinstance(features, Stored) else features
-    encoder = None if made is None else made.encoder
+    vectors = features.encoder if isinstance(features, StoredVectors) else features
+    encoder = None if vectors is None else vectors.encoder
     model = getattr(encoder, "model", None)
     if isinstance(encoder, TorchEncoder) and encoder.kinds == ("image",) and isinstance(model, nn.Module):
         return encoder
-    got = "vectors from a file" if made is None else type(encoder).__name__
+    name = "vectors from a file" if vectors is None else type(encoder).__name__
     raise LimnerError(
-        f"unfreeze=True trains the image encoder, but the features are those of {got}: expected an image encoder that "
+        f"unfreeze=True trains the image encoder, but the features are those of {name}: expected an image encoder that "
         "runs on torch, such as features='efficientnet-lite' or features='timm(model=NAME)'"
     )
 

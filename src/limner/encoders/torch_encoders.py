@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
@@ -17,7 +17,9 @@ from limner.core.arrays import Float32, IntArray
 from limner.core.collection import Items
 from limner.core.cut_texts import warned_once
 from limner.core.embeddings import Embeddings
-from limner.core.errors import LimnerError, MissingExtra, UnknownName
+from limner.core.errors import LimnerError, MissingExtra, UnknownName, shown
+from limner.core.paths import damage_told
+from limner.core.tensor_files import unpickled
 from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.memory import keep_freed
@@ -27,7 +29,7 @@ if find_spec("torch") is None:
     raise MissingExtra("this encoder", "torch", "train")
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,6 +38,9 @@ keep_freed()
 PRECISIONS = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 Pixels = Tensor | dict[str, Tensor]
 """A preprocessed image: its pixels, or all outputs of the model's processor by name."""
+_WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model")
+"""Keys under which training scripts store the weights; averaged (EMA) ones first, as in timm."""
+_WEIGHT_FILES = "weights saved with torch.save(model.state_dict(), FILE), or a .safetensors file"
 _AHEAD = 3  # batches of images that are decoded in advance
 
 
@@ -253,3 +258,30 @@ def mean_pooled(states: Tensor, filled: Tensor) -> Tensor:
     """
     weights = filled[..., None].to(states.dtype)
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """Tensors by name from a .safetensors file, or from a .pth or .pt file that contains only data."""
+    if not file.is_file():
+        raise LimnerError(f"no weights {file}: expected a .safetensors, .pth or .pt file")
+    with damage_told(file, what="file of weights"):
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(file)
+        content = unpickled(file, expected=_WEIGHT_FILES)
+        weights = next((content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)), content)
+        return {_plain_name(name): tensor for name, tensor in weights.items() if isinstance(tensor, Tensor)}
+
+
+def _plain_name(name: object) -> str:
+    """A parameter name without the prefix that multi-GPU training adds."""
+    return str(name).removeprefix("module.")
+
+
+def fill_weights(module: nn.Module, file: Path) -> None:
+    """Loads weights into a module; refuses a file with missing weights, and ignores extra ones."""
+    with damage_told(file, what="file of weights"):
+        missing = module.load_state_dict(read_weights(file), strict=False).missing_keys
+    if missing:
+        raise LimnerError(f"{file} does not have {len(missing)} weights of this model: {shown(missing)}")
