@@ -16,8 +16,8 @@ from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.datasets.wikipedia import image_names
+from limner.encoders.opening import Source
 from limner.papers.file_name_models.text_readers import Read, Seeing, States, TextReader
-from limner.systems.sources import Source
 from limner.systems.towers.branches import Vectors
 from limner.systems.towers.settings import (
     refuse_below,
