@@ -112,7 +112,7 @@ def share_of_int8(d: int) -> float:
 def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
     """The places of all captions of 5 to an image, in both directions: what `evaluate` counts."""
     from limner import Judgements, Scores
-    from limner.evaluation.placements import Asked, place
+    from limner.evaluation.placements import RankRequest, place
 
     by_setting(300, 300, 8, 1, None, setting)
     pictures, rng = vectors(images, d, 0), np.random.default_rng(2)
@@ -123,7 +123,7 @@ def ranks(images: int, d: int, setting: str) -> Callable[[], Any]:
     scores = Scores.from_embeddings(pictures, captions)
 
     def evaluate_both(of: Any, judged: Any) -> Any:
-        placed = [place(s, [Asked(j)])[0][0] for s, j in ((of, judged), (of.T, judged.T))]
+        placed = [place(s, [RankRequest(j)])[0][0] for s, j in ((of, judged), (of.T, judged.T))]
         return [p.above for p in placed], [p.tied for p in placed]
 
     evaluate_both(scores, pairs)  # loads the loops

@@ -20,7 +20,7 @@ from limner.annotate.frames import SamplingFrame, frame, needed, values
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
-from limner.evaluation.placements import Asked, place
+from limner.evaluation.placements import RankRequest, place
 from limner.scores import Scores
 
 WHOLE = parse("mAP@R RP Recall@5 nDCG@10 MAP")
@@ -254,7 +254,7 @@ def leveled(world: World, planned: tuple[str, ...] | None = None) -> list[Levele
     costs = levels.costs(upper, world.known)
     known = world.known
     revealed = [known, *(_revealed(world, each) for each in upper), known | world.truth]
-    placed = {n: place(each, [Asked(judged) for judged in revealed])[0] for n, each in world.scores.items()}
+    placed = {n: place(each, [RankRequest(judged) for judged in revealed])[0] for n, each in world.scores.items()}
     found = []
     for measure in WHOLE:
         steps = {n: np.array([measure(at) for at in each]) for n, each in placed.items()}

@@ -7,12 +7,11 @@ import pytest
 
 from limner import Collection, Embeddings, Ids, Items, Judgements, Scores
 from limner.evaluation import evaluate
-from limner.evaluation.judging import depth_seen
+from limner.evaluation.evaluate import depth_seen
 from limner.evaluation.measures import parse
-from limner.evaluation.placements import NEVER, Asked, place
+from limner.evaluation.placements import NEVER, RankOptions, RankRequest, place
 
 module = importlib.import_module("limner.evaluation.evaluate")
-judging = importlib.import_module("limner.evaluation.judging")
 unjudged = importlib.import_module("limner.evaluation.unjudged")
 
 
@@ -38,7 +37,7 @@ def world(rng):
 def test_numbers_are_those_of_all_ranks(measures, ties, few, monkeypatch):
     scores, collection, more = world(np.random.default_rng(0))
     if few:
-        for part in (judging, unjudged):
+        for part in (module, unjudged):
             monkeypatch.setattr(part, "MOST_CELLS", 100)
 
     def numbers():
@@ -62,9 +61,16 @@ def test_ranks_that_the_best_decide_are_those_of_a_slow_count(keep, holes):
     if holes:
         matrix[:, 1::3][rng.random((50, 13)) < 0.3] = -np.inf
     folds, depth = (rng.integers(-1, 3, 50), rng.integers(-1, 3, 40)), rng.integers(1, 30, 50)
-    asked = [Asked(pairs), Asked(pairs, *folds), Asked(pairs, depth=depth), Asked(pairs, *folds, depth=7)]
+    asked = [
+        RankRequest(pairs),
+        RankRequest(pairs, *folds),
+        RankRequest(pairs, depth=depth),
+        RankRequest(pairs, *folds, depth=7),
+    ]
     scores = Scores.from_matrix(matrix, range(50), range(40))
-    for one, other, request in zip(place(scores, asked)[0], place(scores, asked, keep=keep)[0], asked, strict=True):
+    for one, other, request in zip(
+        place(scores, asked)[0], place(scores, asked, RankOptions(keep=keep))[0], asked, strict=True
+    ):
         for name in ("indptr", "above", "tied", "grades"):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name
         assert np.array_equal(other.judged.above, slowly(matrix, request, other.judged))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from limner import Collection, Ids, Items, Judgements
-from limner.evaluation.folds import fold_of
+from limner.evaluation.folds import Folds
 
 
 def collection(images, texts):
@@ -28,12 +28,12 @@ def collection(images, texts):
 )
 def test_values_of_folds(images, texts, wanted):
     whole = collection(images, texts)
-    found = [fold_of(items.ids, items, "fold", whole).tolist() for items in (whole.images, whole.texts)]
+    folds = Folds(whole, "fold")
+    found = [folds.of(whole.images.ids, "image").tolist(), folds.of(whole.texts.ids, "text").tolist()]
     assert found == list(wanted)
 
 
-def test_unknown_ids_and_no_folds():
+def test_unknown_ids():
     whole = collection([0, 1], [0, 1])
     some = Ids(["image1", "elsewhere"])
-    assert fold_of(some, whole.images, "fold", whole).tolist() == [1, -1]
-    assert fold_of(some, whole.images, None, whole).tolist() == [0, -1]
+    assert Folds(whole, "fold").of(some, "image").tolist() == [1, -1]

@@ -289,14 +289,14 @@ def test_the_page_says_when_a_view_has_another_pool(tmp_path):
 
 
 def test_a_view_of_ratings_takes_its_threshold():
-    from limner.evaluation.judging import judged_for
+    from limner.evaluation.partial_judgements import combined_judgements
     from limner.evaluation.protocols import View
 
     toy = judged_collection()
     votes = Judgements.from_pairs([("i0", "t2", 0.5), ("i1", "t4", 0.4)])
     rated = Collection(toy.name, toy.images, toy.texts, toy.judgements, extra=toy.extra, ratings={"crowd": votes})
     view = View("crowd", "crowd", originals="all", threshold=0.5)
-    assert len(judged_for(view, rated, "i2t")) == 7 and len(judged_for(view, rated, "t2i")) == 7
+    assert len(combined_judgements(view, rated, "i2t")) == 7 and len(combined_judgements(view, rated, "t2i")) == 7
 
 
 needs_flickr8k = pytest.mark.skipif(not FLICKR8K.is_dir(), reason=f"needs Flickr8k in {FLICKR8K} (LIMNER_DATA)")
@@ -325,13 +325,13 @@ def test_a_system_that_returns_the_original_first_has_success_1(captions):
 
 @needs_flickr8k
 def test_the_crowd_adds_pairs_to_the_thousand_originals():
-    from limner.evaluation.judging import judged_for
+    from limner.evaluation.partial_judgements import combined_judgements
     from limner.evaluation.protocols import PROTOCOLS
 
     test = flickr8k(2)
     crowd = next(v for v in PROTOCOLS["flickr8k-judged"].views if v.name == "crowd")
     for direction in ("i2t", "t2i"):
-        assert len(judged_for(crowd, test, direction)) == 1000 + 2031  # as printed, section 4.3.2
+        assert len(combined_judgements(crowd, test, direction)) == 1000 + 2031  # as printed, section 4.3.2
 
 
 @needs_flickr8k

@@ -9,7 +9,7 @@ import oracles
 from limner import Ids, Judgements, LimnerError, Measure, Ranking, Scores, evaluate
 from limner.core.errors import TooShort
 from limner.evaluation.measures import DEFAULT, MEASURES, bounds, parse
-from limner.evaluation.placements import NEVER, Asked, Placements, place
+from limner.evaluation.placements import NEVER, Placements, RankOptions, RankRequest, place
 
 ALL = parse(
     "R@1 R@2 R@5 S@3 Recall@2 Recall@4 P@1 P@3 MedR MeanR MRR MRR@2 nDCG nDCG@1 nDCG@3 MAP MAP@2 mAP@R RP PMRP "
@@ -29,7 +29,7 @@ graded_query = st.integers(2, 6).flatmap(
 def placed_by_scores(scores, grades, **options):
     judgements = Judgements.from_pairs([("q", c, g) for c, g in enumerate(grades)], candidates=range(len(grades)))
     source = Scores.from_matrix(np.array([scores], dtype=np.float64), ["q"], range(len(scores)))
-    (placed,), _ = place(source, [Asked(judgements)], workers=1, **options)
+    (placed,), _ = place(source, [RankRequest(judgements)], RankOptions(workers=1, **options))
     return placed
 
 
@@ -107,7 +107,7 @@ def test_a_list_without_ties(query):
     grades = query[1]
     judgements = Judgements.from_pairs([("q", c, g) for c, g in enumerate(grades)])
     ranking = Ranking.from_lists({"q": range(len(grades))}, candidates=range(len(grades)))
-    (placed,), _ = place(ranking, [Asked(judgements)])
+    (placed,), _ = place(ranking, [RankRequest(judgements)])
     agree(ALL, placed, lambda m: oracles.of_order(m, grades))
 
 
@@ -158,7 +158,7 @@ def test_one_measure_has_one_text():
 @pytest.mark.parametrize("text", ["R@2(graded, min_grade=9)", "R@2(graded)", "nDCG", "MedR(min_grade=9)", "RP(graded)"])
 def test_no_positive_at_all(text):
     judgements = Judgements.from_pairs([("q", "a", 0.0)] if "min" not in text else [("q", "a", 1.0)])
-    (placed,), _ = place(Ranking.from_lists({"q": "ab"}, candidates="ab"), [Asked(judgements)])
+    (placed,), _ = place(Ranking.from_lists({"q": "ab"}, candidates="ab"), [RankRequest(judgements)])
     assert Measure.parse(text)(placed).shape == (0,)
     assert Measure.parse(text).counted(placed).left_out == 1
 
@@ -184,7 +184,7 @@ def test_medr_under_ties_is_the_median_of_expected_ranks():
     """Not the expectation of the median: that has no value per query, which tests and intervals need."""
     source = Scores.from_matrix(np.array([[1.0, 1, 1, 1], [4, 3, 2, 1], [1, 1, 0, 0]]), "abc", range(4))
     truth = Judgements.from_pairs([("a", 0), ("b", 3), ("c", 1)], candidates=range(4))
-    (placed,), _ = place(source, [Asked(truth)])
+    (placed,), _ = place(source, [RankRequest(truth)])
     ranks = Measure.parse("MedR")(placed)
     assert ranks.tolist() == [2.5, 4.0, 1.5]
     assert Measure.parse("MedR").summarise(ranks) == 2.5 and Measure.parse("MedR(floor)").summarise(ranks) == 2.0
@@ -231,7 +231,7 @@ def test_refused(text, message):
 
 def truncated(grades_of, lists, **options):
     judgements = Judgements.from_pairs([(q, c, 1.0) for q, cs in grades_of.items() for c in cs])
-    (placed,), _ = place(Ranking.from_lists(lists), [Asked(judgements)], **options)
+    (placed,), _ = place(Ranking.from_lists(lists), [RankRequest(judgements)], RankOptions(**options))
     return placed
 
 
@@ -292,7 +292,7 @@ cut_query = st.integers(1, 5).flatmap(
 def cut_list(grades, depth, **pool):
     judgements = Judgements.from_pairs([("q", c, g) for c, g in enumerate(grades)], candidates=range(len(grades)))
     ranking = Ranking.from_lists({"q": range(depth)}, **pool)
-    (placed,), _ = place(ranking, [Asked(judgements)])
+    (placed,), _ = place(ranking, [RankRequest(judgements)])
     return placed
 
 
@@ -332,7 +332,7 @@ def test_a_positive_outside_the_pool_is_certainly_not_found():
     """It counts in R under "count", and no continuation of the list can hold it."""
     ranking = Ranking.from_lists({"q": ["a", "b"]}, candidates="abc")
     judgements = Judgements.from_pairs([("q", "a"), ("q", "elsewhere")])
-    (placed,), _ = place(ranking, [Asked(judgements, outside="count")])
+    (placed,), _ = place(ranking, [RankRequest(judgements, outside="count")])
     assert Measure.parse("RP")(placed).tolist() == [0.5] and Measure.parse("MAP")(placed).tolist() == [0.5]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from limner import Embeddings, Ids, Judgements, LimnerError, Measure, Scores, evaluate
-from limner.evaluation.placements import Asked, _align, place
+from limner.evaluation.placements import RankOptions, RankRequest, _align, place
 from limner.evaluation.rank_counting import _Count, _counters
 from limner.match import CORRECTIONS
 
@@ -53,15 +53,15 @@ def test_a_positive_whose_score_is_nan_is_refused(torch, ties, pools):
     values = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
     values[7, 7] = np.nan
     with pytest.raises(LimnerError, match=r"query '7' and candidate '7' is NaN"):
-        place(anything(values, torch=torch), [Asked(TRUTH, *pools)], ties=ties)
+        place(anything(values, torch=torch), [RankRequest(TRUTH, *pools)], RankOptions(ties=ties))
 
 
 def test_a_positive_whose_score_is_nan_is_refused_in_pieces():
     values = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
     values[7, 7] = np.nan
     source = anything(values)
-    positives = [_align(source, Asked(TRUTH))]
-    counters = _counters(source, [Asked(TRUTH)], positives)
+    positives = [_align(source, RankRequest(TRUTH))]
+    counters = _counters(source, [RankRequest(TRUTH)], positives)
     pieces = _Count(counters, None).divided(lambda rows, columns: values[rows, columns])
     parts = [pieces.piece(0, low, values[:, low : low + 16]) for low in range(0, N, 16)]
     (counted,), _ = pieces.join(parts)
@@ -80,7 +80,7 @@ def test_lists_hold_no_nan(torch, k):
 
 def test_no_measure_divides_by_an_empty_tie():
     scores = Scores.from_matrix(np.eye(N), range(N), range(N))
-    (placed,), _ = place(scores, [Asked(TRUTH)])
+    (placed,), _ = place(scores, [RankRequest(TRUTH)])
     tied = placed.tied.copy()
     tied[3] = 0
     with pytest.raises(LimnerError, match="query '3'.*no candidates.*NaN"):
@@ -109,7 +109,7 @@ def test_a_column_of_forbidden_pairs_is_last_under_every_correction(name, dtype)
     assert not np.isnan(corrected.matrix()).any()
     assert np.isneginf(corrected.matrix()[:, 5]).all() and np.isfinite(np.delete(corrected.matrix(), 5, axis=1)).all()
     truth = Judgements.from_pairs([("3", "5")])
-    (placed,), _ = place(corrected, [Asked(truth)])
+    (placed,), _ = place(corrected, [RankRequest(truth)])
     assert placed.above.tolist() == [N - 1] and placed.tied.tolist() == [1]
     for measure in ("MRR", "MAP", "nDCG", "MeanR"):
         assert Measure.parse(measure)(placed)[0] == pytest.approx(

@@ -19,7 +19,6 @@ import pytest
 from PIL import Image
 
 import limner
-from limner.evaluation.reports import recall
 from limner.evaluation.reports.page import (
     examples,
     figures,
@@ -30,12 +29,12 @@ from limner.evaluation.reports.page import (
     ranks,
     render,
     rivals,
-    views,
     words,
 )
 from limner.evaluation.reports.page.estimates import _agreement
 from limner.evaluation.reports.page.slices import slices_finding
 from limner.evaluation.reports.page.truth import Truth, missing, relevant_in, spread
+from limner.evaluation.reports.report import curve_depth, first_ranks, recall_curve
 from limner.evaluation.slices import Slice, Slices
 
 N = 24
@@ -138,8 +137,8 @@ def test_every_result_stands_in_the_table_with_its_interval(report, page):
 
 
 def test_recall_curve_is_the_share_of_first_ranks(report):
-    for result in recall.first_ranks(report).values():
-        curve = recall.recall_curve(report, result, 20)
+    for result in first_ranks(report).values():
+        curve = recall_curve(report, result, 20)
         for k in range(1, 21):
             assert curve[k].value == pytest.approx(sum(rank <= k for rank in result.values) / len(result.values))
 
@@ -147,9 +146,9 @@ def test_recall_curve_is_the_share_of_first_ranks(report):
 def test_recall_curve_goes_as_deep_as_ranks_are_known(world, report):
     ranking = limner.Scores.from_matrix(np.eye(N, 2 * N), world.images.ids, world.texts.ids).top(3)
     cut = limner.evaluate(ranking, world, measures="R@1 MedR", unretrieved="never", ties="order")
-    here = [r for (_, d), r in recall.first_ranks(cut).items() if d == "i2t"]
-    assert recall.depth(cut, "i2t", here) <= 3
-    assert recall.depth(report, "t2i", [r for (_, d), r in recall.first_ranks(report).items() if d == "t2i"]) == N
+    here = [r for (_, d), r in first_ranks(cut).items() if d == "i2t"]
+    assert curve_depth(cut, "i2t", here) <= 3
+    assert curve_depth(report, "t2i", [r for (_, d), r in first_ranks(report).items() if d == "t2i"]) == N
 
 
 def test_rank_bins_hold_every_query_once():
@@ -582,7 +581,7 @@ def test_long_captions_are_cut_at_a_word():
 def test_chance_is_what_all_orders_of_the_candidates_say(k):
     for relevant in (1, 2, 3):
         hits = [min(order[:relevant]) < k for order in itertools.permutations(range(5))]
-        assert views.hit_chances([relevant], 5, k)[0] == pytest.approx(np.mean(hits))
+        assert words.hit_chances([relevant], 5, k)[0] == pytest.approx(np.mean(hits))
 
 
 def test_the_headline_has_chance_and_says_which_view_every_number_is_of(world):
@@ -622,8 +621,8 @@ def test_the_same_answer_to_every_query_and_a_baseline_beside_the_headline(world
     main = report.find("R@1", direction="i2t", view="complete")
     judged = world.judged("complete", "i2t")
     slow = max(np.mean([(judged.grade(q, c) or 0) > 0 for q in main.queries]) for c in judged.candidates)
-    assert views.constant(report, truth, main) == pytest.approx(slow)
-    assert views.constant(report, Truth(None), main) is None
+    assert words.constant(report, truth, main) == pytest.approx(slow)
+    assert words.constant(report, Truth(None), main) is None
     other = system(world, 1)
     card = headline.cards(report, truth, replace(other, system="simple"))[0]
     value = other.find(card.measure, direction="i2t", view=card.view).value

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limner import Embeddings, Judgements, LimnerError, Ranking, Scores
 from limner.evaluation.measures import parse
-from limner.evaluation.placements import NEVER, OUTSIDE_POOL, Asked, _by_rank, place
+from limner.evaluation.placements import NEVER, OUTSIDE_POOL, RankOptions, RankRequest, _by_rank, place
 
 MEASURES = parse("R@1 R@3 MeanR MRR mAP@R RP nDCG@4")
 
@@ -48,8 +48,8 @@ def test_whole_pool_and_folds_in_one_pass(world):
     scores, positives, query_folds, candidate_folds = world
     n, m = scores.shape
     source = Scores.from_matrix(scores, range(n), range(m))
-    asked = [Asked(judged(positives, n, m)), Asked(judged(positives, n, m), query_folds, candidate_folds)]
-    (whole, cut), kept = place(source, asked, keep=2, workers=1)
+    asked = [RankRequest(judged(positives, n, m)), RankRequest(judged(positives, n, m), query_folds, candidate_folds)]
+    (whole, cut), kept = place(source, asked, RankOptions(keep=2, workers=1))
     assert listed(whole) == {str(q): slow_places(scores[q], ps, range(m)) for q, ps in enumerate(positives) if ps}
     expected = {}
     for q, ps in enumerate(positives):
@@ -65,8 +65,8 @@ def test_a_ranking_filtered_to_folds_says_the_same_as_its_scores(world):
     scores, positives, query_folds, candidate_folds = world
     n, m = scores.shape
     source = Scores.from_matrix(scores + np.linspace(0, 0.5, m), range(n), range(m))  # no ties
-    asked = [Asked(judged(positives, n, m), query_folds, candidate_folds), Asked(judged(positives, n, m))]
-    by_scores, _ = place(source, asked, workers=1)
+    asked = [RankRequest(judged(positives, n, m), query_folds, candidate_folds), RankRequest(judged(positives, n, m))]
+    by_scores, _ = place(source, asked, RankOptions(workers=1))
     by_lists, _ = place(source.ranking(), asked)
     assert [listed(p) for p in by_scores] == [listed(p) for p in by_lists]
 
@@ -77,7 +77,8 @@ def test_several_judgements_at_once_equal_each_alone():
         Embeddings(range(300), rng.standard_normal((300, 8))), Embeddings(range(1500), rng.standard_normal((1500, 8)))
     )
     asked = [
-        Asked(judged([rng.choice(1500, size=k, replace=False) for _ in range(300)], 300, 1500)) for k in (1, 5, 40)
+        RankRequest(judged([rng.choice(1500, size=k, replace=False) for _ in range(300)], 300, 1500))
+        for k in (1, 5, 40)
     ]
     together, _ = place(source, asked)
     for one, placed in zip(asked, together, strict=True):
@@ -89,7 +90,7 @@ def test_several_judgements_at_once_equal_each_alone():
 def test_positives_outside_the_pool_are_dropped_or_counted():
     source = Scores.from_matrix(np.array([[3.0, 2.0, 1.0]]), ["q"], "abc")
     judgements = Judgements.from_pairs([("q", "a"), ("q", "elsewhere")])
-    (dropped, counted), _ = place(source, [Asked(judgements), Asked(judgements, outside="count")])
+    (dropped, counted), _ = place(source, [RankRequest(judgements), RankRequest(judgements, outside="count")])
     assert dropped.relevant.tolist() == [1] and dropped.outside == 1
     assert counted.relevant.tolist() == [2] and counted.above.tolist() == [0, NEVER]
     assert parse("RP")[0](counted).tolist() == [0.5] and parse("RP")[0](dropped).tolist() == [1.0]
@@ -100,28 +101,28 @@ def test_listed_positives_of_another_fold_are_no_positives():
     ranking = Ranking.from_lists({"q": ["a", "b", "c"]})
     judgements = Judgements.from_pairs([("q", "b"), ("q", "c"), ("q", "unlisted")])
     folds = np.array([0]), np.array([0, 0, 1])
-    (placed,), _ = place(ranking, [Asked(judgements, *folds)])
+    (placed,), _ = place(ranking, [RankRequest(judgements, *folds)])
     assert placed.above.tolist() == [1, NEVER] and placed.relevant.tolist() == [2]
 
 
 def test_queries_without_positives_are_left_out_and_counted():
     source = Scores.from_matrix(np.ones((3, 2)), "xyz", "ab")
-    (placed,), _ = place(source, [Asked(Judgements.from_pairs([("y", "a"), ("z", "b", 0)]))])
+    (placed,), _ = place(source, [RankRequest(Judgements.from_pairs([("y", "a"), ("z", "b", 0)]))])
     assert list(placed.queries) == ["y"] and placed.left_out == 2
 
 
 def test_a_query_that_is_not_ranked_is_refused():
     ranking = Ranking.from_lists({"q1": ["a"]})
     with pytest.raises(LimnerError, match=r"1 queries of the judgements 'pairs' are not ranked \('q2'\)"):
-        place(ranking, [Asked(Judgements.from_pairs([("q1", "a"), ("q2", "a")]))])
+        place(ranking, [RankRequest(Judgements.from_pairs([("q1", "a"), ("q2", "a")]))])
 
 
 def test_unknown_rules_are_refused():
     source = Scores.from_matrix(np.ones((1, 1)), "q", "a")
     with pytest.raises(LimnerError, match="unknown value 'random' of ties"):
-        place(source, [], ties="random")
+        place(source, [], RankOptions(ties="random"))
     with pytest.raises(LimnerError, match="unknown value '.*' of unretrieved"):
-        place(source, [], unretrieved="zero")
+        place(source, [], RankOptions(unretrieved="zero"))
 
 
 @pytest.mark.parametrize("levels", [1, 4])

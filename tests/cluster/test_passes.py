@@ -8,7 +8,7 @@ import pytest
 import limner
 from limner import Collection, Embeddings, Items, Judgements, LimnerError, Scores
 from limner.cluster import candidate_shards, connect, ray_cluster
-from limner.evaluation.placements import TIES, Asked, place
+from limner.evaluation.placements import TIES, RankOptions, RankRequest, place
 from limner.match import CORRECTIONS
 
 
@@ -88,19 +88,19 @@ def test_evaluation_with_folds_and_a_correction(joined):
 
 @pytest.mark.parametrize("ties", TIES)
 def test_places_in_shards(joined, tied, pairs, ties):
-    asked = [Asked(pairs), Asked(pairs.at_least(2))]
-    here, kept = place(tied, asked, ties=ties, keep=12)
+    asked = [RankRequest(pairs), RankRequest(pairs.at_least(2))]
+    here, kept = place(tied, asked, RankOptions(ties=ties, keep=12))
     with connect(shard=1024):
-        there, kept_there = place(tied, asked, ties=ties, keep=12)
+        there, kept_there = place(tied, asked, RankOptions(ties=ties, keep=12))
     assert all(map(equal_places, here, there))
     assert same(kept, kept_there)
 
 
 def test_folds_are_counted_in_whole_rows(joined, tied, pairs):
     folds = np.arange(700) % 4, np.arange(3500) // 5 % 4
-    here, _ = place(tied, [Asked(pairs, *folds)])
+    here, _ = place(tied, [RankRequest(pairs, *folds)])
     with connect(shard=1024):
-        there, _ = place(tied, [Asked(pairs, *folds)])
+        there, _ = place(tied, [RankRequest(pairs, *folds)])
     assert all(map(equal_places, here, there))
 
 

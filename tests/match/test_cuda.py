@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from limner import Embeddings, Judgements, LimnerError, Scores  # noqa: E402
-from limner.evaluation.placements import Asked, place  # noqa: E402
+from limner.evaluation.placements import RankOptions, RankRequest, place  # noqa: E402
 from limner.match import CORRECTIONS, _loops  # noqa: E402
 from limner.scores import block_kernels as _kernels  # noqa: E402
 from limner.scores import torch_kernels as _cuda  # noqa: E402
@@ -84,9 +84,9 @@ def test_positives_are_counted_alike(device):
         for q, c in zip(rng.integers(0, 300, 900), rng.integers(0, 700, 900), strict=True)
     }
     judged = Judgements.from_pairs(sorted(pairs), queries=here.queries, candidates=here.candidates)
-    folds = Asked(judged, np.arange(300) % 3, np.arange(700) % 3)
-    (a, b), kept = place(here, [Asked(judged), folds], keep=5)
-    (c, d), also = place(there, [Asked(judged), folds], keep=5)
+    folds = RankRequest(judged, np.arange(300) % 3, np.arange(700) % 3)
+    (a, b), kept = place(here, [RankRequest(judged), folds], RankOptions(keep=5))
+    (c, d), also = place(there, [RankRequest(judged), folds], RankOptions(keep=5))
     assert np.array_equal(a.above, c.above) and np.array_equal(b.above, d.above) and np.array_equal(a.tied, c.tied)
     assert np.array_equal(kept.indices, also.indices)
 

@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from standing import DEVICE, standing
 
 from limner import Embeddings, Judgements, LimnerError, Scores
-from limner.evaluation.placements import NEVER, Asked, place
+from limner.evaluation.placements import NEVER, RankOptions, RankRequest, place
 from limner.match._lists import Edges, Market, Wanted, _Cells, _Rows
 from limner.scores import VectorScores, exact_pairs, parallel_blocks, tiles
 from limner.scores.base import Best
@@ -153,9 +153,9 @@ def same_places(data):
     n, m = case.scores.shape
     graded = replace(judged, grades=case.rng.integers(0, 3, len(judged.grades)).astype(float))
     folds, depths = (case.rng.integers(-1, 3, n), case.rng.integers(-1, 3, m)), [1, 4, 30]
-    asked = [Asked(judged), Asked(judged, *folds), *(Asked(graded, depth=depth) for depth in depths)]
+    asked = [RankRequest(judged), RankRequest(judged, *folds), *(RankRequest(graded, depth=depth) for depth in depths)]
     ties = data.draw(st.sampled_from(["expected", "order", "pessimistic"]))
-    plain, filtered = case.both(lambda scores: place(scores, asked, ties=ties, keep=keep))
+    plain, filtered = case.both(lambda scores: place(scores, asked, RankOptions(ties=ties, keep=keep)))
     for one, other in zip(plain[0], filtered[0], strict=True):
         assert list(one.queries) == list(other.queries)
         for name in ("indptr", "above", "tied", "grades"):
@@ -164,7 +164,7 @@ def same_places(data):
         assert np.array_equal(plain[1].indices, filtered[1].indices)
     if ties == "expected":
         assert_counted(filtered[0][0], judged, case.whole())
-    exact, _ = place(case.scores, [Asked(graded)], ties=ties)
+    exact, _ = place(case.scores, [RankRequest(graded)], RankOptions(ties=ties))
     for depth, (seen,) in zip(depths, zip(filtered[0][2:], strict=True), strict=True):
         assert_seen(seen, exact[0], depth, ties)
 
@@ -626,7 +626,9 @@ class TestCard:
         rng = np.random.default_rng(8)
         sides = rng.standard_normal((100, 16)), rng.standard_normal((300, 16))
         pairs = Judgements.from_pairs([(str(n // 3), str(n)) for n in range(300)])
-        found, plain = (place(Scores.from_embeddings(*sides, device=d), [Asked(pairs)])[0][0] for d in (DEVICE, None))
+        found, plain = (
+            place(Scores.from_embeddings(*sides, device=d), [RankRequest(pairs)])[0][0] for d in (DEVICE, None)
+        )
         assert np.array_equal(found.above, plain.above)
 
     @pytest.mark.parametrize("dimensions", [1, 24, 768])
@@ -675,8 +677,11 @@ def test_groups_of_candidates_that_are_not_full_are_complete(form, width, monkey
     rows = np.abs(rng.integers(1, 4, (5, 8))).astype(np.float32)
     scores = Scores.from_embeddings(rows, columns, similarity="dot")
     pairs = Judgements.from_pairs([(str(row), str(width - 1)) for row in range(5)])
-    asked = [lambda: scores.top(3).indices, lambda: place(scores, [Asked(pairs)])[0][0].above]
-    asked += [lambda: place(scores, [Asked(pairs)])[0][0].tied, lambda: scores.correct("csls", k=2).top(3).indices]
+    asked = [lambda: scores.top(3).indices, lambda: place(scores, [RankRequest(pairs)])[0][0].above]
+    asked += [
+        lambda: place(scores, [RankRequest(pairs)])[0][0].tied,
+        lambda: scores.correct("csls", k=2).top(3).indices,
+    ]
     never(monkeypatch)
     plain = [ask() for ask in asked]
     force(monkeypatch, form)
@@ -715,14 +720,14 @@ def test_a_row_that_ties_with_everything_is_counted_in_float32_and_the_others_ar
     hard = [("5", "100"), ("5", "2000"), ("17", "500"), ("300", "0")]
     judged = Judgements.from_pairs(sorted({*pairs, *hard}))
     scores = Scores.from_embeddings(Embeddings(range(600), points), Embeddings(range(2400), columns), similarity="dot")
-    asked = [Asked(judged), Asked(judged, np.arange(600) % 2, (np.arange(2400) // 4) % 2)]
+    asked = [RankRequest(judged), RankRequest(judged, np.arange(600) % 2, (np.arange(2400) // 4) % 2)]
     never(monkeypatch)
-    plain, _ = place(scores, asked, keep=keep)
+    plain, _ = place(scores, asked, RankOptions(keep=keep))
     force(monkeypatch, form)
     monkeypatch.setattr(product_block, "MANY", 1.0)
     blocks, block = [], type(scores).block
     monkeypatch.setattr(type(scores), "block", lambda self, *given: blocks.append(self.shape) or block(self, *given))
-    found, _ = place(scores, asked, keep=keep)
+    found, _ = place(scores, asked, RankOptions(keep=keep))
     for one, other in zip(plain, found, strict=True):
         for name in ("indptr", "above", "tied", "grades"):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name

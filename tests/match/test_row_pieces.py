@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from limner import Judgements, Scores
-from limner.evaluation.placements import Asked, place
+from limner.evaluation.placements import RankRequest, place
 from limner.scores import row_pieces, sets, vectors
 from limner.scores.base import Best
 
@@ -59,7 +59,7 @@ def test_ranks_of_vectors(pieces, monkeypatch):
 
 
 def count(scores, pairs):
-    placed = place(scores, [Asked(pairs)])[0][0]
+    placed = place(scores, [RankRequest(pairs)])[0][0]
     return placed.above, placed.tied
 
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from standing import DEVICE, HOLED, PATHS, PLAIN, TIED, blocks, matrices, refused, same_numbers, shapes, standing, torch
 
 from limner import Embeddings, Ids, Judgements, Scores
-from limner.evaluation.placements import Asked, place
+from limner.evaluation.placements import RankOptions, RankRequest, place
 from limner.scores import RUNNER
 
 DEVICES = [None, "cpu", *({DEVICE} - {"cpu"})] if torch else [None]
@@ -90,14 +90,14 @@ def places_as_expected(scores, matrix, data):
     n, m = matrix.shape
     pairs = sorted({(data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, m - 1))) for _ in range(4)})
     truth = Judgements.from_pairs([(scores.queries[r], scores.candidates[c]) for r, c in pairs])
-    (placed,), kept = place(scores, [Asked(truth)], keep=2)
+    (placed,), kept = place(scores, [RankRequest(truth)], RankOptions(keep=2))
     found = {
         (str(placed.queries[q]), int(a), int(t))
         for q, a, t in zip(placed.query, placed.above, placed.tied, strict=True)
     }
     assert found == {(str(scores.queries[r]), *counted(matrix, r, c)[:2]) for r, c in pairs}
     assert kept.indices.tolist() == listed(matrix, 2)
-    (ordered,), _ = place(scores, [Asked(truth)], ties="order")
+    (ordered,), _ = place(scores, [RankRequest(truth)], RankOptions(ties="order"))
     ranks = sorted(sum(counted(matrix, r, c)[::2]) for r, c in pairs)
     assert sorted(ordered.above.tolist()) == ranks
 
@@ -172,9 +172,9 @@ def check_whole_products(data):
         )
         assert np.array_equal(tensors.matrix(), a @ b.T)
     if device is None:
-        plain = scores.top(3), place(scores, [Asked(own_truth(scores))], keep=2)
+        plain = scores.top(3), place(scores, [RankRequest(own_truth(scores))], RankOptions(keep=2))
         with in_pieces(data.draw(st.integers(1, 4))):
-            pieces = scores.top(3), place(scores, [Asked(own_truth(scores))], keep=2)
+            pieces = scores.top(3), place(scores, [RankRequest(own_truth(scores))], RankOptions(keep=2))
         assert np.array_equal(plain[0].indices, pieces[0].indices)
         assert np.array_equal(plain[1][0][0].above, pieces[1][0][0].above)
         assert np.array_equal(plain[1][0][0].tied, pieces[1][0][0].tied)

@@ -12,7 +12,7 @@ from limner import Collection, Items, Judgements, LimnerError, Ranking, Scores, 
 from limner.core.errors import TooShort, UnknownName
 from limner.datasets.coco import load_karpathy_5k
 from limner.evaluation.measures import parse
-from limner.evaluation.placements import Asked, place
+from limner.evaluation.placements import RankRequest, place
 
 eccv_caption = pytest.importorskip("eccv_caption", reason="the package eccv_caption is not installed")
 
@@ -188,7 +188,7 @@ def test_real_ground_truth():
         )
         ranking = Ranking.from_lists(ranked_lists, candidates=pools[direction])
         truth = collection.judged("eccv", direction).restrict(queries=queries)
-        (placed,), _ = place(ranking, [Asked(truth, outside="count")])
+        (placed,), _ = place(ranking, [RankRequest(truth, outside="count")])
         actual = [m.summarise(m(placed)) for m in parse("mAP@R RP R@1")]
         assert actual == pytest.approx(list(expected.values()), abs=ALMOST, rel=0)
         assert placed.outside == (2 if direction == "i2t" else 0)
@@ -213,7 +213,7 @@ def test_the_best_possible_eccv_number_is_below_one():
         q: best_texts + [t for t in texts[:60] if t not in best_texts] for q, best_texts in best.items() if best_texts
     }
     ranking = Ranking.from_lists(judged_only, candidates=texts)
-    (placed,), _ = place(ranking, [Asked(truth.restrict(queries=judged_only), outside="count")])
+    (placed,), _ = place(ranking, [RankRequest(truth.restrict(queries=judged_only), outside="count")])
     (value,) = [m.summarise(m(placed)) for m in parse("mAP@R")]
     assert len(placed.queries) == 1261 and 0.99985 < value < 0.99995
 

@@ -27,7 +27,7 @@ from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
-from limner.evaluation.placements import Asked, place
+from limner.evaluation.placements import RankRequest, place
 from limner.scores import Scores
 from limner.stats.chained import chain
 
@@ -171,7 +171,7 @@ def with_positives(known: Judgements) -> Judgements:
 
 def given_values(source: Scores | Ranking, known: Judgements, measures: Sequence[Measure]) -> dict[Measure, float]:
     """Each measure under the given positives alone."""
-    (placed,), _ = place(source, [Asked(known)])
+    (placed,), _ = place(source, [RankRequest(known)])
     return {measure: float(measure(placed).mean()) for measure in measures}
 
 
@@ -200,7 +200,7 @@ def before_and_after(
     part = source.restrict(queries=queries) if isinstance(source, Scores) else source
     by_level = [[n for n in units if made.units[n].stratum == level] for level in range(_last(made) + 1)]
     asked = [
-        Asked(_revealed(made, numbers, down_to, known, said))
+        RankRequest(_revealed(made, numbers, down_to, known, said))
         for level, numbers in enumerate(by_level)
         for down_to in (level - 1, level)
     ]

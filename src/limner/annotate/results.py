@@ -27,7 +27,7 @@ from limner.core.errors import LimnerError
 from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated, EstimatedDifference
 from limner.evaluation.measures import Measure
-from limner.evaluation.plain import plain
+from limner.evaluation.tables import json_ready
 from limner.stats import Estimate
 
 # --- progress ---------------------------------------------------------------------------------------------------
@@ -246,6 +246,6 @@ def described(store: Store, directions: Iterable[str], collection: Collection) -
     return {
         "labels": {d: sample.labels for d, sample in samples.items()},
         "waiting": {d: sample.open for d, sample in samples.items()},
-        "agreement": plain({name: getattr(agreed, name) for name in ("alpha", "low", "high", "pairs")}),
-        "judges": {d: plain(asdict(each)) for d, each in qualities.items() if each is not None},
+        "agreement": json_ready({name: getattr(agreed, name) for name in ("alpha", "low", "high", "pairs")}),
+        "judges": {d: json_ready(asdict(each)) for d, each in qualities.items() if each is not None},
     }

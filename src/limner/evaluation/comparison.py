@@ -25,8 +25,17 @@ from limner.core.progress import Progress, counting
 from limner.core.registry import Registry
 from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
-from limner.evaluation.pairing import comparable, effect_size, paired, paired_test
-from limner.evaluation.results import ALONE, Evaluated, Result, without_interval, written
+from limner.evaluation.results import (
+    ALONE,
+    Evaluated,
+    Result,
+    comparable,
+    effect_size,
+    paired,
+    paired_test,
+    without_interval,
+    written,
+)
 from limner.evaluation.tables import FORMATS, TableReport
 from limner.stats import Interval, PairedTest, correlation_matrix, holm
 

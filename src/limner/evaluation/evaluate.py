@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from limner.core.arrays import IntArray
-from limner.core.collection import Collection, Items
+from limner.core.collection import Collection
 from limner.core.cut_texts import noted
-from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.progress import next_step
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
-from limner.evaluation.coverage import covered, unjudged_queries
+from limner.evaluation.composite_results import composite_results
 from limner.evaluation.estimated import described, estimated
-from limner.evaluation.folds import fold_of
-from limner.evaluation.inputs import EXPECTED, understood
-from limner.evaluation.judging import (
-    Given,
-    depth_seen,
-    judged_for,
+from limner.evaluation.folds import Folds
+from limner.evaluation.inputs import Source, directions, understood
+from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
+from limner.evaluation.missing_queries import unjudged_queries, without_missing
+from limner.evaluation.partial_judgements import (
+    USUAL_CUT,
+    JudgementFiles,
+    combined_judgements,
     judged_measures,
     judged_pool,
     pool_notes,
     with_judgements,
 )
-from limner.evaluation.measures import DEFAULT, Measure, MeasureKind, parse
-from limner.evaluation.placements import NEVER, Asked, Placements, place
+from limner.evaluation.placements import NEVER, Placements, RankOptions, RankRequest, place
 from limner.evaluation.protocols import View, fitting, undefined_notes, views
-from limner.evaluation.query_clusters import clusters_of, images_of
+from limner.evaluation.query_clusters import clusters_of
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result, without_interval
-from limner.evaluation.unjudged import possible
+from limner.evaluation.unjudged import MOST_CELLS, possible
 from limner.scores import Progress, Scores
-from limner.scores.corrected import gather_first
-
-Source = Scores | Ranking
+from limner.scores.corrected import CorrectedScores, gather_first
 
 
 @noted
@@ -54,7 +52,7 @@ def evaluate(
     protocol: str | Iterable[str] | None = None,
     direction: str | None = None,
     groups: Mapping[str, object] | None = None,
-    judgements: Given | None = None,
+    judgements: JudgementFiles | None = None,
     labels: object | None = None,
     mode: str = "fixed",
     name: str = "system",
@@ -88,7 +86,7 @@ def evaluate(
             "estimated", values estimated for complete judgements.
         mode: Mode of its intervals: "fixed", for one look, or "anytime", valid after every answer.
         name: Name of the system in the report.
-        ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.place`.
+        ties: "expected", "order" or "pessimistic"; see `limner.evaluation.placements.RankOptions`.
         unretrieved: How relevant candidates missing from a truncated ranking count: "refuse" measures that depend on
             them, or "never" found.
         missing: How judged queries missing from a ranking count: "refuse" them, as an "empty" list, or "skip" them; the
@@ -100,114 +98,135 @@ def evaluate(
     Returns:
         A report with a value per query, measure, direction and view.
     """
-    chosen = None if measures is None else parse(measures)
+    parsed = None if measures is None else parse(measures)
+    options = RankOptions(ties, unretrieved, missing, keep, workers, progress)
     system, truth = understood(system, truth, per_image=per_image)
-    how: dict[str, object] = {
-        "ties": ties,
-        "unretrieved": unretrieved,
-        "missing": missing,
-        "keep": keep,
-        "workers": workers,
-        "progress": progress,
-    }
     if isinstance(truth, Judgements):
         _refuse_with_judgements(direction=direction, protocol=protocol, judgements=judgements, labels=labels)
-        return _evaluate_run(system, truth, chosen or DEFAULT, groups, name, how)
+        return _evaluate_run(system, truth, parsed or DEFAULT, groups, name, options)
     if groups is not None:
         raise LimnerError("groups with a collection: its texts are already grouped by image; leave groups out")
-    asked, notes = views(truth, protocol=protocol, measures=chosen)
+    requested, notes = views(truth, protocol=protocol, measures=parsed)
     if judgements is not None:
-        truth, further, told = with_judgements(truth, judgements)
-        asked += [replace(view, measures=chosen or DEFAULT) for view in further]
-        notes += told
-    asked, sources = fitting(asked, truth), directions(system, truth, direction)
-    judged = {(v.name, d): judged_for(v, truth, d) for v in asked for d in v.directions if d in sources}
-    results, top, told = _measured(sources, asked, judged, truth, how)
-    results = _with_composites(asked, results, truth)
-    notes += [*told, *_lacking_direction(chosen, sources), *_grade_notes(results, judged.values())]
+        truth, further, judgement_notes = with_judgements(truth, judgements)
+        requested += [replace(view, measures=parsed or DEFAULT) for view in further]
+        notes += judgement_notes
+    requested = fitting(requested, truth)
+    sources = directions(system, truth, direction)
+    judged = {(v.name, d): _judged(v, truth, d) for v in requested for d in v.directions if d in sources}
+    results, top, pass_notes = _measured(sources, requested, judged, truth, options)
+    notes += [*pass_notes, *_lacking_direction(parsed, sources), *_grade_notes(results, judged.values())]
     notes += without_interval(results)
-    settings = _settings(how, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
-    settings |= _judged_pools(asked, truth, sources)
-    next_step(progress, "estimating from the labels" if labels is not None else "describing the results")
-    found, more = estimated(labels, sources, truth, chosen, mode) if labels is not None else ((), [])
-    settings |= described(labels, sources, truth) if found else {}
-    return Report(name, truth.name, tuple(results), top, settings, (*notes, *more), found)
+    settings = _settings(options, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
+    settings |= _judged_pools(requested, truth, sources)
+    if labels is None:
+        next_step(progress, "describing the results")
+        return Report(name, truth.name, tuple(results), top, settings, tuple(notes))
+    next_step(progress, "estimating from the labels")
+    estimates, estimate_notes = estimated(labels, sources, truth, parsed, mode)
+    settings |= described(labels, sources, truth) if estimates else {}
+    return Report(name, truth.name, tuple(results), top, settings, (*notes, *estimate_notes), estimates)
+
+
+def _judged(view: View, collection: Collection, direction: str) -> Judgements:
+    """The judgements of a view."""
+    if view.threshold is None and view.originals == "none":
+        return collection.judged(view.judgements, direction)
+    return combined_judgements(view, collection, direction)
 
 
 def _measured(
     sources: Mapping[str, Source],
-    asked: Sequence[View],
+    requested: Sequence[View],
     judged: Mapping[tuple[str, str], Judgements],
     truth: Collection,
-    how: Mapping[str, Any],
+    options: RankOptions,
 ) -> tuple[list[Result], dict[str, Ranking], list[str]]:
     """Runs one pass per direction: the results of every view, the top candidates, and notes."""
     results: list[Result] = []
     top: dict[str, Ranking] = {}
     notes: list[str] = []
-    for towards, source in sources.items():
-        here = [v for v in asked if towards in v.directions]
-        judged_here = [(f"{v.name} ({towards})", judged[v.name, towards]) for v in here]
-        whole, kept_judgements, told = covered(source, judged_here, how["missing"])
-        questions = [_question(v, j, truth, whole, towards) for v, j in zip(here, kept_judgements, strict=True)]
-        gather_first(source, how["progress"])
-        placed, kept = place(whole, questions, empty=how["missing"] == "empty", **_passing(how, whole))
-        notes += [*_source_notes(source), *told]
+    folds = {view.folds: Folds(truth, view.folds) if view.folds else None for view in requested}
+    for direction, source in sources.items():
+        here = [v for v in requested if direction in v.directions]
+        named = [(f"{v.name} ({direction})", judged[v.name, direction]) for v in here]
+        ranked, relevance, query_notes = _with_same_queries(source, named, options.missing)
+        requests = [
+            _request(v, j, truth, ranked, direction, folds[v.folds]) for v, j in zip(here, relevance, strict=True)
+        ]
+        placed, best = _placed(ranked, requests, options)
+        notes += [*_source_notes(source), *query_notes]
         for view, placements in zip(here, placed, strict=True):
-            results += _results(view, towards, placements, truth)
-            notes += _outside_note(view, towards, placements)
-            notes += pool_notes(view, truth, towards, whole.candidates)
-        if kept is not None:
-            top[towards] = kept
-    return results, top, notes
+            results += _results(view, direction, placements, truth, folds[view.folds])
+            notes += _outside_note(view, direction, placements)
+            notes += pool_notes(view, truth, direction, ranked.candidates) if view.pool else []
+        if best is not None:
+            top[direction] = best
+    if any(m.kind.composite for v in requested for m in v.measures):
+        results += composite_results(requested, results, truth.images.ids)
+    order = {view.name: number for number, view in enumerate(requested)}
+    return sorted(results, key=lambda r: order[r.view]), top, notes
 
 
-def _judged_pools(asked: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, object]:
+def _with_same_queries(
+    source: Source, judged: Sequence[tuple[str, Judgements]], missing: str
+) -> tuple[Source, list[Judgements], list[str]]:
+    """The system and the judgements of each view on the same queries, and notes; `place` refuses missing ones."""
+    if missing == "refuse":
+        return source, [judgements for _, judgements in judged], []
+    return without_missing(source, judged, missing)
+
+
+def _placed(
+    source: Source, requests: Sequence[RankRequest], options: RankOptions
+) -> tuple[list[Placements], Ranking | None]:
+    """One pass over the scores, whose progress tells what is ranked."""
+    if isinstance(source, CorrectedScores):
+        gather_first(source, options.progress)
+    what = f"ranking {len(source.candidates):,} candidates for {len(source.queries):,} queries"
+    step = next_step(options.progress, what, "queries", total=len(source.queries)) or options.progress
+    return place(source, requests, replace(options, progress=step))
+
+
+def _judged_pools(requested: Iterable[View], truth: Collection, sources: Mapping[str, Source]) -> dict[str, object]:
     """The pool size of each view that is restricted to judged candidates."""
-    found = {
+    sizes = {
         f"{v.name} {d}": len(pool[1])
-        for v in asked
+        for v in requested
+        if v.pool is not None
         for d in v.directions
         if d in sources and (pool := judged_pool(v, truth, d)) and len(pool[1]) < len(sources[d].candidates)
     }
-    return {"judged_pool": found} if found else {}
-
-
-def _passing(how: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    """Options of a pass over the scores, whose progress tells what is ranked."""
-    what = f"ranking {len(source.candidates):,} candidates for {len(source.queries):,} queries"
-    told = next_step(how["progress"], what, "queries", total=len(source.queries)) or how["progress"]
-    return {name: value for name, value in {**how, "progress": told}.items() if name != "missing"}
+    return {"judged_pool": sizes} if sizes else {}
 
 
 def _source_notes(source: Source) -> tuple[str, ...]:
     return source.notes if isinstance(source, Ranking) else ()
 
 
-def _refuse_with_judgements(**given: object) -> None:
-    for what, value in given.items():
+def _refuse_with_judgements(**arguments: object) -> None:
+    for name, value in arguments.items():
         if value is not None:
-            raise LimnerError(f"{what} needs a Collection, but got judgements: leave it out")
+            raise LimnerError(f"{name} needs a Collection, but got judgements: leave it out")
 
 
 def _settings(
-    how: dict[str, object], judged: Mapping[str, Judgements], sources: Mapping[str, Source]
+    options: RankOptions, judged: Mapping[str, Judgements], sources: Mapping[str, Source]
 ) -> dict[str, object]:
     """The settings, including those that must agree to make reports comparable: judgements and pool sizes."""
     pools = {d: s.n_candidates if isinstance(s, Ranking) else s.shape[1] for d, s in sources.items()}
     truth = {name: judgements.digest for name, judgements in judged.items()}
-    told = {name: how[name] for name in ("ties", "unretrieved")}
-    if how["missing"] != "refuse":
-        told["missing"] = how["missing"]
-    return {**told, "version": VERSION, "truth": truth, "pool": pools}
+    missing = {} if options.missing == "refuse" else {"missing": options.missing}
+    ranked = {"ties": options.ties, "unretrieved": options.unretrieved, **missing}
+    return {**ranked, "version": VERSION, "truth": truth, "pool": pools}
 
 
 def _grade_notes(results: Iterable[Result], judged: Iterable[Judgements]) -> list[str]:
     """Notes on measures that depend on grades."""
     if not any(len(np.unique(j.relevant.grades)) > 1 for j in judged):
         return []
-    told = (r.measure.kind.on_grades(r.measure) for r in results if r.measure.kind.on_grades)
-    return [note for note in dict.fromkeys(told) if note]
+    notes = (r.measure.kind.on_grades(r.measure) for r in results if r.measure.kind.on_grades)
+    return [note for note in dict.fromkeys(notes) if note]
 
 
 def _evaluate_run(
@@ -216,7 +235,7 @@ def _evaluate_run(
     measures: tuple[Measure, ...],
     groups: Mapping[str, object] | None,
     name: str,
-    how: dict[str, Any],
+    options: RankOptions,
 ) -> Report:
     """Evaluates one ranking against plain judgements, without a collection, in one direction."""
     if not isinstance(system, (Scores, Ranking)):
@@ -224,145 +243,93 @@ def _evaluate_run(
             f"got {type(system).__name__} with plain judgements: expected one Scores or Ranking; "
             "give a Collection for two directions"
         )
-    whole, (judged,), told = covered(system, [(f"{truth.name} (run)", truth)], how["missing"])
-    (placements,), kept = place(whole, [Asked(judged)], empty=how["missing"] == "empty", **_passing(how, whole))
-    clusters, belonging = clusters_of(placements.queries, truth, groups)
-    wanted = [m for m in measures if not m.kind.composite]
-    wanted += judged_measures(placements, wanted)
-    results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(wanted)]
+    ranked, (judged,), query_notes = _with_same_queries(system, [(f"{truth.name} (run)", truth)], options.missing)
+    (placements,), best = _placed(ranked, [RankRequest(judged)], options)
+    clusters, cluster_notes = clusters_of(placements.queries, truth, groups)
+    plain = [m for m in measures if not m.kind.composite]
+    plain += judged_measures(placements, plain) if placements.partly_judged else []
+    results = [_result(truth.name, "run", m, placements, clusters) for m in dict.fromkeys(plain)]
     notes = [*_outside_note(View(truth.name), "run", placements), *_grade_notes(results, [truth])]
-    notes += [*_source_notes(system), *told, *unjudged_queries(system, truth), *belonging]
-    notes += [*undefined_notes(wanted, truth.name), *without_interval(results)]
-    settings = _settings(how, {f"{truth.name} run": truth}, {"run": system})
-    return Report(name, truth.name, tuple(results), {"run": kept} if kept else {}, settings, tuple(notes))
+    notes += [*_source_notes(system), *query_notes, *unjudged_queries(system, truth), *cluster_notes]
+    notes += [*undefined_notes(plain, truth.name), *without_interval(results)]
+    settings = _settings(options, {f"{truth.name} run": truth}, {"run": system})
+    return Report(name, truth.name, tuple(results), {"run": best} if best else {}, settings, tuple(notes))
 
 
-def directions(
-    system: Source | Mapping[str, Source], collection: Collection, direction: str | None = None
-) -> dict[str, Source]:
-    """Assigns sources to directions: as given, or by their ids, but never by guessing.
-
-    Args:
-        system: Scores (which cover both directions), a ranking (which covers one), or a mapping by direction.
-        collection: The images and texts.
-        direction: "i2t" if the queries are images, "t2i" if they are texts; None to infer it from the ids.
-
-    Returns:
-        Sources by direction, image queries first.
-    """
-    if isinstance(system, Mapping):
-        if direction is not None:
-            raise LimnerError("direction with a mapping: a mapping already has directions; leave one of them out")
-        unknown = set(system) - {"i2t", "t2i"}
-        if unknown:
-            raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
-        _refuse_swapped(system, collection)
-        return {towards: system[towards] for towards in ("i2t", "t2i") if towards in system}
-    if not isinstance(system, (Scores, Ranking)):
-        raise LimnerError(f"got {type(system).__name__}: {EXPECTED}")
-    towards = direction_of(system, collection, direction)
-    if isinstance(system, Ranking):
-        return {towards: system}
-    return {"i2t": system, "t2i": system.T} if towards == "i2t" else {"i2t": system.T, "t2i": system}
-
-
-def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> None:
-    """Refuses a mapping whose ids show that its two directions are swapped."""
-    sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
-    for towards, source in system.items():
-        (own, other), ids = sides[towards], source.queries
-        if not _all_in(ids, own.ids) and _all_in(ids, other.ids):
-            raise LimnerError(
-                f"{towards!r} has queries ({shown(ids, most=2)}) that are {other.kind}s of {collection.name!r}: "
-                f"expected its {own.kind}s; the two directions seem to be swapped"
-            )
-
-
-def direction_of(system: Source, collection: Collection, direction: str | None = None) -> str:
-    """The direction of scores or a ranking, "i2t" or "t2i": as given, or by their ids."""
-    if direction is None:
-        return _towards(system, collection)
-    if direction not in ("i2t", "t2i"):
-        raise UnknownName("direction", direction, ("i2t", "t2i"))
-    items = collection.images if direction == "i2t" else collection.texts
-    strange = [query for query in system.queries if query not in items.ids]
-    if strange:
-        raise LimnerError(
-            f"direction {direction!r} with queries ({shown(strange, most=2)}) that are not {items.kind}s of "
-            f"{collection.name!r} ({shown(items.ids, most=2)}): give scores and collection the same ids"
-        )
-    return direction
-
-
-def _towards(system: Source, collection: Collection) -> str:
-    """The only direction that the ids allow; candidates may be outside the collection only if nothing else matches."""
-    sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
-    for fits in (_all_in, _any_in):
-        found = [
-            d for d, (queries, pool) in sides.items()
-            if _all_in(system.queries, queries.ids) and fits(system.candidates, pool.ids)
-        ]  # fmt: skip
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise LimnerError(
-                f"the queries ({shown(system.queries, most=2)}) could be images or texts of {collection.name!r}, which "
-                "share ids: choose direction='i2t' (images) or 't2i' (texts), or give a mapping "
-                "{'i2t': ..., 't2i': ...}"
-            )
-    raise LimnerError(
-        f"the queries ({shown(system.queries, most=2)}) are neither the images "
-        f"({shown(collection.images.ids, most=2)}) nor the texts ({shown(collection.texts.ids, most=2)}) of "
-        f"{collection.name!r}: give scores and collection the same ids"
-    )
-
-
-def _all_in(ids: Ids, known: Ids) -> bool:
-    return ids == known or all(i in known for i in ids)
-
-
-def _any_in(ids: Ids, known: Ids) -> bool:
-    return ids == known or any(i in known for i in ids)
-
-
-def _question(view: View, judgements: Judgements, collection: Collection, source: Source, direction: str) -> Asked:
+def _request(
+    view: View, judgements: Judgements, collection: Collection, source: Source, direction: str, folds: Folds | None
+) -> RankRequest:
+    """What a pass over the scores counts for a view."""
+    if view.pool is None and folds is None:
+        depth = depth_seen(judgements, view.measures, len(source.candidates))
+        return RankRequest(judgements, outside=view.outside, depth=depth)
+    sides, kinds = (source.queries, source.candidates), ("image", "text")
+    kinds = kinds if direction == "i2t" else kinds[::-1]
     pool = judged_pool(view, collection, direction)
-    whole = view.folds is None and (pool is None or _covers(pool, source))
-    depth = depth_seen(judgements, view.measures, len(source.candidates) if whole else 0)
-    if whole:
-        return Asked(judgements, outside=view.outside, depth=depth)
-    folds = [
-        fold_of(ids, items, view.folds, collection)
-        for ids, items in zip((source.queries, source.candidates), _sides(collection, direction), strict=True)
+    numbers = [
+        np.zeros(len(ids), np.int64) if folds is None else folds.of(ids, kind)
+        for ids, kind in zip(sides, kinds, strict=True)
     ]
     if pool is not None:
-        folds = [
-            np.where([i in within for i in ids], fold, -1)
-            for ids, within, fold in zip((source.queries, source.candidates), pool, folds, strict=True)
-        ]
-    return Asked(judgements, folds[0], folds[1], view.outside, depth)
+        inside = [np.array([i in members for i in ids], bool) for ids, members in zip(sides, pool, strict=True)]
+        if folds is None and all(each.all() for each in inside):
+            depth = depth_seen(judgements, view.measures, len(source.candidates))
+            return RankRequest(judgements, outside=view.outside, depth=depth)
+        numbers = [np.where(within, number, -1) for within, number in zip(inside, numbers, strict=True)]
+    return RankRequest(judgements, numbers[0], numbers[1], view.outside, depth_seen(judgements, view.measures, 0))
 
 
-def _sides(collection: Collection, direction: str) -> tuple[Items, Items]:
-    """Queries and candidates."""
-    sides = (collection.images, collection.texts)
-    return sides if direction == "i2t" else sides[::-1]
+def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -> IntArray | None:
+    """The rank of every query from which on no measure depends on a candidate, but for the best relevant one.
+
+    None if some measure depends on all ranks. A measure sees the first k, the first R, or the rank of the best relevant
+    candidate; the others see all ranks. If unjudged candidates may be relevant, see `possible`, a value is decided by
+    the first k, or by the first unjudged candidate, unless it depends on the number of relevant candidates; then it is
+    not computed for large pools.
+
+    Args:
+        judgements: Of all queries.
+        measures: The measures of a view.
+        pool: Number of candidates.
+
+    >>> from limner.evaluation.measures import parse
+    >>> pairs = Judgements.from_pairs([("q", "a"), ("q", "b")])
+    >>> depth_seen(pairs, parse("R@1 R@20 MedR"), 1000), depth_seen(pairs, parse("R@1 MAP"), 1000)
+    (array([20]), None)
+    """
+    partly = bool((judgements.grades <= 0).any())
+    many = np.count_nonzero(judgements.counts) * pool**2 > MOST_CELLS
+    cut = USUAL_CUT
+    for measure in (part for m in measures for part in (m.parts or (m,))):
+        kind, graded = measure.kind, "min_grade" in measure.kind.options and bool(measure.option("min_grade"))
+        sees_few = kind.sees == "R" or (kind.sees == "k" and measure.k is not None) or kind.rank
+        counts_all = partly and kind.needs_total and not kind.judged and (graded or not many)
+        if not sees_few or counts_all or (kind.rank and graded):
+            return None
+        cut = max(cut, measure.k or 0)
+    return np.asarray(np.maximum(np.diff(judgements.indptr) + partly, cut))
 
 
-def _covers(pool: tuple[set[str], set[str]], source: Source) -> bool:
-    """Whether every query and candidate is in the pool, so that nothing is removed."""
-    return all(q in pool[0] for q in source.queries) and all(c in pool[1] for c in source.candidates)
+def _results(
+    view: View, direction: str, placements: Placements, collection: Collection, folds: Folds | None
+) -> list[Result]:
+    clusters = None if direction == "i2t" else _images_of(placements.queries, collection)
+    kind = "image" if direction == "i2t" else "text"
+    plain = [m for m in view.measures if not m.kind.composite]
+    plain += [part for m in view.measures for part in m.parts]
+    plain += judged_measures(placements, plain) if placements.partly_judged else []
+    return [_result(view.name, direction, m, placements, clusters, folds, kind) for m in dict.fromkeys(plain)]
 
 
-def _results(view: View, direction: str, placements: Placements, collection: Collection) -> list[Result]:
-    clusters = None if direction == "i2t" else images_of(placements.queries, collection)
-    folding = None
-    if view.folds is not None:
-        folding = partial(fold_of, items=_sides(collection, direction)[0], name=view.folds, collection=collection)
-    wanted = [m for m in view.measures if not m.kind.composite]
-    wanted += [part for m in view.measures for part in m.parts]
-    wanted += judged_measures(placements, wanted)
-    return [_result(view.name, direction, m, placements, clusters, folding) for m in dict.fromkeys(wanted)]
+def _images_of(texts: Ids, collection: Collection) -> IntArray:
+    """The image of each text; texts without one get a new number."""
+    pairs = collection.judgements.T.relevant
+    first = np.full(len(pairs.queries), -1, dtype=np.int64)
+    first[pairs.rows[::-1]] = pairs.columns[::-1]
+    images = first[pairs.queries.positions(texts)]
+    alone = images < 0
+    images[alone] = len(collection.images) + np.flatnonzero(alone)
+    return images
 
 
 def _result(
@@ -371,15 +338,19 @@ def _result(
     measure: Measure,
     placements: Placements,
     clusters: IntArray | None = None,
-    folding: Callable[[Ids], IntArray] | None = None,
+    folds: Folds | None = None,
+    kind: str = "",
 ) -> Result:
     counted = measure.counted(placements)
     own = None if clusters is None else clusters[placements.queries.find(counted.queries)]
-    folds = folding(counted.queries) if folding else None
     values, pool = measure(placements), int(counted.pool.max(initial=0))
+    in_folds = None if folds is None else folds.of(counted.queries, kind)
+    reach = None
+    if placements.partly_judged:
+        reach = possible(placements, measure, values, None if folds is None else lambda ids: folds.of(ids, kind))
     return Result(
-        view, direction, measure, counted.queries, values, own, folds, counted.left_out,
-        possible=possible(placements, measure, values, folding), pool=pool if 0 < pool < NEVER else None,
+        view, direction, measure, counted.queries, values, own, in_folds, counted.left_out,
+        possible=reach, pool=pool if 0 < pool < NEVER else None,
     )  # fmt: skip
 
 
@@ -390,50 +361,7 @@ def _outside_note(view: View, direction: str, placements: Placements) -> list[st
     return [f"{view.name} ({direction}): {placements.outside:,} relevant candidates are not in the pool and {treated}"]
 
 
-def _lacking_direction(chosen: Iterable[Measure] | None, sources: Mapping[str, Source]) -> list[str]:
+def _lacking_direction(measures: Iterable[Measure] | None, sources: Mapping[str, Source]) -> list[str]:
     """A note for every requested composite measure that cannot be computed."""
-    lost = [str(m) for m in chosen or () if m.kind.composite and len(sources) < 2]
+    lost = [str(m) for m in measures or () if m.kind.composite and len(sources) < 2]
     return [f"{name} sums both directions, and only {' '.join(sources)} was measured: left out" for name in lost]
-
-
-def _with_composites(asked: list[View], results: list[Result], collection: Collection) -> list[Result]:
-    """Adds the requested composite measures after each view, if both directions were measured."""
-    done = list(results)
-    for view in asked:
-        for measure in (m for m in view.measures if m.kind.composite):
-            parts = [r for r in results if r.view == view.name and r.measure in measure.parts]
-            if len(parts) == 2 * len(measure.parts):
-                done.append(_composed(view.name, measure, parts, collection))
-    order = {view.name: number for number, view in enumerate(asked)}
-    return sorted(done, key=lambda r: order[r.view])
-
-
-def _composed(view: str, measure: Measure, parts: list[Result], collection: Collection) -> Result:
-    """Computes a composite measure and its parts, clustered by image; a text without an image is its own cluster."""
-    weight = measure.kind.composite.weight if measure.kind.composite else 1.0
-    images = [collection.images.ids.positions(r.queries) if r.clusters is None else r.clusters for r in parts]
-    units = np.flatnonzero(np.bincount(np.concatenate(images)))
-    place = np.zeros(int(units.max(initial=-1)) + 1, np.int64)
-    place[units] = np.arange(len(units))
-    added = [weight * part.contributions / max(len(part.queries), 1) for part in parts]
-    shares = np.asarray(np.bincount(place[np.concatenate(images)], np.concatenate(added), len(units)), np.float64)
-    by_image = tuple(replace(part, clusters=image) for part, image in zip(parts, images, strict=True))
-    names = _unit_names(units, parts, images, collection.images.ids)
-    ends = [part.possible for part in parts if part.possible]
-    low, high = (weight * sum(end[side] for end in ends) for side in (0, 1))
-    reach = (low, high) if len(ends) == len(parts) else None
-    return Result(view, "both", measure, names, len(units) * shares, parts=by_image, possible=reach)
-
-
-def _unit_names(units: IntArray, parts: Sequence[Result], image: Sequence[IntArray], images: Ids) -> Ids:
-    """The ids of images, and names for texts without an image that do not collide with them."""
-    names = images[units[units < len(images)]]
-    if len(names) == len(units):
-        return names
-    lone = {
-        int(unit): part.queries[int(at)]
-        for part, own in zip(parts, image, strict=True)
-        for at, unit in zip(np.flatnonzero(own >= len(images)), own[own >= len(images)], strict=True)
-    }
-    new = [f"text {lone[int(unit)]}" for unit in units[units >= len(images)]]
-    return Ids([*names, *(f"{name} without image" if name in images else name for name in new)], what="image")

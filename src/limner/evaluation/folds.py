@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -11,42 +10,36 @@ from limner.core.arrays import IntArray
 from limner.core.collection import Collection, Items
 from limner.core.ids import Ids
 
-_KNOWN: WeakKeyDictionary[Collection, dict[str, tuple[IntArray, IntArray]]] = WeakKeyDictionary()
 
-
-def fold_of(ids: Ids, items: Items, name: str | None, collection: Collection) -> IntArray:
-    """The fold of each id as a number from 0, the same for images and texts; -1 for none and for unknown ids.
+class Folds:
+    """The folds of the images and texts of a collection, as numbers from 0 in order of appearance.
 
     Args:
-        ids: Ids of the items.
-        items: The images or the texts of the collection.
-        name: The field that names the folds; None if all items are in one fold.
         collection: The collection, whose images and texts have the same folds.
+        name: The field that names the folds.
     """
-    at = items.ids.find(ids)
-    if name is None:
-        return np.where(at < 0, -1, 0)
-    return _folds(collection, name)[items is collection.texts][at]
 
-
-def _folds(collection: Collection, name: str) -> tuple[IntArray, IntArray]:
-    """The folds of all images and of all texts, and -1 at the end; found once for each collection."""
-    known = _KNOWN.setdefault(collection, {})
-    if name not in known:
+    def __init__(self, collection: Collection, name: str) -> None:
         number = _numbers(collection, name)
-        sides = (_labelled(items, name) for items in (collection.images, collection.texts))
-        images, texts = ([number[labels[value]] for value in values] for values, labels in sides)
-        known[name] = np.array([*images, -1]), np.array([*texts, -1])
-    return known[name]
+        self._ids: dict[str, Ids] = {}
+        self._folds: dict[str, IntArray] = {}
+        for kind, items in (("image", collection.images), ("text", collection.texts)):
+            values, labels = _labelled(items, name)
+            self._ids[kind] = items.ids
+            self._folds[kind] = np.array([*(number[labels[value]] for value in values), -1])
+
+    def of(self, ids: Ids, kind: str) -> IntArray:
+        """The fold of each id of an "image" or a "text"; -1 for none and for unknown ids."""
+        return self._folds[kind][self._ids[kind].find(ids)]
 
 
 def _numbers(collection: Collection, name: str) -> dict[str | None, int]:
     """The number of every label, in order of appearance."""
-    found: dict[str | None, int] = {None: -1}
+    numbers: dict[str | None, int] = {None: -1}
     for items in (collection.images, collection.texts):
         for label in _labelled(items, name)[1].values():
-            found.setdefault(label, len(found) - 1)
-    return found
+            numbers.setdefault(label, len(numbers) - 1)
+    return numbers
 
 
 def _labelled(items: Items, name: str) -> tuple[Sequence[object], dict[object, str | None]]:

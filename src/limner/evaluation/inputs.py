@@ -1,4 +1,4 @@
-"""Converts the inputs of `evaluate` to scores or rankings, and judgements."""
+"""Converts the inputs of `evaluate` to scores or rankings by direction, and judgements."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 from limner.core.arrays import array, is_lazy, is_matrix
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings, named_vectors
-from limner.core.errors import LimnerError
+from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.datasets.memory_tables import rows
 from limner.encoders.contract import is_model, scores_of_model
 from limner.scores import Progress, Scores
+
+Source = Scores | Ranking
 
 EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2i' to scores or rankings"
 
@@ -147,3 +150,91 @@ def _on(system: Any, truth: Collection, progress: Progress | None) -> object:
             "no ids; add them with Scores.from_matrix(matrix, image ids, text ids)"
         )
     raise LimnerError(f"got {type(system).__name__}: {EXPECTED}")
+
+
+def directions(
+    system: Source | Mapping[str, Source], collection: Collection, direction: str | None = None
+) -> dict[str, Source]:
+    """Assigns sources to directions: as given, or by their ids, but never by guessing.
+
+    Args:
+        system: Scores (which cover both directions), a ranking (which covers one), or a mapping by direction.
+        collection: The images and texts.
+        direction: "i2t" if the queries are images, "t2i" if they are texts; None to infer it from the ids.
+
+    Returns:
+        Sources by direction, image queries first.
+    """
+    if isinstance(system, Mapping):
+        if direction is not None:
+            raise LimnerError("direction with a mapping: a mapping already has directions; leave one of them out")
+        unknown = set(system) - {"i2t", "t2i"}
+        if unknown:
+            raise LimnerError(f"directions {shown(unknown)}: expected 'i2t' (image queries) and 't2i' (text queries)")
+        _refuse_swapped(system, collection)
+        return {towards: system[towards] for towards in ("i2t", "t2i") if towards in system}
+    if not isinstance(system, (Scores, Ranking)):
+        raise LimnerError(f"got {type(system).__name__}: {EXPECTED}")
+    towards = direction_of(system, collection, direction)
+    if isinstance(system, Ranking):
+        return {towards: system}
+    return {"i2t": system, "t2i": system.T} if towards == "i2t" else {"i2t": system.T, "t2i": system}
+
+
+def _refuse_swapped(system: Mapping[str, Source], collection: Collection) -> None:
+    """Refuses a mapping whose ids show that its two directions are swapped."""
+    sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
+    for towards, source in system.items():
+        (own, other), ids = sides[towards], source.queries
+        if not _all_in(ids, own.ids) and _all_in(ids, other.ids):
+            raise LimnerError(
+                f"{towards!r} has queries ({shown(ids, most=2)}) that are {other.kind}s of {collection.name!r}: "
+                f"expected its {own.kind}s; the two directions seem to be swapped"
+            )
+
+
+def direction_of(system: Source, collection: Collection, direction: str | None = None) -> str:
+    """The direction of scores or a ranking, "i2t" or "t2i": as given, or by their ids."""
+    if direction is None:
+        return _towards(system, collection)
+    if direction not in ("i2t", "t2i"):
+        raise UnknownName("direction", direction, ("i2t", "t2i"))
+    items = collection.images if direction == "i2t" else collection.texts
+    strange = [query for query in system.queries if query not in items.ids]
+    if strange:
+        raise LimnerError(
+            f"direction {direction!r} with queries ({shown(strange, most=2)}) that are not {items.kind}s of "
+            f"{collection.name!r} ({shown(items.ids, most=2)}): give scores and collection the same ids"
+        )
+    return direction
+
+
+def _towards(system: Source, collection: Collection) -> str:
+    """The only direction that the ids allow; candidates may be outside the collection only if nothing else matches."""
+    sides = {"i2t": (collection.images, collection.texts), "t2i": (collection.texts, collection.images)}
+    for fits in (_all_in, _any_in):
+        found = [
+            d for d, (queries, pool) in sides.items()
+            if _all_in(system.queries, queries.ids) and fits(system.candidates, pool.ids)
+        ]  # fmt: skip
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise LimnerError(
+                f"the queries ({shown(system.queries, most=2)}) could be images or texts of {collection.name!r}, which "
+                "share ids: choose direction='i2t' (images) or 't2i' (texts), or give a mapping "
+                "{'i2t': ..., 't2i': ...}"
+            )
+    raise LimnerError(
+        f"the queries ({shown(system.queries, most=2)}) are neither the images "
+        f"({shown(collection.images.ids, most=2)}) nor the texts ({shown(collection.texts.ids, most=2)}) of "
+        f"{collection.name!r}: give scores and collection the same ids"
+    )
+
+
+def _all_in(ids: Ids, known: Ids) -> bool:
+    return ids == known or all(i in known for i in ids)
+
+
+def _any_in(ids: Ids, known: Ids) -> bool:
+    return ids == known or any(i in known for i in ids)

@@ -18,16 +18,19 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.ranking import Ranking
-from limner.evaluation.rank_counting import NEVER, Asked, Positives, count_ranks
+from limner.evaluation.rank_counting import NEVER, Positives, RankRequest, count_ranks
 from limner.scores import Progress, Scores
 
-__all__ = ["NEVER", "OUTSIDE", "OUTSIDE_POOL", "TIES", "UNRETRIEVED", "Asked", "Placements", "place"]
+__all__ = [
+    "NEVER", "OUTSIDE", "OUTSIDE_POOL", "TIES", "UNRETRIEVED", "Placements", "RankOptions", "RankRequest", "place",
+]  # fmt: skip
 
 OUTSIDE_POOL = NEVER + 1
 """The rank of a positive that is not in the pool, so that no list can contain it."""
 
 TIES = ("expected", "order", "pessimistic")
 UNRETRIEVED = ("refuse", "never")
+MISSING = ("refuse", "empty", "skip")
 OUTSIDE = ("drop", "count")
 
 
@@ -178,47 +181,63 @@ class Placements:
         return replace(self.at_least(float(np.nextafter(0.0, 1.0))), judged=self.of(judged))
 
 
+@dataclass(frozen=True)
+class RankOptions:
+    """How a pass over the scores ranks.
+
+    Args:
+        ties: "expected" keeps ties, so that measures take the expectation over random orders (McSherry
+            & Najork 2008); "order" keeps candidate order; "pessimistic" puts relevant candidates last.
+        unretrieved: How a positive missing from a truncated ranking counts: "refuse" measures that depend on it, or
+            "never" found (the convention of trec_eval).
+        missing: How judged queries missing from a ranking count: "refuse" them, as an "empty" list, or "skip" them.
+        keep: Number of top candidates per query to return as well.
+        workers: Threads; all cores by default.
+        progress: Called as blocks are finished.
+    """
+
+    ties: str = "expected"
+    unretrieved: str = "refuse"
+    missing: str = "refuse"
+    keep: int = 0
+    workers: int | None = None
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses unknown values."""
+        for name, values in (("ties", TIES), ("unretrieved", UNRETRIEVED), ("missing", MISSING)):
+            if getattr(self, name) not in values:
+                raise UnknownName("value", getattr(self, name), values, of=name)
+
+
+DEFAULT_OPTIONS = RankOptions()
+
+
 def place(
-    source: Scores | Ranking,
-    asked: Sequence[Asked],
-    *,
-    ties: str = "expected",
-    unretrieved: str = "refuse",
-    empty: bool = False,
-    keep: int = 0,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    source: Scores | Ranking, requests: Sequence[RankRequest], options: RankOptions = DEFAULT_OPTIONS
 ) -> tuple[list[Placements], Ranking | None]:
     """Finds the rank of every positive, for several judgements in one pass.
 
     Args:
         source: Scores (read in blocks) or a ranking.
-        asked: The judgements, each with its own pool.
-        ties: "expected" keeps ties, so that measures take the expectation over random orders (McSherry
-            & Najork 2008); "order" keeps candidate order; "pessimistic" puts relevant candidates last.
-        unretrieved: How a positive missing from a truncated ranking counts: "refuse" measures that depend on it, or
-            "never" found (the convention of trec_eval).
-        empty: Whether an empty list is complete, rather than truncated.
-        keep: Number of top candidates per query to return as well.
-        workers: Threads; all cores by default.
-        progress: Called as blocks are finished.
+        requests: The judgements, each with its own pool.
+        options: How ties and missing candidates count, and what else the pass returns.
 
     Returns:
         One `Placements` per request, and the ranking of the top candidates (None if `keep` is 0).
     """
-    for what, value, known in (("ties", ties, TIES), ("unretrieved", unretrieved, UNRETRIEVED)):
-        if value not in known:
-            raise UnknownName("value", value, known, of=what)
-    positives = [_align(source, a) for a in asked]
+    positives = [_align(source, request) for request in requests]
     if isinstance(source, Ranking):
-        placed = [_from_lists(source, a, p, unretrieved, empty) for a, p in zip(asked, positives, strict=True)]
-        return placed, source.top(keep) if keep else None
-    counts, kept = count_ranks(source, asked, positives, keep, workers, progress)
-    return [_from_counts(source, a, p, c, ties) for a, p, c in zip(asked, positives, counts, strict=True)], kept
+        placed = [_from_lists(source, r, p, options) for r, p in zip(requests, positives, strict=True)]
+        return placed, source.top(options.keep) if options.keep else None
+    counts, best = count_ranks(source, requests, positives, options.keep, options.workers, options.progress)
+    return [
+        _from_counts(source, r, p, c, options.ties) for r, p, c in zip(requests, positives, counts, strict=True)
+    ], best
 
 
-def _align(source: Scores | Ranking, asked: Asked) -> Positives:
-    judged = asked.judgements
+def _align(source: Scores | Ranking, request: RankRequest) -> Positives:
+    judged = request.judgements
     rows = source.queries.find(judged.queries)[judged.rows]
     columns = source.candidates.find(judged.candidates)[judged.columns]
     relevant = judged.grades > 0
@@ -237,12 +256,14 @@ def _align(source: Scores | Ranking, asked: Asked) -> Positives:
     )  # a candidate outside the list may still be in the pool
     outside = 0 if open_pool else int((~inside & relevant).sum())
     listed = inside | (rows < 0)
-    if asked.query_pools is not None and asked.candidate_pools is not None:
-        inside &= (asked.query_pools[rows] == asked.candidate_pools[columns]) & (asked.query_pools[rows] >= 0)
-    if asked.outside == "count" or open_pool:
-        kept = inside | ((asked.outside == "count") & relevant) | ~listed
+    if request.query_pools is not None and request.candidate_pools is not None:
+        inside &= (request.query_pools[rows] == request.candidate_pools[columns]) & (request.query_pools[rows] >= 0)
+    if request.outside == "count" or open_pool:
+        kept = inside | ((request.outside == "count") & relevant) | ~listed
         columns, inside = np.where(inside, columns, -1), kept
-    depths = np.broadcast_to(NEVER if asked.depth is None else asked.depth, len(judged.queries))[judged.rows[inside]]
+    depths = np.broadcast_to(NEVER if request.depth is None else request.depth, len(judged.queries))[
+        judged.rows[inside]
+    ]
     return Positives(rows[inside], columns[inside], judged.grades[inside], outside, depths)
 
 
@@ -256,12 +277,12 @@ def _one_caption(queries: Ids) -> str:
     return f"these are captions number {number}: load these alone with {option} (-O {option}); or "
 
 
-def _from_counts(source: Scores, asked: Asked, p: Positives, counts: IntArray, ties: str) -> Placements:
+def _from_counts(source: Scores, request: RankRequest, p: Positives, counts: IntArray, ties: str) -> Placements:
     above, equal, before = p.seen(counts).T
-    pool = _pool_sizes(asked, len(source.queries), source.shape[1])
+    pool = _pool_sizes(request, len(source.queries), source.shape[1])
     if ties == "order":
         above, equal = above + before, np.ones_like(equal)
-    placed = _placements(source, asked, p, above, equal, pool, np.full(len(source.queries), NEVER))
+    placed = _placements(source, request, p, above, equal, pool, np.full(len(source.queries), NEVER))
     return replace(relevant_last(placed), worst=True) if ties == "pessimistic" else placed
 
 
@@ -272,7 +293,7 @@ def relevant_last(placed: Placements) -> Placements:
     return replace(placed, above=np.minimum(placed.above + below_others, NEVER), tied=np.ones_like(placed.tied))
 
 
-def _from_lists(source: Ranking, asked: Asked, p: Positives, unretrieved: str, empty: bool) -> Placements:
+def _from_lists(source: Ranking, request: RankRequest, p: Positives, options: RankOptions) -> Placements:
     from limner.evaluation.rank_kernels import filter_lists, locate
 
     order = np.argsort(p.rows, kind="stable")
@@ -280,32 +301,33 @@ def _from_lists(source: Ranking, asked: Asked, p: Positives, unretrieved: str, e
     found = np.empty(len(order), dtype=np.int64)
     locate(source.indices, indptr, np.where(p.columns < 0, -2, p.columns)[order], found)
     lengths = source.lengths
-    if asked.query_pools is not None and asked.candidate_pools is not None:
+    if request.query_pools is not None and request.candidate_pools is not None:
         lengths = np.zeros_like(lengths)
-        filter_lists(source.indices, indptr, asked.query_pools, asked.candidate_pools, found, lengths)
+        filter_lists(source.indices, indptr, request.query_pools, request.candidate_pools, found, lengths)
     above = np.empty_like(found)
     above[order] = np.where(found < 0, NEVER, found)
     if source.n_candidates is not None:
         above[p.columns < 0] = OUTSIDE_POOL
     whole = NEVER if source.n_candidates is None else source.n_candidates
-    pool = _pool_sizes(asked, len(source.queries), whole)
-    complete = (lengths >= pool) | (unretrieved == "never") | (empty & (source.lengths == 0))
+    pool = _pool_sizes(request, len(source.queries), whole)
+    complete = (lengths >= pool) | (options.unretrieved == "never")
+    complete |= (options.missing == "empty") & (source.lengths == 0)
     ended = np.where(complete, NEVER, lengths)
-    return _placements(source, asked, p, above, np.ones_like(above), pool, ended, lengths)
+    return _placements(source, request, p, above, np.ones_like(above), pool, ended, lengths)
 
 
-def _pool_sizes(asked: Asked, n: int, whole: int) -> IntArray:
-    if asked.query_pools is None or asked.candidate_pools is None:
+def _pool_sizes(request: RankRequest, n: int, whole: int) -> IntArray:
+    if request.query_pools is None or request.candidate_pools is None:
         return np.full(n, whole, dtype=np.int64)
     sizes = np.bincount(
-        asked.candidate_pools[asked.candidate_pools >= 0], minlength=int(asked.query_pools.max(initial=0)) + 1
+        request.candidate_pools[request.candidate_pools >= 0], minlength=int(request.query_pools.max(initial=0)) + 1
     )
-    return np.where(asked.query_pools >= 0, sizes[np.maximum(asked.query_pools, 0)], 0)
+    return np.where(request.query_pools >= 0, sizes[np.maximum(request.query_pools, 0)], 0)
 
 
 def _placements(
     source: Scores | Ranking,
-    asked: Asked,
+    request: RankRequest,
     p: Positives,
     above: IntArray,
     tied: IntArray,
@@ -320,7 +342,7 @@ def _placements(
     every = Placements(
         source.queries, indptr, above[order], tied[order], p.grades[order], pool, known, 0, p.outside, length=length
     )
-    judged = source.queries.find(asked.judgements.queries)
+    judged = source.queries.find(request.judgements.queries)
     return every.split(np.sort(judged[judged >= 0])).with_positives()
 
 

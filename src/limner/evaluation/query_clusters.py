@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from limner.core.arrays import IntArray
-from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
@@ -17,17 +16,6 @@ from limner.evaluation.results import ALONE
 CAPTIONS = 20
 """With more queries per set of relevant candidates on average, the sets are classes, not images with captions."""
 _CAPTION = re.compile(r"(?P<image>.+)#\d+")
-
-
-def images_of(texts: Ids, collection: Collection) -> IntArray:
-    """The image of each text; texts without one get a new number."""
-    pairs = collection.judgements.T.relevant
-    first = np.full(len(pairs.queries), -1, dtype=np.int64)
-    first[pairs.rows[::-1]] = pairs.columns[::-1]
-    found = first[pairs.queries.positions(texts)]
-    alone = found < 0
-    found[alone] = len(collection.images) + np.flatnonzero(alone)
-    return found
 
 
 def clusters_of(

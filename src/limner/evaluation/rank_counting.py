@@ -32,7 +32,7 @@ Kept = tuple[npt.NDArray[np.int32], Block]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RankRequest:
     """What one pass over the scores has to count: the ranks of the positives of these judgements.
 
     Args:
@@ -60,7 +60,7 @@ class Positives:
         columns: Candidates; -1 for those outside the pool.
         grades: The grade of each pair.
         outside: Number of relevant pairs outside the pool.
-        depths: See `Asked`; `NEVER` for pairs whose ranks are counted in any case.
+        depths: See `RankRequest`; `NEVER` for pairs whose ranks are counted in any case.
     """
 
     rows: IntArray
@@ -82,7 +82,7 @@ class Positives:
 
 def count_ranks(
     source: Scores,
-    asked: Sequence[Asked],
+    asked: Sequence[RankRequest],
     positives: Sequence[Positives],
     keep: int,
     workers: int | None,
@@ -223,7 +223,7 @@ class _Open:
 class _Counter:
     """Counts for all requests that share a pool: the union of their positives is counted once."""
 
-    def __init__(self, source: Scores, asked: Asked, members: dict[int, Positives]) -> None:
+    def __init__(self, source: Scores, asked: RankRequest, members: dict[int, Positives]) -> None:
         n, self.width = source.shape
         self.members = members
         keys = [p.rows[p.columns >= 0] * self.width + p.columns[p.columns >= 0] for p in members.values()]
@@ -371,7 +371,7 @@ def _united(keys: Sequence[IntArray]) -> IntArray:
     return found[np.diff(found, prepend=-1) > 0]  # np.unique puts numbers into a hash table first
 
 
-def _counters(source: Scores, asked: Sequence[Asked], positives: Sequence[Positives]) -> list[_Counter]:
+def _counters(source: Scores, asked: Sequence[RankRequest], positives: Sequence[Positives]) -> list[_Counter]:
     shared: dict[tuple[int, int], dict[int, Positives]] = {}
     for number, (a, p) in enumerate(zip(asked, positives, strict=True)):
         shared.setdefault((id(a.query_pools), id(a.candidate_pools)), {})[number] = p

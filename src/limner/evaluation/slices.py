@@ -20,9 +20,8 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import Progress
 from limner.evaluation.measures import Measure
-from limner.evaluation.pairing import comparable, paired
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
-from limner.evaluation.results import LEAST, Evaluated, Result, main_result, written
+from limner.evaluation.results import LEAST, Evaluated, Result, comparable, main_result, paired, written
 from limner.evaluation.tables import TableReport
 from limner.stats import GroupTest, Interval, false_discovery, group_tests
 from limner.stats.groups import smallest_needed

@@ -5,27 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from limner.core.formats import save_as
 from limner.core.frames import Tabular, by_column
 from limner.core.notebook import html_table
 from limner.core.registry import Registry
 from limner.core.spreadsheet import guarded_row
-from limner.evaluation.plain import plain
 from limner.stats import Interval
 
 DOCUMENTS: Registry[Callable[..., Document]] = Registry(
     "kind of report",
     {
         "report": "limner.evaluation.reports.report_tables:report_document",
-        "comparison": "limner.evaluation.reports.comparison_tables:comparison_document",
-        "slices": "limner.evaluation.reports.slice_tables:slice_document",
+        "comparison": "limner.evaluation.reports.report_tables:comparison_document",
+        "slices": "limner.evaluation.reports.report_tables:slice_document",
         "board": "limner.evaluation.boards.board_tables:board_document",
     },
 )
@@ -154,7 +154,7 @@ def csv_text(report: TableReport) -> str:
 
 def json_text(report: TableReport) -> str:
     """As JSON, with its kind."""
-    return json.dumps({"limner": report.kind, **plain(report.describe())}, ensure_ascii=False, allow_nan=False)
+    return json.dumps({"limner": report.kind, **json_ready(report.describe())}, ensure_ascii=False, allow_nan=False)
 
 
 # --- one table ---------------------------------------------------------------------------------------------------
@@ -243,3 +243,18 @@ def shown_p(value: float) -> str:
     ('< 0.0001', '0.0312')
     """
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def json_ready(value: object) -> Any:
+    """The same data with only JSON types; JSON has no infinity, which is the rank of a candidate that is never found.
+
+    >>> json_ready({"ranks": [1.0, float("inf")], "score": float("-inf")})
+    {'ranks': [1.0, None], 'score': '-inf'}
+    """
+    if isinstance(value, Mapping):
+        return {key: json_ready(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(entry) for entry in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if value == math.inf else str(value)

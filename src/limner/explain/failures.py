@@ -15,7 +15,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress, counting, next_step
 from limner.core.ranking import Ranking
-from limner.evaluation.evaluate import direction_of
+from limner.evaluation.inputs import direction_of
 from limner.evaluation.results import LEAST
 from limner.explain.concept_agreement import (
     HIGHER,

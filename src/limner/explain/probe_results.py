@@ -23,8 +23,7 @@ from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.progress import Progress, Stages, counting, next_step
 from limner.datasets.probe_files import Probe, ProbeCase
-from limner.evaluation.plain import plain
-from limner.evaluation.tables import Document, Grid, TableReport, percent
+from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
 from limner.language.bigram import BigramModel, words
 from limner.scores import Scores
 
@@ -96,7 +95,7 @@ class ProbeReport(TableReport):
 
     def describe(self) -> dict[str, object]:
         """The whole report as plain values."""
-        return {"system": self.system, "probe": self.probe, "lines": plain(self.rows()), "notes": list(self.notes)}
+        return {"system": self.system, "probe": self.probe, "lines": json_ready(self.rows()), "notes": list(self.notes)}
 
     def document(self) -> Document:
         """What the report shows."""

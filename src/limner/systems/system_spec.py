@@ -16,7 +16,7 @@ from limner.core.progress import progress_for
 from limner.core.ranking import Ranking
 from limner.encoders.cache import Cached, remembering
 from limner.encoders.contract import encoded, gives_sets, scores_of_model
-from limner.evaluation.evaluate import directions
+from limner.evaluation.inputs import directions
 from limner.scores import Progress, Scores
 from limner.systems import SYSTEMS, load, train
 from limner.systems.hold_out import Division, dev_of, part_of, trained_and_evaluated
@@ -25,7 +25,7 @@ from limner.systems.trained_on import TrainedOn
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
-    from limner.evaluation.evaluate import Source
+    from limner.evaluation.inputs import Source
 
 Stage = Callable[[str], AbstractContextManager[Progress | None]]
 """Called with a description of the next step; returns a progress callback."""

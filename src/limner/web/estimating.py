@@ -13,10 +13,10 @@ from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
 
 from limner.core.errors import LimnerError
-from limner.evaluation.plain import plain
 from limner.evaluation.reports.page.estimates import both_drawn, legend
 from limner.evaluation.reports.page.words import direction_title
 from limner.evaluation.reports.page.words import plain as shown_value
+from limner.evaluation.tables import json_ready
 from limner.web.jobs import NOTICED, Job
 from limner.web.site import Ask, page
 
@@ -130,5 +130,5 @@ def _plain(study: Study) -> dict[str, object]:
         for row in study.rows
     ]  # fmt: skip
     kept = {name: getattr(study, name) for name in ("direction", "unit", "half_width", "labels", "waiting", "narrow")}
-    whole: dict[str, object] = plain({**kept, "rows": rows, "strata": [vars(each) for each in study.strata]})
+    whole: dict[str, object] = json_ready({**kept, "rows": rows, "strata": [vars(each) for each in study.strata]})
     return {**whole, "notes": list(study.notes)}

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
     from limner.evaluation.diagnostics.breakdown import Breakdown
-    from limner.evaluation.evaluate import Source
+    from limner.evaluation.inputs import Source
     from limner.evaluation.reports.report import Report
 
 COLLECTION = "scenes, flickr8k:DIR, captions.csv, a folder, a qrels file, ...: see 'limner list datasets'."
@@ -309,7 +309,7 @@ def _on(way: SystemOptions, whole: Collection, split: str) -> tuple[object, Coll
 def _beside(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
     """The extra judgements for a collection."""
     from limner.core.judgements import Judgements
-    from limner.evaluation.judging import read_judgements
+    from limner.evaluation.partial_judgements import read_judgements
 
     if files and isinstance(truth, Judgements):
         raise typer.BadParameter("--judgements is for a COLLECTION, and this is a qrels file: give one of them")
@@ -318,7 +318,7 @@ def _beside(truth: object, files: list[Path]) -> dict[str, Judgements] | None:
 
 def _page_truth(truth: Any, judgements: dict[str, Judgements] | None) -> object:
     """The collection with the extra judgements, for the HTML page."""
-    from limner.evaluation.judging import with_judgements
+    from limner.evaluation.partial_judgements import with_judgements
 
     return truth if judgements is None else with_judgements(truth, judgements)[0]
 
@@ -354,7 +354,7 @@ def _name(way: SystemOptions, correct: str | None) -> str:
 
 def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[str, Any]) -> Report:
     import limner
-    from limner.evaluation.evaluate import directions
+    from limner.evaluation.inputs import directions
 
     if isinstance(truth, limner.Collection):
         source = directions(source, truth, "i2t" if _is_images_by_texts(source, truth) else None)
@@ -386,7 +386,7 @@ def _save(report: Report, truth: object, files: list[Path]) -> None:
 
 def summary(report: Report) -> dict[str, object]:
     """The report without its per-query values, which `-o FILE.json` contains."""
-    from limner.evaluation.plain import plain
+    from limner.evaluation.tables import json_ready
 
     return {
         "system": report.system,
@@ -395,5 +395,5 @@ def summary(report: Report) -> dict[str, object]:
         "hubs": {direction: hubs.describe() for direction, hubs in report.hubs.items()},
         "settings": dict(report.settings),
         "notes": list(report.notes),
-        "estimates": [plain(each.to_json()) for each in report.estimates],
+        "estimates": [json_ready(each.to_json()) for each in report.estimates],
     }

@@ -18,10 +18,8 @@ from limner.core.errors import LimnerError
 from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
-from limner.evaluation.pairing import comparable, paired
-from limner.evaluation.plain import plain
-from limner.evaluation.results import ALONE, Evaluated, Result
-from limner.evaluation.tables import FORMATS, TableReport
+from limner.evaluation.results import ALONE, Evaluated, Result, comparable, paired
+from limner.evaluation.tables import FORMATS, TableReport, json_ready
 
 PAIRED, UNPAIRED, MEANS = "paired", "unpaired", "means only"
 """The data behind a table: values of every query, means and numbers of queries, or only means."""
@@ -40,7 +38,7 @@ NO_CLUSTERS = (
 )
 
 BOARD_FORMATS: Registry[Callable[..., str | bytes]] = Registry(
-    "leaderboard file ending", {**FORMATS, ".html": "limner.evaluation.boards.board_page:render_board"}
+    "leaderboard file ending", {**FORMATS, ".html": "limner.evaluation.boards.board_tables:render_board"}
 )
 """File formats of a leaderboard, by file extension: `(board) -> str`. ".txt" is the output of `print`."""
 
@@ -389,7 +387,7 @@ def _record(table: BoardTable, row: BoardRow) -> dict[str, object]:
 
 def _row_data(row: BoardRow) -> dict[str, object]:
     return {
-        "system": row.system, "value": plain(row.value), "low": row.low, "high": row.high, "queries": row.queries,
+        "system": row.system, "value": json_ready(row.value), "low": row.low, "high": row.high, "queries": row.queries,
         "rank": row.rank, "lowest_rank": row.lowest, "highest_rank": row.highest, "detectable": row.detectable,
         "queries_needed": None if row.needed is None or math.isinf(row.needed) else math.ceil(row.needed),
     }  # fmt: skip

@@ -20,8 +20,7 @@ from limner.core.progress import Progress, Stages
 from limner.datasets.composed_queries import ComposedQueries, ComposedQuery
 from limner.evaluation.diagnostics.excluded import excluding
 from limner.evaluation.evaluate import evaluate
-from limner.evaluation.plain import plain
-from limner.evaluation.tables import Document, Grid, TableReport, percent
+from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
 from limner.scores import Scores
 
 COMPOSITIONS = ("image", "text", "sum")
@@ -82,7 +81,7 @@ class ComposedReport(TableReport):
 
     def describe(self) -> dict[str, object]:
         """Plain values that hold the whole report."""
-        return {"queries": self.name, "lines": plain(self.rows()), "notes": list(self.notes)}
+        return {"queries": self.name, "lines": json_ready(self.rows()), "notes": list(self.notes)}
 
     def document(self) -> Document:
         """What the report shows."""

@@ -18,9 +18,8 @@ from limner.core.errors import LimnerError
 from limner.core.progress import Progress, Stages
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure, parse
-from limner.evaluation.plain import plain
 from limner.evaluation.results import DIRECTIONS, Result
-from limner.evaluation.tables import Document, Grid, TableReport, percent
+from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
 from limner.scores import Scores
 
 MACRO = "macro mean"
@@ -85,7 +84,7 @@ class LanguageReport(TableReport):
     def describe(self) -> dict[str, object]:
         """Plain values that hold the whole report."""
         told = {"system": self.system, "collection": self.collection}
-        return {**told, "lines": plain(self.rows()), "notes": list(self.notes)}
+        return {**told, "lines": json_ready(self.rows()), "notes": list(self.notes)}
 
     def document(self) -> Document:
         """What the report shows."""

@@ -23,8 +23,7 @@ from limner.core.judgements import Judgements
 from limner.core.progress import Stages
 from limner.evaluation.diagnostics.excluded import excluding
 from limner.evaluation.evaluate import evaluate
-from limner.evaluation.plain import plain
-from limner.evaluation.tables import Document, Grid, TableReport, percent
+from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
 from limner.scores import Progress, Scores
 
 MEASURES = "R@1 R@5 R@10"
@@ -93,7 +92,7 @@ class MixedPoolReport(TableReport):
     def describe(self) -> dict[str, object]:
         """Plain values that hold the whole report."""
         shares = dict(self.shares)
-        return {"collection": self.name, "lines": plain(self.rows()), "shares": shares, "notes": list(self.notes)}
+        return {"collection": self.name, "lines": json_ready(self.rows()), "shares": shares, "notes": list(self.notes)}
 
     def document(self) -> Document:
         """What the report shows."""

@@ -176,9 +176,9 @@ def bounds(placements: Placements, measure: Measure) -> tuple[FloatArray, FloatA
         Two values for each query of `measure.counted(placements)`; the same array twice if nothing is truncated.
 
     >>> from limner import Judgements, Ranking
-    >>> from limner.evaluation.placements import Asked, place
+    >>> from limner.evaluation.placements import RankRequest, place
     >>> run = Ranking.from_lists({"q": "ab"}, candidates="abcde")
-    >>> (placed,), _ = place(run, [Asked(Judgements.from_pairs([("q", "a"), ("q", "d")]))])
+    >>> (placed,), _ = place(run, [RankRequest(Judgements.from_pairs([("q", "a"), ("q", "d")]))])
     >>> [(str(m), *(end.tolist() for end in bounds(placed, m))) for m in parse("R@5 Recall@5 P@4")]
     [('R@5', [1.0], [1.0]), ('Recall@5', [1.0], [1.0]), ('P@4', [0.25], [0.5])]
     """

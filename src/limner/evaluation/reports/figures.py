@@ -19,8 +19,7 @@ from limner.core.cache_dir import settle_matplotlib
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.registry import Registry
 from limner.evaluation.comparison import Comparison, Line, system_names
-from limner.evaluation.reports.recall import depth, first_ranks, recall_curve
-from limner.evaluation.reports.report import Report
+from limner.evaluation.reports.report import Report, curve_depth, first_ranks, recall_curve
 from limner.evaluation.results import DIRECTIONS, Result, heading
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ def recall(reports: Sequence[Report], width: float) -> Figure:
 
 def _recall_panel(axes: Axes, reports: Sequence[Report], direction: str) -> None:
     lines = _recall_lines(reports, direction)
-    limit = min(depth(report, direction, [ranks]) for _, report, ranks in lines)
+    limit = min(curve_depth(report, direction, [ranks]) for _, report, ranks in lines)
     for number, (name, report, ranks) in enumerate(lines):
         curve = recall_curve(report, ranks, limit)
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]

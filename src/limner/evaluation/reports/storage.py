@@ -19,9 +19,9 @@ from limner.core.ranking import Ranking
 from limner.evaluation.estimated import Estimated
 from limner.evaluation.measures import Measure
 from limner.evaluation.measures.kinds import UNKNOWN
-from limner.evaluation.plain import plain
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import DIRECTIONS, Kept, Result
+from limner.evaluation.tables import json_ready
 from limner.stats import Interval
 
 FORMAT = 1
@@ -49,7 +49,7 @@ def to_json(report: Report) -> dict[str, object]:
         "ids": {str(k): v for k, v in id_lists.items()},
         "results": results,
         "top": {d: _top_to_json(r) for d, r in report.top.items()},
-        "estimates": [plain(e.to_json()) for e in report.estimates],
+        "estimates": [json_ready(e.to_json()) for e in report.estimates],
     }
 
 
@@ -75,24 +75,24 @@ def _result_to_json(r: Result, id_lists: dict[int, list[str]]) -> dict[str, obje
         "view": r.view,
         "direction": r.direction,
         "measure": str(r.measure),
-        "value": plain(r.value),
-        "interval": [plain(interval.low), plain(interval.high)] if interval else None,
+        "value": json_ready(r.value),
+        "interval": [json_ready(interval.low), json_ready(interval.high)] if interval else None,
         "left_out": r.left_out,
         "queries": str(key),
-        "values": plain(r.values.tolist()),
+        "values": json_ready(r.values.tolist()),
         "clusters": None if r.clusters is None else r.clusters.tolist(),
         "folds": None if r.folds is None else r.folds.tolist(),
     }
     if r.pool is not None:
         content["pool"] = r.pool
     if r.possible is not None:
-        content["possible"] = plain(list(r.possible))
+        content["possible"] = json_ready(list(r.possible))
     images = next((part.clusters for part in r.parts if part.direction == "i2t"), None)
     return content if images is None else {**content, "images": images.tolist()}
 
 
 def _numbers(values: Any) -> FloatArray:
-    """The inverse of `plain` for an array of numbers."""
+    """The inverse of `json_ready` for an array of numbers."""
     return np.array([math.inf if v is None else float(v) for v in values], dtype=np.float64)
 
 
@@ -101,7 +101,7 @@ def _top_to_json(ranking: Ranking) -> dict[str, object]:
         "queries": list(ranking.queries),
         "candidates": list(ranking.candidates),
         "indices": ranking.indices.tolist(),
-        "scores": None if ranking.scores is None else plain(ranking.scores.tolist()),
+        "scores": None if ranking.scores is None else json_ready(ranking.scores.tolist()),
         "n_candidates": ranking.n_candidates,
     }
 

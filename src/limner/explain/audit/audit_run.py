@@ -16,8 +16,8 @@ from limner.core.judgements import Judgements
 from limner.core.progress import Progress
 from limner.core.registry import Registry
 from limner.core.version import VERSION
+from limner.evaluation.reports.page import NOTES, written
 from limner.evaluation.reports.page.gallery import Gallery, Shown
-from limner.evaluation.reports.page.writing import NOTES, written
 from limner.evaluation.tables import FORMATS, Document, Grid, TableReport, to_csv
 from limner.explain.audit import blind_classifier, caption_checks, chance_levels, image_checks, label_doubts
 from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted

@@ -58,7 +58,7 @@ def audit(
     """
     from limner.core.files import write_text
     from limner.datasets.trec import write_qrels
-    from limner.evaluation.judging import read_judgements, with_judgements
+    from limner.evaluation.partial_judgements import read_judgements, with_judgements
     from limner.explain.audit import audit as run_audit
     from limner.explain.audit.audit_run import AUDIT_FORMATS
 

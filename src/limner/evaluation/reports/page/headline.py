@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from limner.core.errors import LimnerError, count
 from limner.evaluation.estimated import VIEW, Estimated
 from limner.evaluation.measures import Measure
-from limner.evaluation.pairing import comparable, paired, paired_test
 from limner.evaluation.reports.page.truth import Truth
-from limner.evaluation.reports.page.views import chance, constant
 from limner.evaluation.reports.page.words import (
+    chance,
+    constant,
     direction_title,
     nouns,
     number,
@@ -23,7 +23,7 @@ from limner.evaluation.reports.page.words import (
     views_of,
 )
 from limner.evaluation.reports.report import Report
-from limner.evaluation.results import Result, main_result
+from limner.evaluation.results import Result, comparable, main_result, paired, paired_test
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from limner.core.arrays import FloatArray
 from limner.core.errors import count
 from limner.evaluation.reports.page import figures
 from limner.evaluation.reports.page.words import direction_title, percent, slug, style_of
-from limner.evaluation.reports.recall import DEPTH, depth, first_ranks, recall_curve
-from limner.evaluation.reports.report import Report
+from limner.evaluation.reports.report import CURVE_DEPTH, Report, curve_depth, first_ranks, recall_curve
 from limner.evaluation.results import Result
 
 BANDS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
@@ -42,7 +41,7 @@ def _directions(ranks: dict[tuple[str, str], Result]) -> list[str]:
 
 
 def _curve_panel(report: Report, others: Sequence[Report], direction: str, ranks: list[Result]) -> RankPanel:
-    limit = depth(report, direction, ranks)
+    limit = curve_depth(report, direction, ranks)
     recalls = [recall_curve(report, r, limit) for r in ranks]
     lines = [_line(report, curve) for curve in recalls]
     rivals = [_rival(other, rival_style(n), ranks[0], limit) for n, other in enumerate(others)]
@@ -153,8 +152,8 @@ def _sentence(ranks: Result) -> str:
     if np.isinf(middle):
         share = percent(float(np.isfinite(ranks.values).mean()))
         return f"Under {ranks.view}, {share} of the queries find a right answer."
-    far = int((ranks.values > DEPTH).sum())
-    beyond = f"; {count(far, 'query', 'queries')} beyond rank {DEPTH}" if far else ""
+    far = int((ranks.values > CURVE_DEPTH).sum())
+    beyond = f"; {count(far, 'query', 'queries')} beyond rank {CURVE_DEPTH}" if far else ""
     return f"Under {ranks.view}, half of the queries find a right answer by rank {ranks.measure.show(middle)}{beyond}."
 
 

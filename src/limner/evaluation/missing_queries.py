@@ -6,17 +6,16 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from limner.core.errors import LimnerError, UnknownName, shown
+from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.scores import Scores
 
-MISSING = ("refuse", "empty", "skip")
 _COUNTED = {"empty": "count as empty lists", "skip": "are left out"}
 
 
-def covered(
+def without_missing(
     source: Scores | Ranking, judged: Sequence[tuple[str, Judgements]], missing: str
 ) -> tuple[Scores | Ranking, list[Judgements], list[str]]:
     """Restricts a system and judgements to the same queries.
@@ -24,16 +23,14 @@ def covered(
     Args:
         source: The output of the system.
         judged: Judgements of each view, with the name of the view.
-        missing: What to do with a query that has relevant candidates but is not ranked: "refuse" it later, count it as
-            an "empty" list, or "skip" it.
+        missing: What to do with a query that has relevant candidates but is not ranked: count it as an "empty" list, or
+            "skip" it.
 
     Returns:
         The system, with empty lists if they count; the judgements, without skipped queries; and notes.
     """
-    if missing not in MISSING:
-        raise UnknownName("value", missing, MISSING, of="missing")
     lacking = {view: _lacking(source.queries, judgements) for view, judgements in judged}
-    if missing == "refuse" or not any(lacking.values()):
+    if not any(lacking.values()):
         return source, [judgements for _, judgements in judged], []
     notes = [
         f"{view}: {len(ids):,} queries with relevant candidates are not ranked ({shown(ids)}) and {_COUNTED[missing]}"

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.ids import Ids
@@ -21,9 +20,8 @@ from limner.datasets.trec import read_qrels
 from limner.evaluation.measures import Measure, bounds
 from limner.evaluation.placements import Placements
 from limner.evaluation.protocols import View
-from limner.evaluation.unjudged import MOST_CELLS
 
-Given = Judgements | Mapping[str, Judgements] | str | Path
+JudgementFiles = Judgements | Mapping[str, Judgements] | str | Path
 
 USUAL_CUT = 10
 """The cut-off for the share of judged answers if no measure has one."""
@@ -32,7 +30,7 @@ USUAL_CUT = 10
 # --- extra judgements for a collection -----------------------------------------------------------------------------
 
 
-def with_judgements(collection: Collection, given: Given) -> tuple[Collection, list[View], list[str]]:
+def with_judgements(collection: Collection, given: JudgementFiles) -> tuple[Collection, list[View], list[str]]:
     """Adds judgements to a collection; returns the collection, the new views, and notes.
 
     Original pairs that were not judged still count as relevant.
@@ -57,7 +55,7 @@ def read_judgements(files: Iterable[str | Path]) -> dict[str, Judgements]:
     return {name: judgements for file in files for name, judgements in _named(file).items()}
 
 
-def _named(given: Given) -> dict[str, Judgements]:
+def _named(given: JudgementFiles) -> dict[str, Judgements]:
     if isinstance(given, Mapping):
         return dict(given)
     if isinstance(given, Judgements):
@@ -85,7 +83,7 @@ def _inside(collection: Collection, judgements: Judgements) -> tuple[Judgements,
 # --- judgements and candidate pool of a view -------------------------------------------------------------
 
 
-def judged_for(view: View, collection: Collection, direction: str) -> Judgements:
+def combined_judgements(view: View, collection: Collection, direction: str) -> Judgements:
     """The judgements of a view, with the original pairs if the view includes them."""
     judged = collection.judged(view.judgements, direction)
     if view.threshold is not None and view.judgements in collection.ratings:
@@ -128,52 +126,13 @@ def pool_notes(view: View, collection: Collection, direction: str, candidates: I
 
 
 def judged_measures(placements: Placements, measures: Sequence[Measure]) -> list[Measure]:
-    """Judged@k for every cut-off k of the measures, or for 10 if there is none; empty if everything was judged.
+    """Judged@k for every cut-off k of the measures, or for 10 if there is none.
 
     Cut-offs beyond the end of a list are left out.
     """
-    if not placements.partly_judged:
-        return []
     asked = any(m.kind.judged for m in measures)
     cuts = sorted({m.k for m in measures if m.k is not None and not m.kind.judged}) or ([] if asked else [USUAL_CUT])
     return [measure for measure in (Measure("Judged", k) for k in cuts) if _is_known(placements, measure)]
-
-
-def depth_seen(judgements: Judgements, measures: Iterable[Measure], pool: int) -> IntArray | None:
-    """The rank of every query from which on no measure depends on a candidate, but for the best relevant one.
-
-    None if some measure depends on all ranks. A measure sees the first k, the first R, or the rank of the best relevant
-    candidate; the others see all ranks. If unjudged candidates may be relevant, see `possible`, a value is decided by
-    the first k, or by the first unjudged candidate, unless it depends on the number of relevant candidates; then it is
-    not computed for large pools.
-
-    Args:
-        judgements: Of all queries.
-        measures: The measures of a view.
-        pool: Number of candidates.
-
-    >>> from limner.evaluation.measures import parse
-    >>> pairs = Judgements.from_pairs([("q", "a"), ("q", "b")])
-    >>> depth_seen(pairs, parse("R@1 R@20 MedR"), 1000), depth_seen(pairs, parse("R@1 MAP"), 1000)
-    (array([20]), None)
-    """
-    every = [part for measure in measures for part in (measure.parts or (measure,))]
-    partly = bool((judgements.grades <= 0).any())
-    many = np.count_nonzero(judgements.counts) * pool**2 > MOST_CELLS
-    cut = USUAL_CUT
-    for measure in every:
-        kind = measure.kind
-        unseen = kind.sees == "R" or (kind.sees == "k" and measure.k is not None) or kind.rank
-        counts_all = partly and kind.needs_total and not kind.judged and (_graded(measure) or not many)
-        if not unseen or counts_all or (kind.rank and _graded(measure)):
-            return None
-        cut = max(cut, measure.k or 0)
-    return np.asarray(np.maximum(np.diff(judgements.indptr) + partly, cut))
-
-
-def _graded(measure: Measure) -> bool:
-    """Whether some queries may not count for it."""
-    return "min_grade" in measure.kind.options and bool(measure.option("min_grade"))
 
 
 def _is_known(placements: Placements, measure: Measure) -> bool:
