@@ -19,7 +19,6 @@ from limner import Embeddings, Scores
 from limner.cli import app, console
 from limner.cli.console import Lines
 from limner.cli.errors import Status
-from limner.core.progress import next_step
 from limner.explain.adversarial import attack
 from limner.explain.opposites import PLAIN, css_colours
 
@@ -190,14 +189,14 @@ def test_progress_tells_what_is_done_now():
     assert told.line() == "evaluating a: 0 s"
     told(400, 400)  # more work follows: a full count must not look like the end
     assert told.line().endswith("400 of 400, finishing")
-    assert next_step(told, "computing intervals", "results", total=9) is told
+    assert told.step("computing intervals", "results", total=9) is told
     assert told.line() == "computing intervals: 0 s, 0 of 9"
     told(6, 9)
     told._now.began -= 12
     assert told.line().endswith("6 of 9, 2.0 s each, about 5 s left")
     told(1, 9)  # another pass over the same: its rate is its own
     assert told.line().endswith("1 of 9")
-    assert next_step(told, "writing") is told and told.line() == "writing: 0 s"
+    assert told.step("writing") is told and told.line() == "writing: 0 s"
 
 
 def test_a_bar_tells_what_is_done_now():

@@ -50,9 +50,9 @@ class Shown(Lines):
         super().__init__("work")
         self.steps = []
 
-    def step(self, what, unit="", total=None):
+    def step(self, what, unit="", *, total=None, main=False):
         self.steps.append(what)
-        return super().step(what, unit, total)
+        return super().step(what, unit, total=total)
 
 
 @pytest.fixture(scope="module")

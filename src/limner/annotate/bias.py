@@ -16,7 +16,7 @@ from limner.annotate.store.contents import Key, Proposal
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, TooShort, shown
 from limner.core.judgements import Judgements
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 
 Measure = Callable[[Ranking, Judgements], float]
@@ -144,7 +144,7 @@ def biases(
     *,
     measure: str = "R@1",
     direction: str = "t2i",
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> list[Bias]:
     """The bias of every proper subset of the systems, in percent, small subsets first.
 
@@ -156,6 +156,7 @@ def biases(
         direction: "t2i" or "i2t".
         progress: Called with the number of subsets done.
     """
+    progress = as_progress(progress)
     if measure not in MEASURES:
         raise LimnerError(f"measure {measure!r}: expected one of {', '.join(MEASURES)}")
     names = sorted(lists)
@@ -163,8 +164,7 @@ def biases(
     full = _scored(lists, judgements, MEASURES[measure], direction)
     found = []
     for number, chosen in enumerate(subsets):
-        if progress is not None:
-            progress(number, len(subsets))
+        progress(number, len(subsets))
         part = pooled_by(judgements, proposals, chosen)
         found.append(bias_of(_scored(lists, part, MEASURES[measure], direction), full, chosen))
     return found

@@ -36,7 +36,7 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.core.progress import Progress, next_step
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure, parse
 from limner.stats import Drawn, draw
@@ -74,7 +74,7 @@ def plan(
     replication: int = 1,
     seconds: float = SECONDS,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> list[Planned]:
     """Plans a study, samples the pairs to label, and writes the tasks; called again, it adds a further draw.
 
@@ -98,16 +98,16 @@ def plan(
     Returns:
         The plan for each direction.
     """
+    progress = as_progress(progress)
     wanted = plannable(measures, half_width, budget)
     if not systems:
         raise LimnerError("no system to plan for: expected at least one")
     chosen = ("i2t", "t2i") if direction is None else (direction,)
-    listed = next_step(progress, f"ranking with {len(systems)} systems", "systems", total=len(systems))
+    listed = progress.step(f"ranking with {len(systems)} systems", "systems", total=len(systems))
     keep_study(store, collection, systems, wanted, chosen, half_width, progress=listed)
-    told, found = next_step(progress, "drawing the sample", "directions") or progress, []
+    told, found = progress.step("drawing the sample", "directions", main=True), []
     for number, towards in enumerate(chosen):
-        if told is not None:
-            told(number, len(chosen))
+        told(number, len(chosen))
         share = None if budget is None else budget // len(chosen)
         study = _study(store, collection, systems, wanted, towards, judge, strata, half_width, share)
         made = _extended(store, study, half_width, share, replication, seconds, seed)

@@ -31,7 +31,7 @@ from limner.annotate.store.designs import add_machine_answers, machine_answers
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 
 KEY = "LIMNER_JUDGE_KEY"
 """The default environment variable for the key."""
@@ -236,7 +236,7 @@ def ask_all(
     pairs: Sequence[Key],
     *,
     batch: int = 20,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> dict[str, Any]:
     """Asks a judge for all unanswered pairs, and saves the answers as they arrive.
 
@@ -253,6 +253,7 @@ def ask_all(
     Returns:
         The numbers of existing, new and failed answers, the reason for the last failure, and the judge's cost.
     """
+    progress = as_progress(progress)
     known = machine_answers(store, judge.name)
     wanted = [pair for pair in dict.fromkeys(pairs) if pair not in known]
     tally = _Tally()
@@ -261,8 +262,7 @@ def ask_all(
         try:
             for pair, said in _asked(judge, wanted[start : start + batch], tally):
                 found[pair] = said
-                if progress is not None:
-                    progress(start + len(found), len(wanted))
+                progress(start + len(found), len(wanted))
         finally:  # also if the run is interrupted: these answers were paid for
             tally.new += add_machine_answers(store, judge.name, found) if found else 0
         if tally.in_a_row >= GIVE_UP:

@@ -22,7 +22,7 @@ from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.core.progress import Progress, Stages, counting
+from limner.core.progress import ProgressLike, Stages, counting
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 from limner.stats import draw
@@ -62,7 +62,7 @@ def narrow(
     direction: str | None = None,
     replication: int = 1,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> list[Narrowed]:
     """Draws further units of the last design of each direction, and writes the tasks.
 

@@ -15,7 +15,7 @@ from limner.annotate.store.contents import DEPTH, DIRECTIONS, Key, Listed, Propo
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.language.word_overlap import bleu, content_words
 from limner.scores import Scores
@@ -97,7 +97,7 @@ def fill(
     keep: int = DEPTH,
     turn: int = 1,
     filtered: Callable[[Sequence[Key]], Sequence[Key]] | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> dict[str, int]:
     """Writes the systems' proposals and the pooled pairs to a store that contains their collection, in one transaction.
 
@@ -116,13 +116,13 @@ def fill(
     Returns:
         The numbers of proposals, merged pairs, pairs kept by the filter, and new pairs.
     """
+    progress = as_progress(progress)
     if keep < depth:
         raise LimnerError(f"keep {keep} with depth {depth}: expected keep to be at least the depth")
     found: list[Proposal] = []
     lists: list[Listed] = []
     for number, (name, system) in enumerate(systems.items()):
-        if progress is not None:
-            progress(number, len(systems))
+        progress(number, len(systems))
         for direction, ranking in lists_of(system, depth=keep).items():
             least = max(depth, len(ranking.candidates) // 2)  # in a small pool the whole list would leave no negative
             lists.append(Listed(name, direction, ranking, min(keep, least)))

@@ -20,7 +20,7 @@ from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
 from limner.core.paths import damage_told
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.evaluation.measures import Measure
 
@@ -67,15 +67,15 @@ def keep_study(
     directions: Sequence[str],
     half_width: float,
     *,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> None:
     """Stores the inputs of a plan: given pairs, each system's lists, and the target half-width in points."""
+    progress = as_progress(progress)
     keep_original(store, collection.judgements)
     depth = max((m.k or DEPTH) for m in measures)
     lists = {}
     for number, (name, each) in enumerate(systems.items()):
-        if progress is not None:
-            progress(number, len(systems))
+        progress(number, len(systems))
         lists[name] = lists_of(each, depth=depth)
     for direction in directions:
         found = {name: each[direction] for name, each in lists.items() if direction in each}

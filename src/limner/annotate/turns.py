@@ -30,7 +30,7 @@ from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.scores import Scores
 
 STRATEGIES = ("sure", "unsure", "disagree", "mixed")
@@ -119,7 +119,7 @@ def _unit(rows: FloatArray) -> FloatArray:
     return scaled
 
 
-def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH, progress: Progress | None = None) -> Candidates:
+def candidates(systems: Mapping[str, Lists], *, depth: int = DEPTH, progress: ProgressLike = None) -> Candidates:
     """Collects the pairs in the top `depth` of some system, in either direction, with scores and ranks.
 
     Args:

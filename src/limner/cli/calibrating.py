@@ -9,7 +9,6 @@ from limner.cli.console import progress, tell
 from limner.cli.inputs import open_index
 from limner.cli.options import load, part
 from limner.core.errors import LimnerError
-from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
@@ -44,7 +43,7 @@ def calibrated(
         if vectors is None:
             raise LimnerError(f"no query of {asked.name!r} is known to the system: calibrate with other queries")
         image = dict(zip(queries.ids, images, strict=True))
-        step = next_step(told, f"calibrating with {len(kept):,} judged queries", "queries")
+        step = told.step(f"calibrating with {len(kept):,} judged queries", "queries")
         known = calibrate_index(
             index, vectors, judgements.restrict(queries=kept.ids), [image[key] for key in kept.ids], progress=step
         )

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, TextIO
 from limner.cli.fitting import fitted, is_rule
 from limner.core.cut_texts import cut_notes, is_cut_note, pass_on
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import ProgressColumn, Task, TaskID
     from rich.text import Text
 
-    from limner.scores import Progress
 
 _WARNINGS = 5  # warnings shown in full; a data set may have thousands
 EVERY = 5.0
@@ -279,7 +279,7 @@ class Step:
         return ": ".join([self.what, *([", ".join(self.notes())] if self.notes() else [])])
 
 
-class Lines:
+class Lines(Progress):
     """Progress without a terminal: a line on stderr every few seconds, and nothing for short tasks.
 
     Args:
@@ -310,7 +310,7 @@ class Lines:
         """Further information, such as the loss."""
         self._now.note = text
 
-    def step(self, what: str, unit: str = "", total: int | None = None) -> Lines:
+    def step(self, what: str, unit: str = "", *, total: int | None = None, main: bool = False) -> Lines:
         """Starts the next step of the task, which is counted from 0."""
         self._now = Step(what, unit, done=None if total is None else 0, total=total or 0)
         return self
@@ -329,7 +329,7 @@ class Lines:
 
 
 @dataclass
-class _Told:
+class _Told(Progress):
     """A progress bar with a note."""
 
     bar: Bar
@@ -350,7 +350,7 @@ class _Told:
         """Further information, such as the loss."""
         self.now.note = shown(text)
 
-    def step(self, what: str, unit: str = "", total: int | None = None) -> _Told:
+    def step(self, what: str, unit: str = "", *, total: int | None = None, main: bool = False) -> _Told:
         """Starts the next step of the task; it is a new bar, since a bar keeps its total."""
         self.now = Step(shown(what), unit)
         self.bar.remove_task(self.task)

@@ -11,7 +11,6 @@ import typer
 from limner.cli.console import progress, tell
 from limner.cli.options import word
 from limner.core.errors import LimnerError
-from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -76,7 +75,7 @@ def corrected(
     for file in keep:
         with progress(f"gathering statistics for {name}", "queries") as told:
             known = made.gather(progress=told)
-            known.save(file, other=made.T.gather(progress=next_step(told, "in the other direction", "queries")))
+            known.save(file, other=made.T.gather(progress=told.step("in the other direction", "queries")))
     return made
 
 

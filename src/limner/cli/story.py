@@ -19,9 +19,9 @@ import scipy.linalg  # noqa: F401  # its BLAS is loaded first, so that the limit
 import limner
 from limner.core.collection import Collection, Items
 from limner.core.paths import folder_for
+from limner.core.progress import SILENT, Progress
 from limner.evaluation.comparison import Comparison, Difference
 from limner.evaluation.reports.report import Report
-from limner.scores import Progress
 from limner.scores.parallel_blocks import one_thread_per_product
 
 Stage = Callable[[str], AbstractContextManager[Progress]]
@@ -44,7 +44,7 @@ class Chapter:
 
 def silent(_: str) -> AbstractContextManager[Progress]:
     """A stage that shows nothing."""
-    return nullcontext(lambda done, total: None)
+    return nullcontext(SILENT)
 
 
 def story(out: str | Path, *, images: int = 1000, seed: int = 0, stage: Stage = silent) -> Iterator[Chapter]:

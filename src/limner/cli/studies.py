@@ -11,7 +11,7 @@ import typer
 from limner.cli.commands.answers import opened
 from limner.cli.console import progress, tell_notes
 from limner.cli.inputs import as_features
-from limner.core.progress import next_step, progress_for
+from limner.core.progress import progress_for
 
 if TYPE_CHECKING:
     from limner.annotate.pool import Lists
@@ -62,7 +62,7 @@ def trained_again(store: Store, names: list[str], held: Collection, whole: Colle
     trained: dict[str, Lists] = {}
     with progress(f"training {len(names)} systems on {len(learned.judgements):,} pairs") as told:
         for name in names:
-            step = next_step(told, f"training {name} on {len(learned.judgements):,} pairs")
+            step = told.step(f"training {name} on {len(learned.judgements):,} pairs")
             how: dict[str, Any] = progress_for(SYSTEMS.find(name), step)
             trained[name] = limner.train(learned, name, **how).scores(held)
     return trained

@@ -14,7 +14,8 @@ from limner.cluster.row_spans import RETRIES, RowSpans, blocks, remote
 from limner.cluster.task_queue import Room, SpanTasks, TaskQueue, cores_of_nodes, task
 from limner.cluster.transfer import Packed, Post
 from limner.core.errors import LimnerError
-from limner.scores import TILE_COLUMNS, Block, Divisible, Progress, Result, Scores, State, VectorScores, merged
+from limner.core.progress import Progress, ProgressLike, as_progress
+from limner.scores import TILE_COLUMNS, Block, Divisible, Result, Scores, State, VectorScores, merged
 
 if TYPE_CHECKING:
     from limner.core.collection import Items
@@ -60,9 +61,10 @@ class Cluster:
             return ray_encoding.encode(encoder, items, batch, cpus, gpus, cores=self.cores)
 
     def stream(
-        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None = None
+        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: ProgressLike = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`, on the workers."""
+        progress = as_progress(progress)
         import ray
 
         rows, width = scores.shape
@@ -87,9 +89,10 @@ class Cluster:
         merge: Callable[[State, State], State],
         *,
         steady: bool,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> State:
         """Like `Scores.fold`, on the workers; states are merged there too, and only the final one is returned."""
+        progress = as_progress(progress)
         import ray
 
         spans = RowSpans.of(*scores.shape, self.cores, step=scores.block_rows)
@@ -143,15 +146,14 @@ def _smallest_store() -> float:
 
 
 def _in_order(
-    tasks: Iterable[SpanTasks], spans: Iterable[tuple[int, int]], room: Room, ahead: int, progress: Progress | None
+    tasks: Iterable[SpanTasks], spans: Iterable[tuple[int, int]], room: Room, ahead: int, progress: Progress
 ) -> Iterator[list[Any]]:
     """The results of every span in order, as references, as soon as they are there."""
     spans = list(spans)
     with closing(TaskQueue(tasks, room, ahead).in_order()) as delivered:
         for (_, stop), results in zip(spans, delivered, strict=True):
             yield results
-            if progress is not None:
-                progress(stop, spans[-1][1])
+            progress(stop, spans[-1][1])
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike
 from limner.core.registry import Registry, checked
 from limner.datasets.catalogue import BUILT_IN, Dataset
 
@@ -106,7 +106,7 @@ def refuse_foreign(spec: str, options: Mapping[str, object]) -> None:
 
 
 def write(
-    collection: Collection, path: str | Path, *, form: str | None = None, progress: Progress | None = None
+    collection: Collection, path: str | Path, *, form: str | None = None, progress: ProgressLike = None
 ) -> tuple[str, ...]:
     """Writes a collection as .csv, .tsv, .jsonl, .parquet, .qrels or a folder; returns what the format cannot store.
 

@@ -16,7 +16,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import replacing_folder
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.datasets.assembly import split_name
 from limner.datasets.image_files import new_folder
 from limner.datasets.text_files import At, existing, json_lines, number, refuse, table
@@ -127,7 +127,7 @@ def _file(row: Mapping[str, Any], folder: Path) -> str | None:
 
 
 def write_beir(
-    collection: Collection, path: str | Path, *, direction: str = "t2i", progress: Progress | None = None
+    collection: Collection, path: str | Path, *, direction: str = "t2i", progress: ProgressLike = None
 ) -> tuple[str, ...]:
     """Writes a BEIR folder; image files are referenced by name and not copied.
 

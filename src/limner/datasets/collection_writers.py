@@ -20,7 +20,7 @@ from limner.core.arrow import arrow_module, parquet_module
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.files import replacing, replacing_folder
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.datasets.beir import write_beir
 from limner.datasets.croissant_writing import write_croissant
 from limner.datasets.image_files import new_folder, write_image
@@ -35,7 +35,7 @@ _TAKEN = ("image", "caption", "captions", "id", "image_id", "split", "grade", "l
 
 
 def write(
-    collection: Collection, path: str | Path, *, form: str | None = None, progress: Progress | None = None
+    collection: Collection, path: str | Path, *, form: str | None = None, progress: ProgressLike = None
 ) -> tuple[str, ...]:
     """Writes the format of the file extension: .csv, .tsv, .jsonl, .parquet, .qrels, .tar, or none for a folder.
 
@@ -82,7 +82,7 @@ def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
     return _write_rows(collection, path, files) + _lost_images(collection, files)
 
 
-def write_folder(collection: Collection, path: str | Path, *, progress: Progress | None = None) -> tuple[str, ...]:
+def write_folder(collection: Collection, path: str | Path, *, progress: ProgressLike = None) -> tuple[str, ...]:
     """Writes every image to `images/` in a new folder, with `captions.csv` next to it.
 
     Files are copied, and drawn images are written as PNG. If the file name differs from the id, the column `image_id`
@@ -99,7 +99,7 @@ def write_folder(collection: Collection, path: str | Path, *, progress: Progress
         return _write_rows(collection, draft / "captions.csv", files) + _lost_images(collection, files)
 
 
-def write_saved(collection: Collection, path: str | Path, *, progress: Progress | None = None) -> tuple[str, ...]:
+def write_saved(collection: Collection, path: str | Path, *, progress: ProgressLike = None) -> tuple[str, ...]:
     """Writes a new folder as `Dataset.save_to_disk` of the library datasets does: `datasets.load_from_disk` opens it.
 
     One row per image, with the image as it is in its file, in one part per split. If an image has several captions,

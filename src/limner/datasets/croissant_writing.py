@@ -16,7 +16,7 @@ from limner.core.arrow import arrow_module, parquet_module
 from limner.core.collection import Collection
 from limner.core.errors import UnknownName, shown
 from limner.core.files import replacing_folder
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.datasets.image_files import new_folder, write_image
 
 HEAD = "croissant.json"
@@ -38,7 +38,7 @@ def write_croissant(
     path: str | Path,
     *,
     about: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> tuple[str, ...]:
     """Writes a new folder with croissant.json, three parquet tables, and the images in `images/`.
 

@@ -20,7 +20,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.images import open_image
 from limner.core.paths import parse_json
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.datasets.assembly import Assembly, Check
 from limner.datasets.image_files import IMAGE_ENDINGS
 from limner.datasets.text_files import At, existing, refuse
@@ -126,7 +126,7 @@ def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
     return [text] if text else []
 
 
-def write_webdataset(collection: Collection, path: str | Path, *, progress: Progress | None = None) -> tuple[str, ...]:
+def write_webdataset(collection: Collection, path: str | Path, *, progress: ProgressLike = None) -> tuple[str, ...]:
     """Writes a tar file in which an image, its first caption (.txt) and all its captions (.json) share a name.
 
     Args:

@@ -12,9 +12,9 @@ from limner.core.arrow import parquet_module
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
+from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.offline import fingerprint_of, package_file
 from limner.encoders.words import words
-from limner.scores import Progress
 
 
 class WordVectors:
@@ -45,8 +45,9 @@ class WordVectors:
         """The identity of the vector file."""
         return f"word-vectors {fingerprint_of(self.source)}"
 
-    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """One vector per text."""
+        progress = as_progress(progress)
         given = Items.of(items)
         if given.kind != "text":
             raise LimnerError(f"word vectors are for texts, but were given {given!r}")
@@ -55,7 +56,7 @@ class WordVectors:
         for row, text in enumerate(texts):
             known = [self.number[w] for w in words(text) if w in self.number]
             out[row] = self.table[known].mean(axis=0) if known else self.centre
-            if progress is not None and (row % 1000 == 999 or row + 1 == len(texts)):
+            if row % 1000 == 999 or row + 1 == len(texts):
                 progress(row + 1, len(texts))
         return out
 

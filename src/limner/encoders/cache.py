@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing, write_text
 from limner.core.images import open_image
 from limner.core.paths import damage_told, folder_for, read_bytes
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.encoders.batching import paced
 from limner.encoders.contract import encoded, identity
-from limner.scores import Progress
 
 Keys = npt.NDArray[np.uint64]
 """Keys: two 64-bit integers per entry."""
@@ -186,8 +186,9 @@ class Cached:
         """The identity of the encoder, or else the name."""
         return identity(self.encoder) or self.fingerprint
 
-    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of items; known items are read from the cache, the others are encoded and stored."""
+        progress = as_progress(progress)
         given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
         keys = keys_of(
             content_key(v, kind=given.kind, name=key) for key, v in zip(given.ids, given.values, strict=True)
@@ -199,7 +200,7 @@ class Cached:
         for piece in paced(len(first), most=self.every):
             rows = first[piece]
             with collected() as cut:
-                vectors = self._encoded(given[rows], partial(_told, progress, done, len(given)))
+                vectors = self._encoded(given[rows], progress.part(done, len(given)))
             self._keep_lengths(keys[rows], cut.lengths(given[rows].values if given.kind == "text" else []))
             self.store.put(keys[rows], vectors)
             done += len(rows)
@@ -227,11 +228,6 @@ class Cached:
 
     def _encoded(self, items: Items, progress: Progress) -> Float32:
         return encoded(self.encoder, items, progress=progress).matrix
-
-
-def _told(progress: Progress | None, before: int, total: int, done: int, _: int) -> None:
-    if progress is not None:
-        progress(before + done, total)
 
 
 def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -16,8 +16,8 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
 from limner.core.images import NoImage
-from limner.core.progress import progress_for
-from limner.scores import Progress, Scores, VectorSets
+from limner.core.progress import Progress, ProgressLike, as_progress, progress_for
+from limner.scores import Scores, VectorSets
 
 _IMAGES = 64  # images passed to a plain function at once
 
@@ -109,7 +109,7 @@ def digest(*parts: str | Array) -> str:
 
 
 def encoded(
-    system: Encoder | TwoSided | Callable[[list[Any]], object], items: object, *, progress: Progress | None = None
+    system: Encoder | TwoSided | Callable[[list[Any]], object], items: object, *, progress: ProgressLike = None
 ) -> Embeddings:
     """Encodes items.
 
@@ -119,6 +119,7 @@ def encoded(
         items: Images or texts: items, or anything `limner.Items.of` accepts.
         progress: Passed on if the system accepts it.
     """
+    progress = as_progress(progress)
     images_only = getattr(system, "kinds", None) == ("image",)
     given = Items.of(items, kind="image" if images_only else None)
     with _missing_listed(given):
@@ -130,7 +131,7 @@ def encoded(
     return _rows(made, given)
 
 
-def encoded_sets(system: object, items: object, *, queries: bool, progress: Progress | None = None) -> VectorSets:
+def encoded_sets(system: object, items: object, *, queries: bool, progress: ProgressLike = None) -> VectorSets:
     """Encodes items with several vectors each.
 
     Args:
@@ -176,7 +177,7 @@ def is_model(system: object) -> bool:
 
 
 def scores_of_model(
-    model: Any, collection: Collection, *, features: object = None, progress: Progress | None = None
+    model: Any, collection: Collection, *, features: object = None, progress: ProgressLike = None
 ) -> Scores:
     """The scores of a model on all images and texts of a collection: its own, or those of its vectors.
 
@@ -267,7 +268,7 @@ def _is_function(system: object) -> bool:
     return foreign or (callable(system) and not known)
 
 
-def _from_function(system: Any, items: Items, progress: Progress | None) -> Embeddings:
+def _from_function(system: Any, items: Items, progress: Progress) -> Embeddings:
     function = _told(system.encode if hasattr(system, "encode") else system)
     if items.kind == "text":
         return _rows(function(list(items.values)), items)
@@ -275,8 +276,7 @@ def _from_function(system: Any, items: Items, progress: Progress | None) -> Embe
     for low in range(0, len(items), _IMAGES):
         rows = range(low, min(low + _IMAGES, len(items)))
         parts.append(array(function([items.open(row) for row in rows]), "what the encoder gave"))
-        if progress is not None:
-            progress(rows.stop, len(items))
+        progress(rows.stop, len(items))
     return _rows(np.concatenate(parts), items)
 
 

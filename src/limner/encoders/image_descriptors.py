@@ -23,7 +23,8 @@ from limner.core.arrays import Float32, FloatArray
 from limner.core.collection import Items
 from limner.core.errors import UnknownName
 from limner.core.portable import cosine, sine
-from limner.scores import Progress, usable_cores
+from limner.core.progress import ProgressLike, as_progress
+from limner.scores import usable_cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,7 +62,7 @@ DESCRIPTIONS: Mapping[str, Callable[[Pixels], Float32]] = MappingProxyType({"col
 
 
 def describe(
-    items: Items, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None
+    items: Items, names: Sequence[str], *, workers: int | None = None, progress: ProgressLike = None
 ) -> Float32:
     """One row per image: its concatenated descriptors, each with Euclidean norm 1.
 
@@ -71,6 +72,7 @@ def describe(
         workers: Threads; all cores by default.
         progress: Called with (images done, images in total).
     """
+    progress = as_progress(progress)
     for name in names:
         if name not in DESCRIPTIONS:
             raise UnknownName("image descriptor", name, DESCRIPTIONS)
@@ -83,8 +85,7 @@ def describe(
     with ThreadPoolExecutor(workers or usable_cores()) as pool:
         for row in pool.map(work, range(len(items))):
             rows.append(row)
-            if progress is not None:
-                progress(len(rows), len(items))
+            progress(len(rows), len(items))
     return np.stack(rows) if rows else np.zeros((0, _dim(names)), dtype=np.float32)
 
 
@@ -109,7 +110,7 @@ class Histograms:
         """Dimension of the vectors."""
         return _dim(self.names)
 
-    def encode(self, items: Items, *, workers: int | None = None, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items, *, workers: int | None = None, progress: ProgressLike = None) -> Float32:
         """One row per image; see `describe`."""
         return describe(Items.of(items, kind="image"), self.names, workers=workers, progress=progress)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from limner.core.errors import LimnerError, MissingExtra
+from limner.core.progress import ProgressLike, as_progress
 
 if find_spec("torch") is None:
     raise MissingExtra("an encoder of sentence-transformers", "torch", "train")
@@ -25,7 +26,7 @@ from limner.encoders.batching import at_least_one
 from limner.encoders.lengths import count_texts
 from limner.encoders.offline import fingerprint_of, folder_of, trained
 from limner.encoders.torch_encoders import JointEncoder, Running, ahead, number_type
-from limner.scores import Progress, Scores, VectorSets
+from limner.scores import Scores, VectorSets
 
 _TEXTS_AT_ONCE = 512  # texts per call of the library, which sorts them by length
 
@@ -118,7 +119,7 @@ class LateInteraction:
         return f"multi-vector {fingerprint_of(self.folder)} {self.number_type}"
 
     def encode_sets(
-        self, items: Items | Sequence[str], *, queries: bool | None = None, progress: Progress | None = None
+        self, items: Items | Sequence[str], *, queries: bool | None = None, progress: ProgressLike = None
     ) -> VectorSets:
         """All vectors of each item; those of a query of a "meanmaxsim" model are divided by their number.
 
@@ -127,6 +128,7 @@ class LateInteraction:
             queries: Whether the items are queries; by default texts are queries and images are documents.
             progress: Called with (items done, items in total).
         """
+        progress = as_progress(progress)
         given = Items.of(items)
         if given.kind == "image":
             refuse_blind(self.model, self.folder, instead="give texts, or a model such as ColPali")
@@ -139,12 +141,11 @@ class LateInteraction:
             with self._mixed(), torch.inference_mode():
                 made = encode(part, batch_size=self.batch_size, show_progress_bar=False)
             found += [vectors.float().cpu().numpy() for vectors in made]
-            if progress is not None:
-                progress(len(found), len(given))
+            progress(len(found), len(given))
         sets = VectorSets.of(dict(zip(given.ids, found, strict=True)))
         return _divided(sets) if asked and self.model.similarity_fn_name == "meanmaxsim" else sets
 
-    def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
+    def scores(self, collection: Collection, *, progress: ProgressLike = None) -> Scores:
         """Late interaction scores of every image and every text of a collection, computed lazily."""
         images = self.encode_sets(collection.images, queries=False, progress=progress)
         texts = self.encode_sets(collection.texts, queries=True)

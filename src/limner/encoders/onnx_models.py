@@ -15,12 +15,13 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.extras import needed, require
 from limner.core.paths import damage_told, read_json
+from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.hub import ONNX
 from limner.encoders.lengths import uncut_length
 from limner.encoders.offline import fingerprint_of, folder_of, package_file
 from limner.encoders.preprocessing import Preprocessing
-from limner.scores import Progress, usable_cores
+from limner.scores import usable_cores
 
 POOLINGS = ("mean", "first")
 _TOKENS = 2_048  # tokens in a batch of texts, padding included
@@ -166,13 +167,14 @@ class OnnxClip:
         files = dict.fromkeys((self.text.file, self.image.file))
         return f"onnx-clip {' '.join(map(fingerprint_of, files))} {fingerprint_of(self.folder)}"
 
-    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of images or texts, one row per item.
 
         Args:
             items: Items, or anything `limner.Items.of` accepts.
             progress: Called with (items done, items in total).
         """
+        progress = as_progress(progress)
         given = Items.of(items)
         out = np.empty((len(given), self.dim), dtype=np.float32)
         done = 0
@@ -180,15 +182,14 @@ class OnnxClip:
             for rows, vectors in self._text_parts(given) if given.kind == "text" else self._image_parts(given):
                 out[rows] = vectors
                 done += len(rows)
-                if progress is not None:
-                    progress(done, len(given))
+                progress(done, len(given))
         return out
 
-    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Vectors of images in the joint space."""
         return Embeddings(items.ids, self.encode(items, progress=progress))
 
-    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_texts(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Vectors of texts in the joint space."""
         return Embeddings(items.ids, self.encode(items, progress=progress))
 
@@ -293,13 +294,14 @@ class OnnxSentences:
         how = f"{self.pooling} {self.normalize} {self.prompt!r} {self.tokens.max_tokens}"
         return f"onnx-sentences {' '.join(files)} {how}"
 
-    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of texts, one row per text.
 
         Args:
             items: Texts: items, or a list of strings.
             progress: Called with (texts done, texts in total).
         """
+        progress = as_progress(progress)
         given = Items.of(items)
         if given.kind != "text":
             raise LimnerError(f"{self.what} reads texts, but was given {given!r}")
@@ -308,8 +310,7 @@ class OnnxSentences:
         for rows, tokens, filled in self.tokens.batches(given.values, prompt=self.prompt):
             out[rows] = self._vectors(tokens, filled)
             done += len(rows)
-            if progress is not None:
-                progress(done, len(given))
+            progress(done, len(given))
         return out
 
     def _vectors(self, tokens: IntArray, filled: BoolArray) -> Float32:

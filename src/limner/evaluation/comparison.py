@@ -21,7 +21,7 @@ from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.cut_texts import is_cut_note
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.core.registry import Registry
 from limner.evaluation.estimated import EstimatedDifference, estimated_differences
 from limner.evaluation.measures import Measure
@@ -227,7 +227,7 @@ def compare(
     labels: object | None = None,
     collection: Collection | None = None,
     mode: str = "fixed",
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Comparison:
     """Compares systems on the queries they share.
 

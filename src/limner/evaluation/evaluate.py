@@ -14,7 +14,7 @@ from limner.core.cut_texts import noted
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
-from limner.core.progress import next_step
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.version import VERSION
 from limner.evaluation.composite_results import composite_results
@@ -38,7 +38,7 @@ from limner.evaluation.query_clusters import clusters_of
 from limner.evaluation.reports.report import Report
 from limner.evaluation.results import Result, without_interval
 from limner.evaluation.unjudged import MOST_CELLS, possible
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.scores.corrected import CorrectedScores, gather_first
 
 
@@ -61,7 +61,7 @@ def evaluate(
     missing: str = "refuse",
     keep: int = 10,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Report:
     """Evaluates a system against relevance judgements.
 
@@ -98,6 +98,7 @@ def evaluate(
     Returns:
         A report with a value per query, measure, direction and view.
     """
+    progress = as_progress(progress)
     parsed = None if measures is None else parse(measures)
     options = RankOptions(ties, unretrieved, missing, keep, workers, progress)
     system, truth = understood(system, truth, per_image=per_image)
@@ -120,9 +121,9 @@ def evaluate(
     settings = _settings(options, {f"{view} {d}": j for (view, d), j in judged.items()}, sources)
     settings |= _judged_pools(requested, truth, sources)
     if labels is None:
-        next_step(progress, "describing the results")
+        progress.step("describing the results")
         return Report(name, truth.name, tuple(results), top, settings, tuple(notes))
-    next_step(progress, "estimating from the labels")
+    progress.step("estimating from the labels")
     estimates, estimate_notes = estimated(labels, sources, truth, parsed, mode)
     settings |= described(labels, sources, truth) if estimates else {}
     return Report(name, truth.name, tuple(results), top, settings, (*notes, *estimate_notes), estimates)
@@ -184,7 +185,7 @@ def _placed(
     if isinstance(source, CorrectedScores):
         gather_first(source, options.progress)
     what = f"ranking {len(source.candidates):,} candidates for {len(source.queries):,} queries"
-    step = next_step(options.progress, what, "queries", total=len(source.queries)) or options.progress
+    step = options.progress.step(what, "queries", total=len(source.queries), main=True)
     return place(source, requests, replace(options, progress=step))
 
 

@@ -11,10 +11,11 @@ from limner.core.embeddings import Embeddings, named_vectors
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.datasets.memory_tables import rows
 from limner.encoders.contract import is_model, scores_of_model
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 
 Source = Scores | Ranking
 
@@ -22,7 +23,7 @@ EXPECTED = "expected Scores, a Ranking, a model, or a mapping from 'i2t' and 't2
 
 
 def understood(
-    system: Any, truth: Any, *, per_image: int | None = None, progress: Progress | None = None
+    system: Any, truth: Any, *, per_image: int | None = None, progress: ProgressLike = None
 ) -> tuple[object, Collection | Judgements]:
     """Converts system and truth to the types that `evaluate` works on.
 
@@ -33,6 +34,7 @@ def understood(
         per_image: Texts per image, for image and text vectors in order.
         progress: Passed to an encoder.
     """
+    progress = as_progress(progress)
     system, truth = (given.collect() if is_lazy(given) else given for given in (system, truth))
     if _are_vectors(system) and _are_vectors(truth):
         return _aligned(system, truth, 1 if per_image is None else per_image)
@@ -138,7 +140,7 @@ def _judgements(given: Mapping[object, object]) -> Judgements:
     return Judgements.from_pairs(pairs, queries=list(given), name="judgements")
 
 
-def _on(system: Any, truth: Collection, progress: Progress | None) -> object:
+def _on(system: Any, truth: Collection, progress: Progress) -> object:
     """Scores a collection with a system: a model scores it, an encoder encodes images and texts."""
     if isinstance(system, (Scores, Ranking, Mapping)):
         return system

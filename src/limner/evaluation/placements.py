@@ -17,9 +17,10 @@ import numpy.typing as npt
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
+from limner.core.progress import SILENT, Progress
 from limner.core.ranking import Ranking
 from limner.evaluation.rank_counting import NEVER, Positives, RankRequest, count_ranks
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 
 __all__ = [
     "NEVER", "OUTSIDE", "OUTSIDE_POOL", "TIES", "UNRETRIEVED", "Placements", "RankOptions", "RankRequest", "place",
@@ -201,7 +202,7 @@ class RankOptions:
     missing: str = "refuse"
     keep: int = 0
     workers: int | None = None
-    progress: Progress | None = None
+    progress: Progress = SILENT
 
     def __post_init__(self) -> None:
         """Refuses unknown values."""

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from limner.core.arrays import Float32, FloatArray, IntArray
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress
 from limner.core.ranking import Ranking
-from limner.scores import Best, Block, PairScores, Progress, Scores, kernels
+from limner.scores import Best, Block, PairScores, Scores, kernels
 from limner.scores.lowprecision import NO_POOLS, ProductBlock, Ranked, share_verified
 
 NEVER = int(np.iinfo(np.int64).max // 4)
@@ -86,7 +87,7 @@ def count_ranks(
     positives: Sequence[Positives],
     keep: int,
     workers: int | None,
-    progress: Progress | None,
+    progress: Progress,
 ) -> tuple[list[IntArray], Ranking | None]:
     """One pass over the blocks: counts for every request (grouped by pool), and the best `keep` candidates."""
     counters = _counters(source, asked, positives)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.progress import Progress
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.evaluation.measures import Measure
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.results import LEAST, Evaluated, Result, comparable, main_result, paired, written
@@ -154,7 +154,7 @@ def slices(
     control: str = "by",
     samples: int | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Slices:
     """Compares slices of the queries with all other queries, with control of the false discovery rate.
 
@@ -179,6 +179,7 @@ def slices(
     >>> {each.by for each in slices(report, world, by="length").slices}
     {'length'}
     """
+    progress = as_progress(progress)
     kinds = [by] if isinstance(by, str) else list(by) or default_kinds(collection)
     refuse_unknown(collection, kinds)
     if control not in CONTROLS:
@@ -194,7 +195,7 @@ def slices(
         raise LimnerError(f"no slice by {', '.join(kinds)} has {min_size} queries inside and outside: lower min_size")
     drawn = samples or min(max(FEWEST, math.ceil(2 / smallest_needed(total, level, method=control))), MOST_SAMPLES)
     tests = [
-        _tested(pair, groups, drawn, seed, _after(progress, before, total))
+        _tested(pair, groups, drawn, seed, progress.part(before, total))
         for (pair, groups), before in zip(grouped, _starts(grouped), strict=True)
         if groups
     ]
@@ -208,11 +209,6 @@ def slices(
 
 def _starts(grouped: Sequence[tuple[object, Sequence[QueryGroup]]]) -> list[int]:
     return [0, *np.cumsum([len(groups) for _, groups in grouped]).tolist()[:-1]]
-
-
-def _after(progress: Progress | None, before: int, total: int) -> Progress | None:
-    """Converts the progress of some slices to progress of all slices."""
-    return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def _chosen(report: Evaluated, measure: str | Measure | None, view: str | None) -> list[Result]:
@@ -257,7 +253,7 @@ def _tested(
     groups: Sequence[QueryGroup],
     samples: int,
     seed: int,
-    progress: Progress | None,
+    progress: Progress,
 ) -> list[_Tested]:
     result, other = pair
     values = result.values if other is None else result.values - other.values

@@ -15,7 +15,7 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure
 from limner.scores import CorrectedScores, Correction, Scores, correct, correction
@@ -30,7 +30,7 @@ def tune(
     measure: str = "rsum",
     grid: Grid | None = None,
     fixed: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> dict[str, Any]:
     """Finds the options of a correction that are best on a dev split.
 

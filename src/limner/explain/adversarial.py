@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from limner.core.errors import UnknownName
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.explain.clauses import negation, relation, word_order
 from limner.explain.noun_phrases import BIG, FUNCTION, GROUPS, NUMBERS, SMALL, WORD
 from limner.explain.opposites import ANTONYMS, PLAIN, VERBS, colours_in, css_colours, far_from
@@ -311,7 +311,7 @@ def attack_all(
     *,
     seed: int = 0,
     wordnet: WordNet | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[tuple[str, list[Edit | None]]]:
     """For every kind, one edit per text, or None if nothing in it can be changed.
 
@@ -322,12 +322,12 @@ def attack_all(
         wordnet: The installed WordNet by default.
         progress: Called with (texts done, texts in total), over all kinds.
     """
+    progress = as_progress(progress)
     graph, listed = wordnet or WordNet.load(), list(kinds)
     colours = colours_in(texts)
     for number, kind in enumerate(listed):
         made = []
         for done, text in enumerate(texts, start=1):
             made.append(attack(text, kind, seed=seed, colours=colours, wordnet=graph))
-            if progress is not None:
-                progress(number * len(texts) + done, len(listed) * len(texts))
+            progress(number * len(texts) + done, len(listed) * len(texts))
         yield kind, made

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.explain.adversarial import DENIES
 from limner.explain.noun_phrases import WORD
 from limner.explain.text_edits import Edit
@@ -144,7 +144,7 @@ def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
 
 
 def blind_baselines(
-    kinds: Mapping[str, Sequence[Edit]], texts: Iterable[str], *, progress: Progress | None = None
+    kinds: Mapping[str, Sequence[Edit]], texts: Iterable[str], *, progress: ProgressLike = None
 ) -> dict[str, float]:
     """`blind_baseline` of every kind of change; the texts are read once.
 
@@ -153,11 +153,11 @@ def blind_baselines(
         texts: Texts of the language model.
         progress: Called with (kinds done, kinds in total).
     """
+    progress = as_progress(progress)
     usual, found = _usual(texts), {}
     for number, (kind, edits) in enumerate(kinds.items(), start=1):
         found[kind] = _told_apart(edits, usual)
-        if progress is not None:
-            progress(number, len(kinds))
+        progress(number, len(kinds))
     return found
 
 

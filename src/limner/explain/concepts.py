@@ -19,7 +19,7 @@ import numpy as np
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, shown
 from limner.core.paths import damage_told, read_json
-from limner.core.progress import Progress, counting, next_step
+from limner.core.progress import ProgressLike, as_progress, counting
 from limner.datasets.text_files import table
 from limner.explain.noun_phrases import phrases
 from limner.language.wordnet import WordNet
@@ -106,7 +106,7 @@ def of_images(
     *,
     faults: Faults | None = None,
     objects: str = "objects",
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> dict[str, Concepts]:
     """The concepts of every image, by id, from its field "objects" (and "relations", "background", "width", "height").
 
@@ -123,14 +123,15 @@ def of_images(
     return {image: _concepts(images, row, wordnet, noted, objects) for row, image in rows}
 
 
-def with_caption_objects(collection: Collection, wordnet: WordNet, *, progress: Progress | None = None) -> Collection:
+def with_caption_objects(collection: Collection, wordnet: WordNet, *, progress: ProgressLike = None) -> Collection:
     """A collection with image objects taken from the captions: nouns with number, colour and size.
 
     Objects that no caption mentions may still be present, so these are less informative than annotated objects.
     """
+    progress = as_progress(progress)
     said: dict[str, dict[str, list[dict[str, object]]]] = {image: {} for image in collection.images.ids}
     pairs = list(collection.judgements)
-    step = next_step(progress, "reading the captions", "captions", total=len(pairs))
+    step = progress.step("reading the captions", "captions", total=len(pairs))
     for image, text, grade in counting(pairs, step):
         if grade > 0 and text in collection.texts.ids:
             for noun, entries in _named_in(collection.texts.values[collection.texts.ids.index(text)], wordnet).items():

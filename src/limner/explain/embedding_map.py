@@ -20,7 +20,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.files import write_text
 from limner.core.pages import template
-from limner.core.progress import Progress, counting, next_step
+from limner.core.progress import Progress, ProgressLike, as_progress, counting
 from limner.evaluation.hubs import Hubs
 from limner.explain.map_projection import METHODS, MapProjection, Reducer, project
 from limner.scores import Scores, VectorScores
@@ -182,7 +182,7 @@ def embedding_map(
     method: str | Reducer = "tsne",
     limit: int = LIMIT,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> EmbeddingMap:
     """Draws a map of the images and texts of a collection.
 
@@ -202,6 +202,7 @@ def embedding_map(
     >>> len(found), bool(np.all((found.points >= 0) & (found.points <= 1))), [each.name for each in found.colours]
     (80, True, ['kind', 'hubness', 'fold'])
     """
+    progress = as_progress(progress)
     if isinstance(method, str) and method not in METHODS:
         raise UnknownName("projection", method, METHODS)
     if limit < 3:
@@ -247,7 +248,7 @@ def _colours(
     ids: Sequence[str],
     is_text: Array,
     classes: Classes | None,
-    progress: Progress | None,
+    progress: Progress,
 ) -> list[MapColour]:
     """By kind, failure, hubness, and every field with a few values."""
     found = [MapColour.of("kind", ["text" if text else "image" for text in is_text])]
@@ -256,7 +257,7 @@ def _colours(
         found.append(MapColour.of("failure", [held.get(key, RIGHT) for key, held in zip(ids, both, strict=True)]))
     k = min(NEAREST, *scores.shape)
     images, texts = (
-        Hubs.of(each.top(k, progress=next_step(progress, f"counting hubs among {what}", "queries")), k=k).counts
+        Hubs.of(each.top(k, progress=progress.step(f"counting hubs among {what}", "queries")), k=k).counts
         for each, what in ((scores.T, "images"), (scores, "texts"))
     )
     found.append(MapColour("hubness", np.concatenate([images, texts])))
@@ -286,7 +287,7 @@ def _one(value: object) -> str | None:
 
 
 def failure_classes(
-    scores: Scores, collection: Collection, whole: Collection | None = None, *, progress: Progress | None = None
+    scores: Scores, collection: Collection, whole: Collection | None = None, *, progress: ProgressLike = None
 ) -> Classes:
     """The class of every query, text ("t2i") or image ("i2t"), whose first answer is wrong.
 
@@ -296,22 +297,23 @@ def failure_classes(
         whole: The collection that words for settings are learned from; the same by default.
         progress: A display, which shows the steps: ranking, reading, comparing.
     """
+    progress = as_progress(progress)
     both = {"t2i": scores.T, "i2t": scores}
     return {name: _classes(towards, collection, whole or collection, name, progress) for name, towards in both.items()}
 
 
 def _classes(
-    scores: Scores, collection: Collection, whole: Collection, direction: str, progress: Progress | None
+    scores: Scores, collection: Collection, whole: Collection, direction: str, progress: Progress
 ) -> dict[str, str]:
     from limner.explain.failures import failures
 
-    step = next_step(progress, f"looking for failures, {direction}", "queries", total=len(scores.queries))
+    step = progress.step(f"looking for failures, {direction}", "queries", total=len(scores.queries))
     wrong = failures(scores, collection, direction=direction, judgements=collection.judgements.name, progress=step)
     return classified(wrong, collection, whole, progress=progress)
 
 
 def classified(
-    wrong: Sequence[Failure], collection: Collection, whole: Collection, *, progress: Progress | None = None
+    wrong: Sequence[Failure], collection: Collection, whole: Collection, *, progress: ProgressLike = None
 ) -> dict[str, str]:
     """The class of every failure, by query: from annotated objects, or else from the captions of both images.
 
@@ -321,6 +323,7 @@ def classified(
         whole: The collection that words for settings are learned from.
         progress: A display, which shows the steps.
     """
+    progress = as_progress(progress)
     from limner.explain.failure_classes import ClaimReader, caption_class, label, setting_words
     from limner.explain.failures import explain
     from limner.language.wordnet import WordNet
@@ -330,7 +333,7 @@ def classified(
     wordnet = WordNet.load()
     done = explain(wrong, collection, wordnet=wordnet, progress=progress)
     reader = ClaimReader(wordnet, setting_words(whole, wordnet))
-    step = next_step(progress, "classifying failures", "failures", total=len(wrong))
+    step = progress.step("classifying failures", "failures", total=len(wrong))
     annotated = "objects" in collection.images.fields
     found = {}
     for each in counting(done.failures, step):

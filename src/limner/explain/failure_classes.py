@@ -17,7 +17,7 @@ from typing import Any
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.progress import Progress, counting
+from limner.core.progress import ProgressLike, counting
 from limner.datasets.text_files import At, table
 from limner.explain.concepts import Concepts, Thing, name_to_synset
 from limner.explain.failures import Failure
@@ -204,7 +204,7 @@ def label_all(
     concepts: Mapping[str, Concepts],
     reader: ClaimReader,
     *,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> dict[str, frozenset[str]]:
     """The classes of every failure, by query; `progress` is called with (failures done, failures in total)."""
     done = counting(found, progress)

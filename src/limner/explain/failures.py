@@ -13,7 +13,7 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress, counting, next_step
+from limner.core.progress import Progress, ProgressLike, as_progress, counting
 from limner.core.ranking import Ranking
 from limner.evaluation.inputs import direction_of
 from limner.evaluation.results import LEAST
@@ -67,7 +67,7 @@ def failures(
     direction: str | None = None,
     judgements: str = "pairs",
     fuller: str | None = "complete",
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> list[Failure]:
     """Every query whose first answer is not relevant.
 
@@ -79,6 +79,7 @@ def failures(
         fuller: Judgements with more relevant pairs, to find acceptable alternatives.
         progress: Called with (queries ranked, queries in total).
     """
+    progress = as_progress(progress)
     direction = direction_of(system, collection, direction)
     top, forward = _first(system, progress), direction == "t2i"
     right = collection.judged(judgements, direction)
@@ -98,7 +99,7 @@ def failures(
     return found
 
 
-def _first(system: Scores | Ranking, progress: Progress | None) -> Ranking:
+def _first(system: Scores | Ranking, progress: Progress) -> Ranking:
     """The first answer of every query."""
     return system.top(1) if isinstance(system, Ranking) else system.top(1, progress=progress)
 
@@ -209,7 +210,7 @@ def explain(
     informed: bool = False,
     threshold: float = THRESHOLD,
     wordnet: WordNet | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Explanations:
     """Explains failures by comparing the relevant and the returned image.
 
@@ -221,15 +222,16 @@ def explain(
         wordnet: The graph; limner's own by default.
         progress: Called with (failures done, failures in total).
     """
+    progress = as_progress(progress)
     graph = wordnet or WordNet.load()
     faults = Faults()
     annotated = "objects" in collection.images.fields
     collection = collection if annotated else with_caption_objects(collection, graph, progress=progress)
-    step = next_step(progress, "reading the objects", "images", total=len(collection.images))
+    step = progress.step("reading the objects", "images", total=len(collection.images))
     concepts = of_images(collection.images, graph, faults=faults, progress=step)
     similar = similarities(concepts.values(), graph)
     agreements = []
-    told_of = next_step(progress, "comparing images", "failures", total=len(found)) or progress
+    told_of = progress.step("comparing images", "failures", total=len(found), main=True)
     for failure in counting(found, told_of):
         truth, returned = concepts[failure.truth], concepts[failure.returned]
         if informed:

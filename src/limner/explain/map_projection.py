@@ -20,7 +20,7 @@ from limner.core.arrays import Array, Float32, FloatArray
 from limner.core.cache_dir import vectors_folder
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
-from limner.core.progress import Progress, next_step
+from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 
 ITERATIONS = 1000
 """Iterations of t-SNE at most."""
@@ -73,7 +73,7 @@ class Reducer(Protocol):
 
 
 def project(
-    vectors: npt.ArrayLike, method: str | Reducer = "tsne", *, seed: int = 0, progress: Progress | None = None
+    vectors: npt.ArrayLike, method: str | Reducer = "tsne", *, seed: int = 0, progress: ProgressLike = None
 ) -> MapProjection:
     """Projects rows of vectors; for named methods the positions are cached and reused in the next run.
 
@@ -87,6 +87,7 @@ def project(
     >>> print(project(rows, "pca"))
     PCA; trustworthiness 0.7... (of 10 neighbours, on 50 points)
     """
+    progress = as_progress(progress)
     rows = np.ascontiguousarray(vectors, dtype=np.float32)
     if len(rows) < 3:
         raise LimnerError(f"{len(rows)} points: a map needs 3 or more")
@@ -97,11 +98,11 @@ def project(
         points, name = np.asarray(method.fit_transform(rows), dtype=np.float64), type(method).__name__
     if points.shape != (len(rows), 2) or not np.isfinite(points).all():
         raise LimnerError(f"{name} gave points of shape {points.shape}: expected ({len(rows)}, 2), finite numbers")
-    next_step(progress, "measuring how reliable the map is")
+    progress.step("measuring how reliable the map is")
     return MapProjection(_fitted(points), name, *_trust(rows, points, seed))
 
 
-def _reduced(rows: Array, method: str, seed: int, progress: Progress | None) -> FloatArray:
+def _reduced(rows: Array, method: str, seed: int, progress: Progress) -> FloatArray:
     from sklearn.decomposition import PCA
 
     if method == "pca" or len(rows) < FEW:
@@ -119,9 +120,9 @@ def _reduced(rows: Array, method: str, seed: int, progress: Progress | None) -> 
 
 
 @contextmanager
-def _iterations(progress: Progress | None) -> Iterator[bool]:
+def _iterations(progress: Progress) -> Iterator[bool]:
     """Counts the iterations that scikit-learn prints in this thread: it has no callback. One thread at a time."""
-    if progress is None or not _COUNTING.acquire(blocking=False):
+    if progress is SILENT or not _COUNTING.acquire(blocking=False):
         yield False
         return
     progress(0, ITERATIONS)

@@ -21,7 +21,7 @@ import numpy as np
 from limner import stats
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress, Stages, counting, next_step
+from limner.core.progress import Progress, ProgressLike, Stages, as_progress, counting
 from limner.datasets.probe_files import Probe, ProbeCase
 from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
 from limner.language.bigram import BigramModel, words
@@ -128,7 +128,7 @@ def probe(
     *,
     name: str = "system",
     corpus: Sequence[str] | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> ProbeReport:
     """Measures a system on a probe, against baselines that see no image.
 
@@ -143,6 +143,7 @@ def probe(
     Returns:
         The report.
     """
+    progress = as_progress(progress)
     blind: dict[str, CaptionScores] = {
         "bigrams": _bigrams(given, corpus),
         "length": lambda case: [-float(len(words(text))) for text in case.texts],
@@ -157,7 +158,7 @@ def probe(
     lines = []
     subsets = list(dict.fromkeys(case.subset for case in given.cases))
     every = ["all", *(subsets if len(subsets) > 1 else [])]
-    for subset in counting(every, next_step(progress, "computing intervals", "subsets", total=len(every))):
+    for subset in counting(every, progress.step("computing intervals", "subsets", total=len(every))):
         rows = [row for row, case in enumerate(given.cases) if subset in ("all", case.subset)]
         held = {each: [table[row] for row in rows] for each, table in tables.items()}
         lines += _lines(subset, [given.cases[row] for row in rows], held)
@@ -195,7 +196,7 @@ def _table(case: ProbeCase, score: Callable[[str, str], float]) -> FloatArray:
     return np.array([[score(image, text) for text in case.texts] for image in case.images])
 
 
-def _scored(given: Probe, scores: Scores, progress: Progress | None) -> list[FloatArray]:
+def _scored(given: Probe, scores: Scores, progress: Progress) -> list[FloatArray]:
     collection = given.collection()
     row = {image: at for at, image in enumerate(scores.queries)}
     column = {text: collection.texts.ids[at] for at, text in enumerate(collection.texts.values)}

@@ -13,7 +13,8 @@ from types import ModuleType
 import numpy as np
 
 from limner.core.arrays import Array, FloatArray, Int32, IntArray
-from limner.scores import Block, Progress, Scores, number_type, on_host
+from limner.core.progress import SILENT, Progress
+from limner.scores import Block, Scores, number_type, on_host
 from limner.scores.correction import Limit
 
 Sums = tuple[FloatArray, Int32, FloatArray, FloatArray, Array]
@@ -83,7 +84,7 @@ def loops(block: object) -> ModuleType:
     return _cuda
 
 
-def best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> Block:
+def best(bank: Scores, k: int, *, limit: Limit, progress: Progress = SILENT) -> Block:
     """The k highest scores of every candidate over the bank: (k, candidates), highest first."""
     k = min(k, bank.shape[0])
     by_columns = None if limit.reach else getattr(bank, "best_of_columns", None)
@@ -106,7 +107,7 @@ def _merge_best(held: Block, other: Block) -> Block:
     return loops(merged).keep_best(other, merged)  # type: ignore[no-any-return]
 
 
-def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | None = None) -> FloatArray:
+def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress = SILENT) -> FloatArray:
     """The mean of the k highest scores of every candidate over the bank; of all its scores if there are fewer."""
     held = best(bank, k, limit=limit, progress=progress).astype(np.float64)
     there = held > -np.inf
@@ -115,7 +116,7 @@ def mean_of_best(bank: Scores, k: int, *, limit: Limit, progress: Progress | Non
     return neutral(np.where(count > 0, means, -np.inf))
 
 
-def means(bank: Scores, *, limit: Limit, progress: Progress | None = None) -> FloatArray:
+def means(bank: Scores, *, limit: Limit, progress: Progress = SILENT) -> FloatArray:
     """The mean score of every candidate over the bank."""
     total, count = bank.fold(partial(_totals, limit), _merge_totals, steady=True, progress=progress)
     return neutral(np.where(count > 0, total / np.maximum(count, 1), -np.inf))
@@ -139,7 +140,7 @@ def log_sums(
     limit: Limit,
     shift: FloatArray | None = None,
     seen: IntArray = NO_PLACES,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> LogSums:
     """`LogSums` of every candidate over the bank.
 

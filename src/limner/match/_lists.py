@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from limner.core.arrays import Array, FloatArray, IntArray
+from limner.core.progress import SILENT, Progress
 from limner.match import _paths
-from limner.scores import Block, MatrixScores, Progress, Scores, VectorScores, on_host
+from limner.scores import Block, MatrixScores, Scores, VectorScores, on_host
 from limner.scores.lowprecision import ProductBlock, share_verified
 
 
@@ -111,7 +112,7 @@ class Market:
         n, m = self.scores.shape
         return (n, m) if self.by_rows else (m, n)
 
-    def best(self, k: int, *, progress: Progress | None = None) -> Found:
+    def best(self, k: int, *, progress: Progress = SILENT) -> Found:
         """The k best edges of every bidder, ignoring prices."""
         if not self.by_rows:
             return self.find([Wanted(np.zeros(self.shape[1]), np.full(self.shape[0], -np.inf))], k, progress=progress)[
@@ -122,7 +123,7 @@ class Market:
         return Found(np.where(np.isneginf(worths), -1, top.indices), np.array(worths), worths.astype(np.float64))
 
     def find(
-        self, wanted: Sequence[Wanted], k: int, *, hidden: Edges | None = None, progress: Progress | None = None
+        self, wanted: Sequence[Wanted], k: int, *, hidden: Edges | None = None, progress: Progress = SILENT
     ) -> list[Found]:
         """The k best edges of every bidder that are not hidden, for several requests in one pass."""
         k = max(1, min(k, self.shape[1]))

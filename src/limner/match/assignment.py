@@ -19,10 +19,11 @@ import numpy.typing as npt
 
 from limner.core.arrays import Array, FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.match import _dense
 from limner.match._lists import Edges, Found, Market, Wanted
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 
 METHODS = ("auto", "sparse", "dense")
 BIDS = 50  # bids per bidder before paths are searched; fewer leave more to search, more are wasted on popular items
@@ -66,7 +67,7 @@ def bijective(
     method: Method = "auto",
     candidates: int = 100,
     prove: bool = True,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> BijectiveRanking:
     """Ranks by rounds of linear sum assignment; round r gives every query its candidate of rank r.
 
@@ -92,6 +93,7 @@ def bijective(
     >>> ranked["a"], ranked["b"], ranked.totals, ranked.exact
     (['fit', 'hub'], ['hub', 'fit'], (1.7..., 1.0), True)
     """
+    progress = as_progress(progress)
     if rounds < 1 or candidates < 1:
         raise LimnerError(f"bijective: {rounds} rounds and {candidates} candidates: expected at least 1 of each")
     if method not in METHODS:
@@ -110,10 +112,10 @@ class _TooLong(Exception):
     """Raised when the lists have become so long that a dense matrix is faster."""
 
 
-class _Steps:
+class _Steps(Progress):
     """Counts progress steps: rows of a pass, bidders of a round."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress) -> None:
         self.progress, self.before, self.ahead = progress, 0, 0
 
     def expect(self, steps: int) -> None:
@@ -122,8 +124,7 @@ class _Steps:
 
     def __call__(self, done: int, total: int) -> None:
         """Reports completed steps of the current part."""
-        if self.progress is not None:
-            self.progress(self.before + done, max(self.ahead, self.before + total))
+        self.progress(self.before + done, max(self.ahead, self.before + total))
         if done == total:
             self.before += total
             self.ahead = max(self.ahead, self.before)
@@ -386,7 +387,7 @@ def _ranked(
     )
 
 
-def _solve_dense(scores: Scores, rounds: int, progress: Progress | None) -> BijectiveRanking:
+def _solve_dense(scores: Scores, rounds: int, progress: Progress) -> BijectiveRanking:
     """Solves all rounds on the whole matrix, with the solver of a library."""
     costs = np.negative(scores.matrix(), dtype=np.float64)
     if np.isneginf(costs).any():
@@ -400,6 +401,5 @@ def _solve_dense(scores: Scores, rounds: int, progress: Progress | None) -> Bije
         costs[rows, columns] = np.inf
         lists.append(np.full(len(costs), -1, dtype=np.int64))
         lists[-1][rows] = columns
-        if progress is not None:
-            progress(r + 1, rounds)
+        progress(r + 1, rounds)
     return _ranked(scores, lists, totals, [0.0] * len(totals), _dense.library(costs.shape))

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from limner.core.arrays import Array, IntArray
-from limner.core.progress import Progress, Stages
+from limner.core.progress import ProgressLike, Stages, as_progress
 from limner.match import _columns
 from limner.scores import Best, Block, Scores, number_type
 from limner.scores.correction import Correction, Grid
@@ -50,8 +50,9 @@ class Csls(Correction):
         """Whether the neighbourhood is not larger than the number of queries."""
         return self.k <= queries
 
-    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
+        progress = as_progress(progress)
         return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
@@ -85,8 +86,9 @@ class InvertedSoftmax(Correction):
         """The bound for beta times a score plus the logarithm of a sum."""
         return 4.0 * self.beta
 
-    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """The sums of each candidate with and without the highest term, its query, and values that identify queries."""
+        progress = as_progress(progress)
         places = some_places(bank.shape[1])
         sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), seen=places, progress=progress)
         return {
@@ -146,8 +148,9 @@ class DualSoftmax(Correction):
         """The bound for twice beta times a score plus the logarithms of two sums."""
         return 8.0 * self.beta
 
-    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """The sum of each candidate over the bank."""
+        progress = as_progress(progress)
         sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), progress=progress)
         return {"whole": _columns.neutral(sums.whole)}
 
@@ -175,7 +178,7 @@ class DynamicInvertedSoftmax(Correction):
         """The bound for beta times a score plus the logarithm of a sum."""
         return 4.0 * self.beta
 
-    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """The log-sum-exp of each candidate over the bank, and whether any query of the bank ranks it first."""
         stages = Stages(progress, sums=len(bank.queries), first=len(bank.queries))
         sums = _columns.log_sums(bank, self.beta, limit=self.limit(bank), progress=stages["sums"])
@@ -213,8 +216,9 @@ class Nnn(Correction):
         """Whether the neighbourhood is not larger than the number of queries."""
         return self.k <= queries
 
-    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """Mean of the k best bank scores of each candidate."""
+        progress = as_progress(progress)
         return {"near": _columns.mean_of_best(bank, self.k, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
@@ -247,8 +251,9 @@ class Centred(Correction):
         """The bound for a score plus a share of a mean."""
         return 2.0 + self.alpha
 
-    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """Mean of the bank scores of each candidate."""
+        progress = as_progress(progress)
         return {"mean": _columns.means(bank, limit=self.limit(bank), progress=progress)}
 
     def shift(self, known: Mapping[str, Array]) -> tuple[float, Array, int]:
@@ -281,7 +286,7 @@ class Sinkhorn(Correction):
         """The bound for beta times a score plus the potentials of all rounds."""
         return 4.0 * self.beta * (self.rounds + 1)
 
-    def gather(self, bank: Scores, *, progress: Progress | None = None) -> dict[str, Array]:
+    def gather(self, bank: Scores, *, progress: ProgressLike = None) -> dict[str, Array]:
         """v after all rounds."""
         potential, limit = np.zeros(bank.shape[1]), self.limit(bank)
         stages = Stages(progress, **{str(number): len(bank.queries) for number in range(self.rounds)})

@@ -17,15 +17,16 @@ import numpy.typing as npt
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError, UnknownName, shown
 from limner.core.ids import Ids
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry, checked
-from limner.scores import Block, Progress, Scores, on_host
+from limner.scores import Block, Scores, on_host
 
 System = Scores | Ranking
 Normalise = Literal["zscore", "minmax"] | None
 
 
-def borda(systems: Sequence[System], *, depth: int | None = None, progress: Progress | None = None) -> Ranking:
+def borda(systems: Sequence[System], *, depth: int | None = None, progress: ProgressLike = None) -> Ranking:
     """Borda count: with N candidates, each system gives N - r points to the candidate at rank r = 0, 1, ..., N - 1.
 
     Equal sums are ordered by the median rank over the systems, lowest first, then in candidate order (Hodosh, Young &
@@ -48,11 +49,12 @@ def borda(systems: Sequence[System], *, depth: int | None = None, progress: Prog
     >>> borda([a, b])["q"]
     ['y', 'x', 'z']
     """
+    progress = as_progress(progress)
     return _by_rank(systems, -1.0, depth, progress)
 
 
 def reciprocal_rank(
-    systems: Sequence[System], *, k: float = 60.0, depth: int | None = None, progress: Progress | None = None
+    systems: Sequence[System], *, k: float = 60.0, depth: int | None = None, progress: ProgressLike = None
 ) -> Ranking:
     """Reciprocal rank fusion: the sum of 1 / (k + rank), ranks from 1. Cormack, Clarke & Büttcher 2009.
 
@@ -70,6 +72,7 @@ def reciprocal_rank(
     >>> reciprocal_rank([a, b])["q"]
     ['y', 'x', 'z']
     """
+    progress = as_progress(progress)
     if not k >= 0:
         raise LimnerError(f"reciprocal_rank: k is {k}, expected 0 or more (60 is usual)")
     return _by_rank(systems, float(k), depth, progress)
@@ -101,7 +104,7 @@ def mean_ranking(
     *,
     normalise: Normalise = "zscore",
     depth: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Ranking:
     """The mean of the scores of several systems as a ranking; arguments as for `mean` and `borda`."""
     fused = mean(systems, normalise=normalise)
@@ -339,7 +342,7 @@ class _Queries(Scores):
         return np.empty((stop - start, 0), dtype=np.float32)
 
 
-def _by_rank(systems: Sequence[System], k: float, depth: int | None, progress: Progress | None) -> Ranking:
+def _by_rank(systems: Sequence[System], k: float, depth: int | None, progress: Progress) -> Ranking:
     """Borda if k is below 0, else reciprocal ranks."""
     if depth is not None and depth < 1:
         raise LimnerError(f"fuse to depth {depth}: expected at least 1, or None for all")

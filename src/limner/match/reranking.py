@@ -12,7 +12,6 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,13 +21,13 @@ import numpy.typing as npt
 from limner.core.arrays import IntArray
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.core.progress import progress_for
+from limner.core.progress import Progress, ProgressLike, as_progress, progress_for
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.encoders.batching import PART_SECONDS, paced
 from limner.encoders.cache import Keys, RowStore, keys_of, owner_of
 from limner.match.fusion import normalised
-from limner.scores import Progress, Scorer, Scores
+from limner.scores import Scorer, Scores
 from limner.scores.inputs import as_scorer
 
 DEPTH = 1000
@@ -83,7 +82,7 @@ def cascade(
     rest: bool = False,
     cache: str | Path | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Cascade:
     """Re-ranks the proposer's best candidates of each query by the scorer; equal scores keep the proposer's order.
 
@@ -108,6 +107,7 @@ def cascade(
     >>> cascade(first, Longest(), queries=["?"], candidates=["xx", "yy", "zzz"], depth=2)["q"]  # a tie: a stays first
     ['a', 'b']
     """
+    progress = as_progress(progress)
     if not 0 < weight <= 1:
         raise LimnerError(f"weight={weight}: expected the weight of the scorer, above 0 and up to 1")
     scorer, wanted = as_scorer(scorer), _depth(depth, proposer)
@@ -221,7 +221,7 @@ class _Asking:
     reused: int = 0
     seconds: float = 0.0
 
-    def all(self, indices: IntArray, progress: Progress | None) -> Block:
+    def all(self, indices: IntArray, progress: Progress) -> Block:
         """Scores of every entry of every list; -inf where a list is shorter."""
         scored = np.full(indices.shape, -np.inf)
         keys = self._content_keys()
@@ -230,10 +230,9 @@ class _Asking:
         for piece in paced(total, most=AT_ONCE, seconds=pace):
             part = places[piece]
             pairs = part[:, 0], indices[part[:, 0], part[:, 1]]
-            scored[part[:, 0], part[:, 1]] = self._part(*pairs, keys, partial(_told, progress, done, total))
+            scored[part[:, 0], part[:, 1]] = self._part(*pairs, keys, progress.part(done, total))
             done += len(part)
-            if progress is not None:
-                progress(done, total)
+            progress(done, total)
         return scored
 
     def _content_keys(self) -> tuple[Keys, Keys] | None:
@@ -278,8 +277,3 @@ def _content(value: object) -> bytes:
         held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
         digest.update(len(held).to_bytes(8, "little") + held)
     return digest.digest()
-
-
-def _told(progress: Progress | None, before: int, total: int, done: int, _: int) -> None:
-    if progress is not None:
-        progress(before + done, total)

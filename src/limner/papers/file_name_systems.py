@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from limner.core.progress import ProgressLike
 from limner.core.registry import takes
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.papers.file_name_models.crank import CrankModel
     from limner.papers.file_name_models.mcprop import McpropModel
-    from limner.scores import Progress
 
 
 @takes("limner.papers.file_name_models.mcprop:train")
 def mcprop(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> McpropModel:
     """An image and its file name fused into one query for captions (MCProp).
 
@@ -38,7 +38,7 @@ def mcprop(
 
 @takes("limner.papers.file_name_models.crank:train")
 def crank(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> CrankModel:
     """A classifier of pairs of file name and caption, for re-ranking another system's candidates (CRank).
 

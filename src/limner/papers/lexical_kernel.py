@@ -11,7 +11,7 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError
 from limner.core.options import checked
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.papers.word_similarity import Similarity, WordTable
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import Documents, DocumentVocabulary, Sentences, mirrored, normalised
@@ -58,7 +58,7 @@ class FittedLexicalKernel:
     vocabulary: DocumentVocabulary
     table: WordTable
 
-    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: ProgressLike = None) -> FloatArray:
         """The kernel between all documents of `a` and `b`, or of `a` with itself.
 
         Args:
@@ -66,6 +66,7 @@ class FittedLexicalKernel:
             b: Documents to compare with; `a` itself by default.
             progress: Called with (rows done, rows in total).
         """
+        progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
         numbered, many = self.vocabulary.number_all(*sides, captions=self.strings.captions)
         held = [self._held(side, many) for side in numbered]
@@ -76,8 +77,7 @@ class FittedLexicalKernel:
             high = min(low + _ROWS, len(out))
             how = (self.table.values, self.strings.length, longest, b is None)
             loops.lexical_rows(low, high, held[0], held[-1], *how, out)
-            if progress is not None:
-                progress(high, len(out))
+            progress(high, len(out))
         selves = [np.zeros(len(side)) for side in numbered]
         for side, own in zip(held, selves, strict=True):
             loops.lexical_selves(side, self.table.values, self.strings.length, longest, own)

@@ -15,8 +15,8 @@ import numpy as np
 
 from limner.core.arrays import Array
 from limner.core.collection import Collection
-from limner.core.progress import Stages
-from limner.scores import Progress, Scores
+from limner.core.progress import ProgressLike, Stages
+from limner.scores import Scores
 from limner.systems.classic.kernel_model import KernelModel
 from limner.systems.classic.kernels import Kernel
 from limner.systems.classic.models import TwoWayScores
@@ -41,7 +41,7 @@ class NearestModel(KernelModel):
     KIND = "nearest"
 
     def scores(
-        self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
+        self, collection: Collection, *, features: FeatureSource = None, progress: ProgressLike = None
     ) -> Scores:
         """Similarity of every candidate to the matching item of the training pair nearest to the query.
 
@@ -82,7 +82,7 @@ def train(
     seed: int = 0,
     name: str = "nearest",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> NearestModel:
     """Nearest neighbours among the training pairs; NN5-idf-F1 by default.
 

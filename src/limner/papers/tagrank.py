@@ -13,7 +13,7 @@ import numpy.typing as npt
 from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.core.options import checked
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import Documents, DocumentVocabulary, Sentences, mirrored, normalised
@@ -72,8 +72,9 @@ class FittedTagRank:
     counts: npt.NDArray[np.int64]
     scales: FloatArray
 
-    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: ProgressLike = None) -> FloatArray:
         """The kernel between all documents of `a` and `b`, or of `a` with itself."""
+        progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
         numbered, _ = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
         ranked = [self._ranked(side, _places(side)[1]) for side in numbered]
@@ -81,8 +82,7 @@ class FittedTagRank:
         for low in range(0, len(table), _ROWS):
             high = min(low + _ROWS, len(table))
             loops.tag_rank_rows(low, high, ranked[0], ranked[-1], self.scales, b is None, table)
-            if progress is not None:
-                progress(high, len(table))
+            progress(high, len(table))
         selves = [np.zeros(len(side)) for side in numbered]
         for side, own in zip(ranked, selves, strict=True):
             loops.tag_rank_selves(side, self.scales, own)

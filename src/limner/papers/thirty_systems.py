@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from limner.core.errors import LimnerError, UnknownName
+from limner.core.progress import ProgressLike
 from limner.language.words import Reader
 from limner.systems.classic.pairs import FeatureSource
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection
     from limner.papers.nearest_neighbours import NearestModel
     from limner.papers.word_similarity import Similarity
-    from limner.scores import Progress
     from limner.systems.classic.models import KccaModel
     from limner.systems.classic.sentences import TextKernel
 
@@ -193,7 +193,7 @@ def train(
     side: int = 192,
     seed: int = 0,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> KccaModel | NearestModel:
     """A system of the ranking paper by its name, with the paper's settings (Hodosh, Young & Hockenmaier 2013).
 

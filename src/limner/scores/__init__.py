@@ -8,7 +8,6 @@ of threads, and equal vectors always get equal scores.
 from __future__ import annotations
 
 from limner.core.arrays import Float32
-from limner.core.progress import Progress
 from limner.scores import device, device_sets, pairs, partial_scores, sets  # noqa: F401  # they register their scores
 from limner.scores.base import LARGEST, RUNNER, TILE_COLUMNS, TILE_ROWS, Best, Runner, Scores
 from limner.scores.corrected import CorrectedScores, correct

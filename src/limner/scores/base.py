@@ -20,7 +20,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.paths import read_array
-from limner.core.progress import Progress
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 from limner.core.registry import Registry
 from limner.scores.inputs import Scorer, as_scorer, ids_of, indexed, labels
@@ -92,13 +92,14 @@ class Scores(ABC):
         return threads(evenly(wanted, -(-len(self.queries) // self.block_rows)))
 
     def stream(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
     ) -> Iterator[Result]:
         """Calls `consume(start, block)` for every block of rows, in threads, and yields the results in row order.
 
         The buffer is reused afterwards: `consume` may change it, and must copy what it keeps. It may run
         elsewhere (on a cluster), so all results must be in its return value.
         """
+        progress = as_progress(progress)
         self.prepare()
         if runner := elsewhere(workers):
             yield from runner.stream(self, consume, progress=progress)
@@ -115,7 +116,7 @@ class Scores(ABC):
             yield from counted(work_on(work, range(0, n, step)), step, n, progress)
 
     def map(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
     ) -> list[Result]:
         """Like `stream`, with all results at once."""
         return list(self.stream(consume, workers=workers, progress=progress))
@@ -127,7 +128,7 @@ class Scores(ABC):
         *,
         steady: bool = False,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> State:
         """Adds every block to a state, and merges the states of several workers into one.
 
@@ -139,6 +140,7 @@ class Scores(ABC):
             workers: Threads; all cores by default.
             progress: Called as blocks are finished.
         """
+        progress = as_progress(progress)
         self.prepare()
         if runner := elsewhere(workers):
             return runner.fold(self, add, merge, steady=steady, progress=progress)
@@ -153,7 +155,7 @@ class Scores(ABC):
         self.map(consume, workers=workers, progress=progress)
         return reduce(merge, states.values())
 
-    def top(self, k: int, *, workers: int | None = None, progress: Progress | None = None) -> Ranking:
+    def top(self, k: int, *, workers: int | None = None, progress: ProgressLike = None) -> Ranking:
         """The exact k best candidates of every query; equal scores keep candidate order."""
         if k < 1:
             raise LimnerError(f"top({k}): expected at least 1")
@@ -333,7 +335,7 @@ class Runner(Protocol):
     """Runs the blocks of a pass outside this process: see `limner.cluster`."""
 
     def stream(
-        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress | None
+        self, scores: Scores, consume: Callable[[int, Block], Result], *, progress: Progress
     ) -> Iterator[Result]:
         """Like `Scores.stream`, for scores that are already prepared."""
 
@@ -344,7 +346,7 @@ class Runner(Protocol):
         merge: Callable[[State, State], State],
         *,
         steady: bool,
-        progress: Progress | None,
+        progress: Progress,
     ) -> State:
         """Like `Scores.fold`, for scores that are already prepared."""
 

@@ -15,7 +15,7 @@ from limner.core.arrays import Float32, IntArray, array
 from limner.core.collection import Collection
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, shown
-from limner.core.progress import Progress, next_step
+from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 from limner.scores.base import KINDS, Best, Scores
 from limner.scores.correction import CORRECTIONS, TUNERS, Correction, correction
 from limner.scores.correction_statistics import Statistics
@@ -50,15 +50,16 @@ class CorrectedScores(Scores):
     @cached_property
     def statistics(self) -> Statistics:
         """The statistics of each candidate, from the bank."""
-        return self._gathered(None)
+        return self._gathered(SILENT)
 
-    def gather(self, *, progress: Progress | None = None) -> Statistics:
+    def gather(self, *, progress: ProgressLike = None) -> Statistics:
         """The statistics of each candidate; `progress` is called with (queries done, queries in total)."""
+        progress = as_progress(progress)
         if "statistics" not in self.__dict__:
             self.__dict__["statistics"] = self._gathered(progress)
         return self.statistics
 
-    def _gathered(self, progress: Progress | None) -> Statistics:
+    def _gathered(self, progress: Progress) -> Statistics:
         known = self.bank[0] if isinstance(self.bank, tuple) else self.bank
         if isinstance(known, Statistics):
             if known.candidates != self.candidates:
@@ -135,7 +136,7 @@ class CorrectedScores(Scores):
         return self.base.workers(wanted)
 
     def stream(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; finds the best with low-precision products if that gives the same result faster."""
         by_filter = getattr(self.base, "filter", None)
@@ -163,10 +164,10 @@ class CorrectedScores(Scores):
         return self.correction.apply(block, statistics.known, statistics.rows(positions, block))
 
 
-def gather_first(scores: object, progress: Progress | None) -> None:
+def gather_first(scores: object, progress: Progress) -> None:
     """Gathers the statistics of corrected scores before a pass over them, as a step of its own."""
     if isinstance(scores, CorrectedScores):
-        scores.gather(progress=next_step(progress, f"gathering statistics for {scores.correction}", "queries"))
+        scores.gather(progress=progress.step(f"gathering statistics for {scores.correction}", "queries"))
 
 
 @KINDS.register("corrected")

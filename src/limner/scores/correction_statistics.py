@@ -15,7 +15,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json, read_arrays
-from limner.core.progress import Progress, progress_for
+from limner.core.progress import ProgressLike, progress_for
 from limner.scores.base import Scores
 from limner.scores.correction import CORRECTIONS, Correction, correction
 from limner.scores.parallel_blocks import Block, on_host
@@ -50,9 +50,7 @@ class Statistics:
     bank: Ids | None = None
 
     @classmethod
-    def gathered(
-        cls, correction: Correction, bank: Scores, *, own: bool, progress: Progress | None = None
-    ) -> Statistics:
+    def gathered(cls, correction: Correction, bank: Scores, *, own: bool, progress: ProgressLike = None) -> Statistics:
         """Gathers the statistics in one or more passes over the bank."""
         known = correction.gather(bank, **cast(Any, progress_for(correction.gather, progress)))
         if not own:

@@ -20,7 +20,7 @@ from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike
 from limner.core.torch_device import device_named, full_precision, torch_module
 from limner.scores.base import KINDS, LARGEST, TILE_ROWS, Best, Scores, elsewhere
 from limner.scores.lowprecision import GPUFilter, ListRequest, Selective, gpu_filter_of, request_of
@@ -131,7 +131,7 @@ class TorchScores(Scores):
         return None if elsewhere(workers) else gpu_filter_of(self, consume)
 
     def stream(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; finds the best with low-precision products if that is faster."""
         request = request_of(consume)
@@ -139,7 +139,7 @@ class TorchScores(Scores):
             return by_filter.stream(request, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress)
 
-    def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
+    def best_of_columns(self, k: int, *, progress: ProgressLike = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
         by_filter = self.filter(None, ListRequest(Best(k)))
         return None if by_filter is None else by_filter.best_of_columns(k)

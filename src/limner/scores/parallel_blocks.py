@@ -89,11 +89,10 @@ def _in_context(function: Callable[..., Result]) -> Callable[..., Result]:
     return lambda *each: context.copy().run(function, *each)
 
 
-def counted(results: Iterable[Result], step: int, rows: int, progress: Progress | None) -> Iterator[Result]:
+def counted(results: Iterable[Result], step: int, rows: int, progress: Progress) -> Iterator[Result]:
     """Yields the results, which cover `step` rows each, and reports progress."""
     for number, result in enumerate(results, start=1):
-        if progress is not None:
-            progress(min(number * step, rows), rows)
+        progress(min(number * step, rows), rows)
         yield result
 
 

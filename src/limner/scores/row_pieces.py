@@ -36,7 +36,7 @@ class Wide(Protocol):
 
 
 def in_pieces(
-    scores: Wide, consume: object, *, pairs: PairScores | None = None, workers: int | None, progress: Progress | None
+    scores: Wide, consume: object, *, pairs: PairScores | None = None, workers: int | None, progress: Progress
 ) -> Iterator[Any] | None:
     """The results of a pass, block by block; None if there are enough blocks, or if it needs whole rows.
 
@@ -60,7 +60,7 @@ def in_pieces(
     return None if divided is None else _joined(scores, divided, step, workers, progress)
 
 
-def _joined(scores: Wide, divided: Any, step: int, workers: int | None, progress: Progress | None) -> Iterator[Any]:
+def _joined(scores: Wide, divided: Any, step: int, workers: int | None, progress: Progress) -> Iterator[Any]:
     (n, width), rows = scores.shape, scores.block_rows
     starts, lows = range(0, n, rows), range(0, width, step)
 

@@ -10,7 +10,7 @@ import numpy as np
 from limner.core.arrays import Float32, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.scores.base import KINDS, LARGEST, SIMILARITIES, TILE_ROWS, Scores
 from limner.scores.parallel_blocks import Block, Result
 from limner.scores.row_pieces import in_pieces
@@ -118,9 +118,10 @@ class SetScores(Scores):
         return self._smooth(start, stop) if self.pooling == "smooth" else self.piece(start, stop, 0, self.shape[1])
 
     def stream(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; divides rows into pieces if that is faster."""
+        progress = as_progress(progress)
         whole = self.pooling == "smooth" or not len(self.candidates)
         pieces = None if whole else in_pieces(self, consume, workers=workers, progress=progress)
         return super().stream(consume, workers=workers, progress=progress) if pieces is None else pieces

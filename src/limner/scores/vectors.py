@@ -12,7 +12,7 @@ import numpy as np
 from limner.core.arrays import Float32
 from limner.core.embeddings import Embeddings
 from limner.core.ids import Ids
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.scores.base import KINDS, LARGEST, TILE_COLUMNS, TILE_ROWS, Scores, elsewhere
 from limner.scores.exact_pairs import Int64, pair_by_pair, rows_at_once
 from limner.scores.lowprecision import Filter, Selective, best_of_columns, filter_of, request_of
@@ -94,9 +94,10 @@ class VectorScores(Scores):
         return block[: stop - start]
 
     def stream(
-        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: Progress | None = None
+        self, consume: Callable[[int, Block], Result], *, workers: int | None = None, progress: ProgressLike = None
     ) -> Iterator[Result]:
         """Like `Scores.stream`; uses low-precision products, or pieces of rows, if that is faster."""
+        progress = as_progress(progress)
         request = request_of(consume)
         if request is not None and (by_filter := self.filter(workers, request)):
             return cast(Iterator[Result], by_filter.stream(request, workers=workers, progress=progress))
@@ -116,7 +117,7 @@ class VectorScores(Scores):
         """Low-precision filtering of these scores, if it gives this consumer the same result faster."""
         return None if elsewhere(workers) else filter_of(self, consume.verified)
 
-    def best_of_columns(self, k: int, *, progress: Progress | None = None) -> Float32 | None:
+    def best_of_columns(self, k: int, *, progress: ProgressLike = None) -> Float32 | None:
         """The k highest scores of every candidate, with low-precision filtering; None if that saves no time."""
         return None if elsewhere(None) else best_of_columns(self, self.T, k, progress=progress)
 

@@ -23,7 +23,7 @@ from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
 from limner.core.options import checked
 from limner.core.paths import damage_told
-from limner.core.progress import Progress, counting, next_step
+from limner.core.progress import Progress, ProgressLike, counting
 from limner.scores import TILE_ROWS, VectorScores
 from limner.search.store import VectorStore
 from limner.search.table import About
@@ -147,7 +147,7 @@ Row = dict[str, Any]
 
 
 def near(
-    store: VectorStore, queries: Embeddings, k: int, probes: int, *, progress: Progress | None = None
+    store: VectorStore, queries: Embeddings, k: int, probes: int, *, progress: ProgressLike = None
 ) -> Iterator[list[Row]]:
     """Approximately the k best rows of every query, best first: id, value, thumbnail and score."""
     for low in range(0, len(queries), TILE_ROWS):
@@ -204,7 +204,7 @@ def measured(
     answer: Array,
     k: int,
     probes: int,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Recall:
     """The recall of these queries with this number of clusters; `answer` has the exact k best of each."""
     truth = [[row["id"] for row in store.take(places)] for places in answer]
@@ -234,11 +234,11 @@ def fewest_probes(
     answer: Array,
     k: int,
     recall: float,
-    progress: Progress | None,
+    progress: Progress,
 ) -> tuple[int, Recall]:
     """The fewest probed clusters that reach a recall, or else the maximum; and the recall."""
     for probes in PROBES:
-        step = next_step(progress, f"measuring recall, {probes} clusters probed", "queries", total=len(asked))
+        step = progress.step(f"measuring recall, {probes} clusters probed", "queries", total=len(asked))
         found = measured(store, asked, of, answer, k, probes, step)
         if found.value >= recall:
             break

@@ -13,7 +13,7 @@ from limner.core.arrays import Array, FloatArray
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.paths import parse_json
-from limner.scores import Progress
+from limner.core.progress import ProgressLike
 from limner.search.cut_off import ABSENT, NEIGHBOURS, Calibration, CutOff, calibrate
 from limner.search.hits import Hits
 from limner.search.index import Index
@@ -35,7 +35,7 @@ def calibrate_index(
     images: Iterable[object] | None = None,
     *,
     absent: float = ABSENT,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Calibration:
     """Calibrates cut-offs of an index, and stores the calibration in it.
 
@@ -60,7 +60,7 @@ def search_sure(
     *,
     precision: float,
     level: float = 0.95,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Hits:
     """Searches an index and returns only hits with a guaranteed precision; a query without a match gets none.
 

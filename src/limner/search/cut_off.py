@@ -23,8 +23,9 @@ from limner.core.arrays import Array, FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.scores.corrected import correct
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def calibrate(
     images: Iterable[object] | None = None,
     absent: float = ABSENT,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Calibration:
     """Computes a calibration from judged queries.
 
@@ -196,6 +197,7 @@ def calibrate(
     >>> cut.threshold.answered > 0.2
     True
     """
+    progress = as_progress(progress)
     labels = np.arange(len(scores.queries)) if images is None else np.unique(list(images), return_inverse=True)[1]
     if len(labels) != len(scores.queries):
         raise LimnerError(f"{len(labels):,} labels of {len(scores.queries):,} queries: expected one each")
@@ -247,7 +249,7 @@ def _parted(labels: Array, judged: Array, seed: int) -> tuple[Array, Array]:
     return np.sort(bank[:MOST]), np.sort(enough)
 
 
-def _answers(asked: Scores, right: Judgements, near: FloatArray, labels: Array, progress: Progress | None) -> Answers:
+def _answers(asked: Scores, right: Judgements, near: FloatArray, labels: Array, progress: Progress) -> Answers:
     """Confidences with and without the right answers, and which hits are right."""
     from limner.stats.selective import Answers
 

@@ -10,7 +10,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, NothingKnown, ZeroVectors
 from limner.core.images import NoImage, Unreadable
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike
 from limner.encoders.contract import (
     Encoder,
     SetEncoder,
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 def encoded_known(
-    system: Any, items: Items, *, sets: bool = False, queries: bool = False, progress: Progress | None = None
+    system: Any, items: Items, *, sets: bool = False, queries: bool = False, progress: ProgressLike = None
 ) -> tuple[Embeddings | VectorSets | None, Items, Items]:
     """Encodes the items that a system knows something of; texts without a known word have a vector of zeros.
 

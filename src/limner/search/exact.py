@@ -18,7 +18,8 @@ from limner.core.arrays import Array, Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores import TILE_ROWS, Progress, VectorScores
+from limner.core.progress import Progress, ProgressLike, as_progress
+from limner.scores import TILE_ROWS, VectorScores
 from limner.scores.base import LARGEST
 from limner.scores.tiles import fill_small
 
@@ -42,7 +43,7 @@ def top(
     rows: int,
     max_norm: float | None = None,
     among: Array | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Best:
     """The k best rows of every query; equal scores keep the order of the store.
 
@@ -55,6 +56,7 @@ def top(
         among: A mask of the rows to compare; all rows by default.
         progress: Called with (rows done, rows in total).
     """
+    progress = as_progress(progress)
     counted = _counted(blocks, rows, progress)
     if among is not None:
         chosen = np.flatnonzero(among)
@@ -192,10 +194,9 @@ def gamma(terms: int) -> float:
     return share / (1 - share)
 
 
-def _counted(blocks: Iterable[Float32], rows: int, progress: Progress | None) -> Iterator[tuple[int, Float32]]:
+def _counted(blocks: Iterable[Float32], rows: int, progress: Progress) -> Iterator[tuple[int, Float32]]:
     start = 0
     for block in blocks:
         yield start, block
         start += len(block)
-        if progress is not None:
-            progress(start, rows)
+        progress(start, rows)

@@ -19,8 +19,8 @@ from limner.core.cut_texts import noted
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.ids import Ids
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.ranking import Ranking
-from limner.scores import Progress
 from limner.search.hits import Hits, Match
 from limner.search.item_texts import ItemTexts
 from limner.search.queries import Queries, Vectors, as_vectors
@@ -67,7 +67,7 @@ def search_words(
     where: Iterable[str | FieldFilter] = (),
     literal: bool = False,
     texts: ItemTexts | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Hits:
     """Searches an index with queries as people type them: `dog -beach split:test`.
 
@@ -81,6 +81,7 @@ def search_words(
         texts: The texts and fields of the index, if they are already loaded.
         progress: Called with (queries done, queries in total).
     """
+    progress = as_progress(progress)
     if by not in WAYS:
         raise UnknownName("way to rank", by, WAYS)
     if k < 1:
@@ -95,8 +96,7 @@ def search_words(
         vector = None if vectors is None else vectors.subset([vectors.ids[number]])
         found.append((terms, _ordered(index, terms, known, by, max(k, DEPTH), vector)))
         notes.append(about(terms, known))
-        if progress is not None:
-            progress(number + 1, len(read))
+        progress(number + 1, len(read))
     return replace(_hits(index, asked, found, known, k), by=by, notes=tuple(dict.fromkeys(filter(None, notes))))
 
 

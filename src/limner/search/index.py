@@ -16,9 +16,9 @@ from limner.core.cut_texts import noted
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
 from limner.core.ids import Ids
-from limner.core.progress import next_step
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
-from limner.scores import Progress, Scores, Statistics, VectorScores, VectorSets
+from limner.scores import Scores, Statistics, VectorScores, VectorSets
 from limner.scores.corrected import correct
 from limner.scores.correction import Correction
 from limner.search import approximate, exact, proposals, sets
@@ -100,7 +100,7 @@ class Index:
         existing: str = "refuse",
         system: System | None = None,
         measure: bool = True,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> int:
         """Adds vectors in one commit, and returns their number.
 
@@ -128,7 +128,7 @@ class Index:
                 embeddings = embeddings.subset([key for key in embeddings.ids if key not in there])
             if len(embeddings):
                 write = self.store.replace if there and existing == "replace" else self.store.append
-                write(batches(self.about, embeddings, items, progress))
+                write(batches(self.about, embeddings, items, as_progress(progress)))
                 self._measure_again(measure)
         return len(embeddings)
 
@@ -161,15 +161,16 @@ class Index:
                 self._measure_again(measure)
         return len(gone)
 
-    def compact(self, *, keep_days: float = 7, progress: Progress | None = None) -> None:
+    def compact(self, *, keep_days: float = 7, progress: ProgressLike = None) -> None:
         """Merges the fragments of many small additions, and drops versions older than `keep_days` days.
 
         An approximate index is rebuilt over all rows, and its recall is measured again.
         """
+        progress = as_progress(progress)
         with self.store.writing():
             ann = Ann.noted(self.store)
             self.store.drop_index()
-            next_step(progress, f"merging the pieces of {len(self):,} items")
+            progress.step(f"merging the pieces of {len(self):,} items")
             self.store.compact(keep=timedelta(days=keep_days))
             if ann is not None and len(self) >= approximate.FEWEST:
                 self._build(ann.kind, ann.wanted, *self._sample(None, SAMPLE), K, progress)
@@ -187,7 +188,7 @@ class Index:
         correct: How | None = None,
         bank: Queries | Statistics | str | Path | None = None,
         exact: bool | None = None,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         **options: object,
     ) -> Hits:
         """The k best items of every query.
@@ -202,6 +203,7 @@ class Index:
             progress: Called with (rows done, rows in total).
             options: Options of the correction; and trust=True if a file of statistics may name a custom correction.
         """
+        progress = as_progress(progress)
         if k < 1:
             raise LimnerError(f"search for the {k} best: expected at least 1")
         asked, vectors = self.asked(queries)
@@ -229,7 +231,7 @@ class Index:
             return VectorScores(vectors, Embeddings(self.ids, held.vectors))
         return StoredScores(vectors, self.store, self.ids)
 
-    def statistics(self, how: Named, bank: Queries, *, progress: Progress | None = None, **options: Any) -> Statistics:
+    def statistics(self, how: Named, bank: Queries, *, progress: ProgressLike = None, **options: Any) -> Statistics:
         """The statistics of a query bank, which can be saved to correct single live queries."""
         seen = self.scores(bank)
         return correct(seen, how, bank=seen, **options).gather(progress=progress)
@@ -241,7 +243,7 @@ class Index:
         recall: float = 0.95,
         queries: Queries | None = None,
         k: int = K,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> Ann:
         """Builds LanceDB's approximate index, and probes as many clusters as the target recall needs.
 
@@ -254,10 +256,10 @@ class Index:
         """
         approximate.refuse_sets(self.about)
         with self.store.writing():
-            return self._build(kind, recall, *self._sample(queries, SAMPLE), k, progress)
+            return self._build(kind, recall, *self._sample(queries, SAMPLE), k, as_progress(progress))
 
     def recall(
-        self, sample: int = SAMPLE, *, queries: Queries | None = None, k: int = K, progress: Progress | None = None
+        self, sample: int = SAMPLE, *, queries: Queries | None = None, k: int = K, progress: ProgressLike = None
     ) -> Recall:
         """Measures the recall of the approximate index now, and saves it in the store."""
         with self.store.writing():
@@ -269,11 +271,11 @@ class Index:
 
     # --- how -------------------------------------------------------------------------------------------------------
 
-    def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int, progress: Progress | None) -> Ann:
+    def _build(self, kind: str, recall: float, asked: Embeddings, of: str, k: int, progress: Progress) -> Ann:
         """Builds the approximate index, with the fewest probes that reach the target recall, or else the maximum."""
-        next_step(progress, f"building an approximate index ({kind}) of {len(self):,} items")
+        progress.step(f"building an approximate index ({kind}) of {len(self):,} items")
         approximate.build(self.store, kind)
-        step = next_step(progress, f"finding the exact neighbours of {len(asked):,} queries", "rows")
+        step = progress.step(f"finding the exact neighbours of {len(asked):,} queries", "rows")
         self._in_memory()
         answer, exact_seconds = approximate.timed_exact(
             asked, lambda: self.nearest(asked, k, progress=step)[0], lambda one: self.search(one, k, exact=True)
@@ -341,23 +343,21 @@ class Index:
         """The version in memory, if it is the one that is searched."""
         return self._held if self._held is not None and self._held.version == self.version else None
 
-    def _proposed(self, vectors: Vectors, k: int, progress: Progress | None) -> list[list[Row]] | None:
+    def _proposed(self, vectors: Vectors, k: int, progress: Progress) -> list[list[Row]] | None:
         """The hits of one or two queries from LanceDB's scan; None if the vectors are in memory or should be loaded."""
         version = self.version
         if isinstance(vectors, VectorSets) or len(vectors) > PROPOSED or self.about.similarity != "cosine":
             return None
         if self._now_held() is not None or (self._searched == version and self.store.size <= self.memory):
             return None
-        rows = len(self)
         self._searched = version
-        report = progress or (lambda done, total: None)
-        report(0, rows)
+        progress(0, len(self))
         found = proposals.proven(self.store, vectors, k)
-        report(rows, rows)
+        progress(len(self), len(self))
         return found
 
     def nearest(
-        self, vectors: Vectors, k: int, *, among: Array | None = None, progress: Progress | None = None
+        self, vectors: Vectors, k: int, *, among: Array | None = None, progress: ProgressLike = None
     ) -> exact.Best:
         """The exact k best rows: positions in the store and scores; only among the rows of a mask, if one is given."""
         held = self._in_memory()
@@ -376,7 +376,7 @@ class Index:
             bank = self.scores(bank)
         return correct(self.scores(vectors), how, bank=bank, **options)
 
-    def _corrected(self, asked: Items, vectors: Vectors, k: int, scores: Any, progress: Progress | None) -> Hits:
+    def _corrected(self, asked: Items, vectors: Vectors, k: int, scores: Any, progress: Progress) -> Hits:
         ranking = scores.top(k, progress=progress)
         return replace(self.hits_at(asked, ranking.indices, ranking.scores), correction=scores.correction.name)
 
@@ -406,7 +406,7 @@ def index(
     system: System | None = None,
     system_name: str | None = None,
     made_by: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Index:
     """Creates an index, in one commit.
 
@@ -431,7 +431,7 @@ def index(
     about = About(vectors.dim, kind, how, system_name, model, called, "maxsim" if several else None)
     if not len(vectors):
         raise LimnerError("no vectors to index: expected at least one")
-    return Index(VectorStore.create(path, about, batches(about, vectors, items, progress)), system)
+    return Index(VectorStore.create(path, about, batches(about, vectors, items, as_progress(progress))), system)
 
 
 def open_index(

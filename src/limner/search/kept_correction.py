@@ -8,7 +8,7 @@ from pathlib import Path
 
 from limner.core.errors import LimnerError
 from limner.core.paths import parse_json
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike
 from limner.scores import Statistics
 from limner.scores.correction import Correction
 from limner.search.index import Index
@@ -26,7 +26,7 @@ def keep_correction(
     how: str | type[Correction] | Correction,
     bank: Queries,
     *,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
     **options: object,
 ) -> Statistics:
     """Gathers the statistics of a query bank, and keeps them in the index; they replace those it kept before.

@@ -7,7 +7,8 @@ from typing import Any
 
 from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
-from limner.scores import Progress, VectorSets
+from limner.core.progress import Progress
+from limner.scores import VectorSets
 from limner.scores.set_pieces import item_ranges
 from limner.search.items import kept
 from limner.search.table import COLUMNS, About, Kept, batch
@@ -20,7 +21,7 @@ NOTHING: Kept = dict.fromkeys(COLUMNS)
 
 
 def batches(
-    about: About, vectors: Embeddings | VectorSets, items: Items | None, progress: Progress | None
+    about: About, vectors: Embeddings | VectorSets, items: Items | None, progress: Progress
 ) -> Iterator[object]:
     """Yields the rows of the table, a few thousand at a time. Errors are raised before the first row is written."""
     places = None if items is None else items.ids.positions(vectors.ids)
@@ -31,8 +32,7 @@ def batches(
             if items is not None and places is not None:
                 described = [kept(items, int(place)) for place in places[low:high]]
             yield _batch(about, _part(vectors, low, high), described)
-            if progress is not None:
-                progress(high, len(vectors))
+            progress(high, len(vectors))
 
     return made()
 

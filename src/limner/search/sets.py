@@ -25,7 +25,8 @@ from limner.core.arrays import Array, Float32
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
-from limner.scores import Block, Progress, Scores, VectorSets
+from limner.core.progress import ProgressLike, as_progress
+from limner.scores import Block, Scores, VectorSets
 from limner.scores.set_pieces import item_ranges
 from limner.scores.sets import SetScores
 from limner.scores.vector_sets import vector_names
@@ -87,7 +88,7 @@ def top(
     *,
     rows: int,
     pooling: str,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Best:
     """The k best items of every query; equal scores keep the order of the store.
 
@@ -105,13 +106,13 @@ def top(
     >>> top(queries, pieces, 1, rows=2, pooling="maxsim")
     (array([[1]]), array([[2.]], dtype=float32))
     """
+    progress = as_progress(progress)
     held: Best | None = None
     for piece in pieces:
         found = _scores(queries, piece.sets, pooling).top(k)
         best = piece.places[found.indices], np.asarray(found.scores, dtype=np.float32)
         held = best if held is None else merged(held, best, k)
-        if progress is not None:
-            progress(int(piece.places[-1]) + 1, rows)
+        progress(int(piece.places[-1]) + 1, rows)
     none = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
     return none if held is None else held
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.stats.inputs import Codes, Vector, codes, one_of, share, vector, whole
 
 FIRST, BATCH = 50, 400
@@ -66,7 +66,7 @@ def group_tests(
     clusters: npt.ArrayLike | None = None,
     samples: int = 20_000,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> list[GroupTest]:
     """Tests each group of queries against all other queries, by permuting membership of whole clusters.
 
@@ -92,6 +92,7 @@ def group_tests(
     >>> test.difference, test.p_value < 0.01
     (-1.0, True)
     """
+    progress = as_progress(progress)
     column = vector(values)
     rows = _members(members, len(column))
     samples, seed = whole(samples, "samples", minimum=1), whole(seed, "seed", minimum=0)
@@ -102,8 +103,7 @@ def group_tests(
     hits, drawn = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for order in table.orders(samples, rng):
         active = np.flatnonzero(hits < ENOUGH)
-        if progress is not None:
-            progress(len(rows) - len(active), len(rows))
+        progress(len(rows) - len(active), len(rows))
         if not len(active):
             break
         found = np.abs(_studentised(table, groups.only(active), order)) >= np.abs(observed[active]) - SLACK

@@ -20,11 +20,11 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told
-from limner.core.progress import next_step
+from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 from limner.encoders.contract import digest, identity
 from limner.encoders.opening import EncodedVectors, Source, VectorSource, load_source, source_of
 from limner.encoders.words import BagOfWords
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -65,18 +65,21 @@ class AlignedModel:
         made_by = [_identity(each) for each in (self.images, self.texts)]
         return f"aligned {digest(*made_by, *maps)}"
 
-    def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
+    def scores(self, collection: Collection, *, progress: ProgressLike = None) -> Scores:
         """Cosine similarity of every image and every text of a collection, computed lazily."""
+        progress = as_progress(progress)
         images = self.encode_images(collection.images, progress=progress)
-        next_step(progress, f"encoding {len(collection.texts):,} texts")
+        progress.step(f"encoding {len(collection.texts):,} texts")
         return Scores.from_embeddings(images, self.encode_texts(collection.texts), similarity="dot")
 
-    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Images in the joint space, L2-normalised."""
+        progress = as_progress(progress)
         return Embeddings.of_length_one(items.ids, self.image_map(_rows(self.images, items, progress)))
 
-    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_texts(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Texts in the joint space, L2-normalised."""
+        progress = as_progress(progress)
         return Embeddings.of_length_one(items.ids, self.text_map(_rows(self.texts, items, progress)))
 
     def save(self, path: str | Path) -> Path:
@@ -118,7 +121,7 @@ def train_aligned(
     dimensions: int = 256,
     cache: str | Path | None = None,
     name: str = "aligned",
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> AlignedModel:
     """An encoder of images and one of texts, mapped into a joint space in closed form.
 
@@ -132,6 +135,7 @@ def train_aligned(
         name: Name of the system in reports.
         progress: Called with (images done, images in total).
     """
+    progress = as_progress(progress)
     refuse_settings(ridge, dimensions)
     if len(collection.images) < 2 or not len(collection.judgements):
         raise LimnerError(
@@ -143,15 +147,15 @@ def train_aligned(
     if texts is not None and texts != WORDS:
         text_side = source_of(texts, kind="text", cache=cache)
     rows = _rows(image_side, collection.images, progress)
-    next_step(progress, f"encoding {len(collection.texts):,} texts")
-    said = _rows(text_side, collection.texts, None)
-    next_step(progress, "solving for the joint space")
+    progress.step(f"encoding {len(collection.texts):,} texts")
+    said = _rows(text_side, collection.texts, SILENT)
+    progress.step("solving for the joint space")
     sides = canonical_maps(rows, said, pair_weights(collection), ridge=ridge, dimensions=dimensions)
     options = {"ridge": ridge, "dimensions": dimensions}
     return AlignedModel(name, image_side, text_side, *sides, options, TrainedOn.of(collection))
 
 
-def _rows(side: Source | BagOfWords, items: Items, progress: Progress | None) -> Array:
+def _rows(side: Source | BagOfWords, items: Items, progress: Progress) -> Array:
     """Vectors of length one."""
     if isinstance(side, BagOfWords):
         sparse: Any = side.vectors(items.values)

@@ -19,11 +19,11 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.paths import damage_told
-from limner.core.progress import next_step
+from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.contract import digest
 from limner.encoders.image_descriptors import DESCRIPTIONS, describe, describe_one
 from limner.encoders.words import BagOfWords
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
 from limner.systems.trained_on import TrainedOn, kept
 
@@ -61,18 +61,17 @@ class HistogramModel:
         words = json.dumps([self.descriptions, self.bag.vocabulary])
         return f"histograms {digest(words, self.bag.weights, *maps)}"
 
-    def scores(self, collection: Collection, *, workers: int | None = None, progress: Progress | None = None) -> Scores:
+    def scores(self, collection: Collection, *, workers: int | None = None, progress: ProgressLike = None) -> Scores:
         """Cosine similarity of every image and every text of a collection, computed lazily."""
         images = self.encode_images(collection.images, workers=workers, progress=progress)
         return Scores.from_embeddings(images, self.encode_texts(collection.texts), similarity="dot")
 
-    def encode_images(
-        self, items: Items, *, workers: int | None = None, progress: Progress | None = None
-    ) -> Embeddings:
+    def encode_images(self, items: Items, *, workers: int | None = None, progress: ProgressLike = None) -> Embeddings:
         """Images in the joint space, L2-normalised (see `Embeddings.of_length_one`)."""
+        progress = as_progress(progress)
         pieces = []
         for low in range(0, max(len(items), 1), _AT_ONCE):
-            told = _from(low, len(items), progress)
+            told = progress.part(low, len(items))
             pieces.append(
                 self.image_map(describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=told))
             )
@@ -133,7 +132,7 @@ def train(
     min_count: int = 2,
     name: str = "histograms",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> HistogramModel:
     """Maps colours and shapes of images and words of texts into a joint space.
 
@@ -147,10 +146,11 @@ def train(
         workers: Threads; all cores by default.
         progress: Called with (images done, images in total).
     """
+    progress = as_progress(progress)
     _refuse_bad(collection, ridge, dimensions)
     bag = BagOfWords.fit(collection.texts.values, min_count=min_count)
     images = describe(collection.images, descriptions, workers=workers, progress=progress)
-    next_step(progress, "solving for the joint space")
+    progress.step("solving for the joint space")
     sides = canonical_maps(
         images, bag.vectors(collection.texts.values), pair_weights(collection), ridge=ridge, dimensions=dimensions
     )
@@ -166,7 +166,7 @@ def train_colours(
     min_count: int = 2,
     name: str = "colours",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> HistogramModel:
     """Maps colours of images and words of texts into a joint space.
 
@@ -191,7 +191,3 @@ def _refuse_bad(collection: Collection, ridge: float, dimensions: int) -> None:
             "on: expected at least 2 images with texts"
         )
     refuse_settings(ridge, dimensions)
-
-
-def _from(low: int, total: int, progress: Progress | None) -> Progress | None:
-    return None if progress is None else lambda done, _: progress(low + done, total)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from limner.core.progress import ProgressLike
 from limner.core.registry import takes
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.scores import Progress
     from limner.systems.towers.finetuned_model import FinetunedModel
     from limner.systems.towers.towers_model import TowersModel
 
 
 @takes("limner.systems.towers.training:towers")
 def towers(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
     """Two towers with a margin loss: features of images and a GRU over words, one vector each.
 
@@ -41,7 +41,7 @@ def towers(
 
 @takes("limner.systems.towers.training:pvse")
 def pvse(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
     """Two towers with several vectors per item; the score is that of the best pair (PVSE).
 
@@ -61,7 +61,7 @@ def pvse(
 
 @takes("limner.systems.towers.training:pcme")
 def pcme(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
     """Two towers with a mean and a variance per item, which also give their uncertainty (PCME).
 
@@ -81,7 +81,7 @@ def pcme(
 
 @takes("limner.systems.towers.finetune:finetune")
 def finetune(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> FinetunedModel:
     """A pretrained two-tower model (CLIP, SigLIP, open_clip), fine-tuned: a new map, its head, LoRA, or all of it.
 

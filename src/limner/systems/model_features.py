@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from limner.core.errors import LimnerError
-from limner.core.progress import progress_for
+from limner.core.progress import ProgressLike, progress_for
 
 if TYPE_CHECKING:
     from limner.core.collection import Items
     from limner.core.embeddings import Embeddings
-    from limner.scores import Progress
 
 
 def accepts(function: Any, parameter: str) -> bool:
@@ -52,13 +51,13 @@ class FeatureModel:
                 "that was trained on features; leave them out"
             )
 
-    def encode_images(self, items: Items, /, *, progress: Progress | None = None) -> Embeddings:
+    def encode_images(self, items: Items, /, *, progress: ProgressLike = None) -> Embeddings:
         """Images in the joint space, encoded from their features."""
         encode = self.model.encode_images
         embeddings: Embeddings = encode(items, features=self.features, **progress_for(encode, progress))
         return embeddings
 
-    def encode_texts(self, items: Items, /, *, progress: Progress | None = None) -> Embeddings:
+    def encode_texts(self, items: Items, /, *, progress: ProgressLike = None) -> Embeddings:
         """Texts in the joint space."""
         encode = self.model.encode_texts
         embeddings: Embeddings = encode(items, **progress_for(encode, progress))

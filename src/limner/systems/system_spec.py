@@ -12,12 +12,12 @@ from limner.core import model_store
 from limner.core.cut_texts import noted
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
-from limner.core.progress import progress_for
+from limner.core.progress import SILENT, Progress, ProgressLike, progress_for
 from limner.core.ranking import Ranking
 from limner.encoders.cache import Cached, remembering
 from limner.encoders.contract import encoded, gives_sets, scores_of_model
 from limner.evaluation.inputs import directions
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.systems import SYSTEMS, load, train
 from limner.systems.hold_out import Division, dev_of, part_of, trained_and_evaluated
 from limner.systems.model_features import accepts
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from limner.core.collection import Collection, Items
     from limner.evaluation.inputs import Source
 
-Stage = Callable[[str], AbstractContextManager[Progress | None]]
+Stage = Callable[[str], AbstractContextManager[Progress]]
 """Called with a description of the next step; returns a progress callback."""
 TRAINED, MODEL, ENCODER, FILES, INDEX = "trained now", "model", "encoder", "files", "index"
 _WORDS = {
@@ -40,9 +40,9 @@ _WORDS = {
 _EXPECTED = "expected a saved model, an encoder of 'limner list encoders', or module:thing with encode(items)"
 
 
-def quiet(description: str) -> AbstractContextManager[Progress | None]:
+def quiet(description: str) -> AbstractContextManager[Progress]:
     """A stage without output."""
-    return nullcontext()
+    return nullcontext(SILENT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class OpenSystem:
         """Images or texts in the joint space."""
         return encoded(self.model, items)
 
-    def on(self, part: Collection, *, features: object = None, progress: Progress | None = None) -> OpenSystem:
+    def on(self, part: Collection, *, features: object = None, progress: ProgressLike = None) -> OpenSystem:
         """The same model on another part of the collection. If trained on that part, only for search."""
         if self.model is None:
             raise LimnerError(

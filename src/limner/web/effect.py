@@ -113,7 +113,7 @@ def changes(ready: OpenSystem, held: Collection, joined: Judgements, job: Job) -
 
     labels = held.judgements.name
     both = replace(held, extra={ANSWERED: joined}, reverse={})
-    report = evaluate(ready.scores, both, direction="i2t", measures=MEASURES, name=ready.name, progress=job.told)
+    report = evaluate(ready.scores, both, direction="i2t", measures=MEASURES, name=ready.name, progress=job)
     found = {r.key: r for r in report.results}
     pairs = [(r, found.get((ANSWERED, r.direction, str(r.measure)))) for r in report.results if r.view == labels]
     return [change(ready.name, before, after) for before, after in pairs if after is not None]

@@ -199,7 +199,7 @@ def with_classes(
     def work(job: Job) -> ExplainedFailures:
         from limner.explain.embedding_map import classified
 
-        found = classified(failed.found, loaded.held, loaded.whole, progress=job.told)
+        found = classified(failed.found, loaded.held, loaded.whole, progress=job)
         return replace(failed, labels={query: frozenset({name}) for query, name in found.items()})
 
     what = f"reading the captions of the failures of {system} for their classes"
@@ -270,7 +270,7 @@ def placed(scores: Scores, held: Collection, direction: str, queries: Sequence[s
             rank = 1 + int((row > row[best]).sum()) + int((row[:best] == row[best]).sum())
             first = int(row.argmax())
             found.append(Place(query, rank, float(row[best]), scores.candidates[first], float(row[first])))
-        job.told(low + len(some), len(queries))
+        job(low + len(some), len(queries))
     return found
 
 

@@ -34,7 +34,7 @@ class Pending(Exception):
 
 
 @dataclass(eq=False)
-class Job:
+class Job(Progress):
     """One piece of work.
 
     Args:
@@ -50,14 +50,12 @@ class Job:
     error: Exception | None = None
     finished: threading.Event = field(default_factory=threading.Event)
 
-    def told(self, done: int, total: int) -> None:
-        """Progress callback."""
+    def __call__(self, done: int, total: int) -> None:
+        """Counts what is done."""
         self.done, self.total = done, total
 
-    __call__ = told
-
-    def step(self, what: str, unit: str = "", total: int | None = None) -> Progress:
-        """Starts the next step of the work, which is counted from 0; see `limner.core.progress.next_step`."""
+    def step(self, what: str, unit: str = "", *, total: int | None = None, main: bool = False) -> Progress:
+        """Starts the next step of the work, which is counted from 0."""
         self.what, self.done, self.total = what, 0, total or 0
         return self
 

@@ -21,13 +21,12 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, read_arrays, read_bytes
-from limner.core.progress import counting
+from limner.core.progress import ProgressLike, counting
 from limner.core.version import VERSION
 from limner.encoders.cache import content_key
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.core.progress import Progress
     from limner.scores import Scores, Statistics
     from limner.systems.hold_out import Division
 
@@ -116,7 +115,7 @@ def key_of(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-def data_key(whole: Collection, progress: Progress | None = None) -> str | None:
+def data_key(whole: Collection, progress: ProgressLike = None) -> str | None:
     """A key of a collection: the bytes of its images, its texts, judgements and splits; None if an image is missing."""
     images, texts = whole.images, whole.texts
     try:

@@ -73,7 +73,7 @@ def map_of(library: Library, collection: str, system: str) -> EmbeddingMap:
             name: {each.query: class_of(found.labels.get(each.query)) for each in found.found}
             for name, found in failed.items()
         }
-        return embedding_map(ready.scores, ready.collection, classes=classes, progress=job.told)
+        return embedding_map(ready.scores, ready.collection, classes=classes, progress=job)
 
     return library.jobs.value(
         ("map", collection, system), f"projecting the vectors of {system} onto two dimensions", work, patience=NOTICED

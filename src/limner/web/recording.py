@@ -16,7 +16,7 @@ def record_collection(ask: Ask, name: str, loaded: Loaded, job: Job) -> None:
 
     store, library = ask.site.store, ask.site.library
     given = library.collections[name]
-    add_collection(store, loaded.held, spec=given if isinstance(given, str) else name, progress=job.told)
+    add_collection(store, loaded.held, spec=given if isinstance(given, str) else name, progress=job)
     if isinstance(given, str):
         split = (store.setting("loading") or {}).get("split")  # of a store that `limner annotate pool` made
         store.set("loading", {"options": library.options, "split": split})

@@ -79,7 +79,7 @@ def report_of(library: Library, collection: str, system: str, correction: str = 
         from limner.evaluation.evaluate import evaluate
 
         scores = ready.scores.correct(correction) if correction else ready.scores
-        return evaluate(scores, held, direction="i2t", measures=MEASURES, name=name, progress=job.told)
+        return evaluate(scores, held, direction="i2t", measures=MEASURES, name=name, progress=job)
 
     return library.jobs.value(
         ("report", collection, system, correction), f"measuring {name} on {collection}", work, patience=NOTICED
@@ -223,7 +223,7 @@ def slices_of(
     def work(job: Job) -> Slices:
         from limner.evaluation.slices import slices
 
-        how = {"measure": measure, "min_size": min_size, "progress": job.told}
+        how = {"measure": measure, "min_size": min_size, "progress": job}
         return slices(first, held, by=by, against=second, **how)  # type: ignore[arg-type]
 
     return library.jobs.value(

@@ -57,9 +57,7 @@ def _calibration(library: Library, ready: OpenSystem, asked: SearchRequest) -> C
             )
         queries = [scores.queries[row] for row in rows]
         labels = [images[row] for row in rows]
-        return calibrate(
-            scores.restrict(queries=queries), right.restrict(queries=queries), images=labels, progress=job.told
-        )
+        return calibrate(scores.restrict(queries=queries), right.restrict(queries=queries), images=labels, progress=job)
 
     return library.jobs.value(
         ("calibration", asked.collection, asked.split, ready.name, asked.direction),

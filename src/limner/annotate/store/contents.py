@@ -13,7 +13,7 @@ from limner.annotate.store import Store, alone
 from limner.annotate.store.schema import caption, image, pair, proposal, system, task, task_item
 from limner.core.collection import Collection, Items
 from limner.core.errors import LimnerError, UnknownId, UnknownName, shown
-from limner.core.progress import Progress
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.ranking import Ranking
 
 DIRECTIONS = ("i2t", "t2i")
@@ -53,7 +53,7 @@ def add_collection(
     collection: Collection,
     *,
     spec: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> dict[str, int]:
     """Adds images and captions with the hash of their contents; existing ones must be identical.
 
@@ -66,6 +66,7 @@ def add_collection(
     Returns:
         The numbers of new images and captions.
     """
+    progress = as_progress(progress)
     hashes = list(_image_hashes(collection.images, progress))
     images = [{"key": key, "hash": value} for key, value in zip(collection.images.ids, hashes, strict=True)]
     texts = [
@@ -78,10 +79,9 @@ def add_collection(
     return added
 
 
-def _image_hashes(images: Items, progress: Progress | None) -> Iterator[str | None]:
+def _image_hashes(images: Items, progress: Progress) -> Iterator[str | None]:
     for number, value in enumerate(images.values):
-        if progress is not None:
-            progress(number, len(images))
+        progress(number, len(images))
         yield _image_hash(images, number, value)
 
 

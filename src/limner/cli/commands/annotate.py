@@ -19,7 +19,6 @@ from limner.cli.inputs import SYSTEM, Features, system_word
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, word
 from limner.cli.studies import further_images, image_source, remember, several, trained_again
 from limner.core.errors import LimnerError, UnknownName, count
-from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.annotate.pool import Lists
@@ -144,7 +143,7 @@ def _further(
     with progress(f"collecting the pairs of {len(systems)} systems", "systems") as told:
         first = candidates(systems, progress=told)
         found, before = (first, None) if learned is None else (candidates(learned, progress=told), first)
-        next_step(told, "weighting the systems by the answers")
+        told.step("weighting the systems by the answers")
         likely = choose(found, known, number + len(asked), strategy=strategy, before=before)
         chosen = [pair for pair in likely if pair not in asked][:number]
     return {

@@ -12,10 +12,10 @@ from limner.cli.console import answer, progress
 from limner.cli.inputs import Features, as_features, known_encoder, tell_unopened
 from limner.cli.options import Json, Trust, cache_word, loading, out_word, refuse_ending, saved, word
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress
 
 if TYPE_CHECKING:
     from limner.core.collection import Items
-    from limner.scores import Progress
 
 ENDINGS = (".npy", ".npz", ".safetensors", ".parquet", ".pt")
 

@@ -32,7 +32,6 @@ from limner.cli.options import (
     word,
 )
 from limner.core.errors import LimnerError
-from limner.core.progress import next_step
 from limner.datasets.runs import read_run
 
 if TYPE_CHECKING:
@@ -360,7 +359,7 @@ def _measured(source: Any, truth: Any, name: str, notes: list[str], how: dict[st
         source = directions(source, truth, "i2t" if _is_images_by_texts(source, truth) else None)
     with progress(f"evaluating {name}") as told:
         report = limner.evaluate(source, truth, name=name, progress=told, **how)
-        next_step(told, "computing confidence intervals", "results")
+        told.step("computing confidence intervals", "results")
         for number, result in enumerate(report.results, start=1):
             _ = result.interval  # it is kept; the printed and the saved report need it
             told(number, len(report.results))

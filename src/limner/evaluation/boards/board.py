@@ -15,7 +15,7 @@ import numpy as np
 
 from limner import stats
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.registry import Registry
 from limner.evaluation.measures import Measure
 from limner.evaluation.results import ALONE, Evaluated, Result, comparable, paired
@@ -199,7 +199,7 @@ def ranked(
     samples: int = 10_000,
     seed: int = 0,
     notes: Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Board:
     """Ranks systems on every measure that two or more of them have.
 
@@ -218,6 +218,7 @@ def ranked(
     >>> [(row.system, row.lowest, row.highest) for row in ranked(made).tables[0].rows]
     [('a', 1, 1), ('b', 2, 3), ('c', 2, 3)]
     """
+    progress = as_progress(progress)
     if not 0 < level < 1:
         raise LimnerError(f"level: got {level!r}, expected a number between 0 and 1 such as 0.95")
     groups: dict[tuple[str, str, str, str], list[BoardEntry]] = {}
@@ -225,8 +226,7 @@ def ranked(
         groups.setdefault(entry.key, []).append(entry)
     several, tables = [group for group in groups.values() if len(group) > 1], []
     for number, group in enumerate(several):
-        if progress is not None:
-            progress(number, len(several))
+        progress(number, len(several))
         tables.append(_table(group, level, samples, seed))
     lone = sum(len(group) == 1 for group in groups.values())
     if not tables:

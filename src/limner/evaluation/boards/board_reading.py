@@ -15,7 +15,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.paths import read_json
-from limner.core.progress import Progress, next_step
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import Registry
 from limner.core.spreadsheet import is_number
 from limner.datasets.runs import read_run
@@ -58,7 +58,7 @@ def leaderboard(
     collection: Collection | None = None,
     by: str | Sequence[str] = (),
     min_size: int = 30,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Board:
     """Reads results and ranks the systems, with confidence sets for their ranks.
 
@@ -87,6 +87,7 @@ def leaderboard(
     Returns:
         The board.
     """
+    progress = as_progress(progress)
     if by and collection is None:
         raise LimnerError(f"slices by {by!r} need the collection that was evaluated: give collection=")
     how = {"judgements": judgements, "groups": groups, "measures": measures, "unretrieved": unretrieved}
@@ -94,22 +95,21 @@ def leaderboard(
     shown = _chosen(entries, _wanted(measures), view, direction)
     sized = [_sized(entry, queries, clusters) for entry in shown]
     drawn: dict[str, Any] = {"samples": samples, "seed": seed}
-    board = ranked(sized, level=level, **drawn, progress=next_step(progress, "ranking the systems", "tables"))
+    board = ranked(sized, level=level, **drawn, progress=progress.step("ranking the systems", "tables"))
     if collection is None:
         return board
     kinds = [by] if isinstance(by, str) and by else list(by)
-    told = next_step(progress, "ranking the systems on slices", "tables")
+    told = progress.step("ranking the systems on slices", "tables")
     return with_slices(board, sized, collection, by=kinds, min_size=min_size, **drawn, progress=told)
 
 
 def _entries(
-    results: Sequence[Result], unit: str | None, how: Mapping[str, Any], progress: Progress | None
+    results: Sequence[Result], unit: str | None, how: Mapping[str, Any], progress: Progress
 ) -> list[BoardEntry]:
     """The entries of all results; a report with the values of every query takes a while to read."""
     found: list[BoardEntry] = []
     for place, result in enumerate(results):
-        if progress is not None:
-            progress(place, len(results))
+        progress(place, len(results))
         found += _read(result, unit, how)
     return found
 

@@ -11,7 +11,7 @@ import numpy as np
 from limner.core.arrays import BoolArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike
 from limner.evaluation.boards.board import Board, BoardEntry, ranked
 from limner.evaluation.query_groups import QueryGroup, default_kinds, query_groups, refuse_unknown
 from limner.evaluation.results import Result
@@ -26,7 +26,7 @@ def with_slices(
     min_size: int = 30,
     samples: int = 10_000,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Board:
     """A board with a further table for every slice of the queries.
 

@@ -16,7 +16,7 @@ from limner import stats
 from limner.core.arrays import Float32, FloatArray
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.progress import Progress, Stages
+from limner.core.progress import Progress, ProgressLike, Stages
 from limner.datasets.composed_queries import ComposedQueries, ComposedQuery
 from limner.evaluation.diagnostics.excluded import excluding
 from limner.evaluation.evaluate import evaluate
@@ -135,7 +135,7 @@ def evaluate_composed(
     name: str = "system",
     measures: str = MEASURES,
     weight: float = 0.5,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> ComposedReport:
     """Evaluates composed queries.
 
@@ -185,7 +185,7 @@ def _left_out(queries: ComposedQueries, scores: Scores) -> Scores:
 
 
 def _lines(
-    queries: ComposedQueries, name: str, scores: Scores, measures: str, progress: Progress | None
+    queries: ComposedQueries, name: str, scores: Scores, measures: str, progress: Progress
 ) -> list[ComposedLine]:
     groups = {query.id: query.reference for query in queries.queries}
     report = evaluate(

@@ -15,7 +15,7 @@ from limner import stats
 from limner.core.arrays import IntArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress, Stages
+from limner.core.progress import Progress, ProgressLike, Stages
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.measures import Measure, parse
 from limner.evaluation.results import DIRECTIONS, Result
@@ -111,7 +111,7 @@ def evaluate_languages(
     measures: str = MEASURES,
     name: str = "system",
     field: str = "language",
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> LanguageReport:
     """Evaluates a system on every language of a collection.
 
@@ -156,7 +156,7 @@ def _results(
     collection: Collection,
     chosen: Sequence[bool],
     measures: Sequence[Measure],
-    progress: Progress | None,
+    progress: Progress,
 ) -> tuple[Result, ...]:
     """The results of one language in both directions; the clusters are the rows of the images."""
     texts = collection.texts[np.flatnonzero(chosen)]

@@ -20,11 +20,11 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.judgements import Judgements
-from limner.core.progress import Stages
+from limner.core.progress import Progress, ProgressLike, Stages
 from limner.evaluation.diagnostics.excluded import excluding
 from limner.evaluation.evaluate import evaluate
 from limner.evaluation.tables import Document, Grid, TableReport, json_ready, percent
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 
 MEASURES = "R@1 R@5 R@10"
 DEPTH = 10
@@ -108,7 +108,7 @@ class MixedPoolReport(TableReport):
 
 
 def evaluate_mixed(
-    collection: Collection, images: object, texts: object, *, progress: Progress | None = None
+    collection: Collection, images: object, texts: object, *, progress: ProgressLike = None
 ) -> MixedPoolReport:
     """Evaluates a joint space with images and texts in one pool.
 
@@ -235,7 +235,7 @@ def _measured(
     scores: Scores,
     pairs: IntArray,
     prefix: str,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Iterator[MixedLine]:
     names, place = matches.pool, {key: number for number, key in enumerate(matches.pool)}
     queries, candidates = ({place[key] for key in ids} for ids in (scores.queries, scores.candidates))
@@ -247,9 +247,7 @@ def _measured(
         yield MixedLine(*where, f"{prefix}{result.measure}", len(result.queries), value)
 
 
-def _share(
-    matches: _Matches, where: tuple[str, str], scores: Scores, other: range, progress: Progress | None
-) -> MixedLine:
+def _share(matches: _Matches, where: tuple[str, str], scores: Scores, other: range, progress: Progress) -> MixedLine:
     """How much of each list has the other modality."""
     found = scores.top(min(DEPTH, scores.shape[1] - 1), progress=progress)
     values = ((found.indices >= other.start) & (found.indices < other.stop)).mean(axis=1)

@@ -13,7 +13,7 @@ from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
-from limner.core.progress import Progress
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import Registry
 from limner.core.version import VERSION
 from limner.evaluation.reports.page import NOTES, written
@@ -135,7 +135,7 @@ def audit(
     vectors: FloatArray | None = None,
     min_side: int = MIN_SIDE,
     look: bool = True,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Audit:
     """Looks for defects in a collection.
 
@@ -158,6 +158,7 @@ def audit(
     >>> [finding.items for finding in found.of("repeated-caption")], found.added
     ([('t0', 't1')], 2)
     """
+    progress = as_progress(progress)
     findings, notes, same = _looked(collection, min_side, progress) if look else ([], ["images were not opened"], [])
     for check in (
         caption_checks.repeated,
@@ -185,7 +186,7 @@ def audit(
 
 
 def _looked(
-    collection: Collection, min_side: int, progress: Progress | None
+    collection: Collection, min_side: int, progress: Progress
 ) -> tuple[list[Finding], list[str], image_checks.Pairs]:
     """Findings in the images themselves, and all pairs of duplicates whose captions fit both images."""
     images = collection.images

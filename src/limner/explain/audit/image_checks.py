@@ -21,7 +21,7 @@ import numpy.typing as npt
 from limner.core.arrays import FloatArray
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.explain.audit.findings import Finding
 
 if TYPE_CHECKING:
@@ -63,21 +63,21 @@ class Prints:
     problems: dict[int, str]
 
 
-def prints(images: Items, progress: Progress | None = None) -> Prints:
+def prints(images: Items, progress: ProgressLike = None) -> Prints:
     """Opens every image once. Images without a file (None) are left out of all checks.
 
     Args:
         images: The images.
         progress: Called with (images done, images in total).
     """
+    progress = as_progress(progress)
     n = len(images)
     hashes, mirrored_hashes = np.zeros((2, n), np.uint64)
     found = Prints([""] * n, hashes, mirrored_hashes, np.zeros((n, GRID, GRID, 3)), [0] * n, {})
     for row, value in enumerate(images.values):
         if value is not None:
             _look(images, row, found)
-        if progress is not None:
-            progress(row + 1, n)
+        progress(row + 1, n)
     return found
 
 

@@ -26,6 +26,7 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.model_store import SavedModel, read, write
 from limner.core.paths import damage_told
+from limner.core.progress import SILENT, Progress, ProgressLike, as_progress
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
@@ -34,7 +35,7 @@ from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.papers.file_name_models.crank_data import CrankBatch, CrankData, Proposer, as_tensor
 from limner.papers.file_name_models.pair_classifiers import TUNED, Judge, Layers, Reading, Tuned
 from limner.papers.file_name_models.text_readers import PACKAGED, WORDS, load_reader, reader_of
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.fit import fit
@@ -50,7 +51,6 @@ from limner.systems.towers.settings import (
 from limner.systems.trained_on import TrainedOn, kept
 
 Scored = npt.NDArray[np.float32]
-Told = Progress | None
 KIND = "crank"
 ABOUT = "CRank: scores how well a file name and a caption match."
 DEFAULTS: Mapping[str, object] = {"batch_size": 64, "learning_rate": 2e-4, "weight_decay": 0.01, "epochs": 10}
@@ -157,7 +157,7 @@ class CrankTask:
         return {"AUC": float(ranks.mean() / 2 / len(others)), "accuracy": float(told_apart)}
 
 
-def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, told: Told = None) -> Scored:
+def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, told: Progress = SILENT) -> Scored:
     """Logits of many pairs, in batches of similar length."""
     lengths = judge.lengths(known.names, known.captions)
     out = np.empty(len(rows), dtype=np.float32)
@@ -168,8 +168,7 @@ def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArra
         if card and not np.isfinite(out[part]).all():  # too large for half precision
             out[part] = _logits(judge, known, rows[part], columns[part], half=False)
         done += len(part)
-        if told is not None:
-            told(done, len(rows))
+        told(done, len(rows))
     return out
 
 
@@ -189,7 +188,7 @@ def _logits(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, *
 
 @takes(Pairing, Layers, Training, **DEFAULTS)
 def train(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: Any
 ) -> CrankModel:
     """A classifier of pairs of file name and caption, for re-ranking (Messina et al. 2022).
 
@@ -283,9 +282,10 @@ class CrankModel:
         return list(zip(names, used.vectors(collection.images), strict=True))
 
     def score_pairs(
-        self, queries: Sequence[Any], candidates: Sequence[str], *, progress: Progress | None = None
+        self, queries: Sequence[Any], candidates: Sequence[str], *, progress: ProgressLike = None
     ) -> Scored:
         """One logit per pair of a query (see `queries`) and a caption, higher is better."""
+        progress = as_progress(progress)
         sees = self.judge.picture is not None
         if sees and not all(isinstance(q, tuple) for q in queries[:1]):
             raise LimnerError(f"{self.name!r} uses images: its queries are pairs (name, vector); see queries()")

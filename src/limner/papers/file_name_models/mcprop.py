@@ -28,13 +28,14 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.paths import damage_told
+from limner.core.progress import ProgressLike
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.datasets.wikipedia import image_names
 from limner.encoders.opening import Source, VectorSource, load_source, source
 from limner.papers.file_name_models.mcprop_network import Data, Heads, MCProp
 from limner.papers.file_name_models.text_readers import Read, TextReader, load_reader, reader_of
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.systems.towers import cards, checkpoints, randomness
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.encoding import as_array
@@ -190,7 +191,7 @@ def _at(rows: npt.NDArray[np.int64], like: Tensor) -> Tensor:
 
 @takes(Query, Heads, Margin, Training, **DEFAULTS)
 def train(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: Any
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: Any
 ) -> McpropModel:
     """Trains a model that fuses an image and its file name into one query for captions (Messina et al. 2022).
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from limner.core.arrays import Float32
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.scores.base import LARGEST, TILE_COLUMNS, TILE_ROWS, Best
 from limner.scores.exact_pairs import Pairs, Products
 from limner.scores.lowprecision.int8_products import MOST_DIMENSIONS, Columns, Int8, has_units, suited
@@ -113,7 +113,7 @@ class Filter:
     _attempts: Attempts = field(default_factory=Attempts)
     _own: local = field(default_factory=local)
 
-    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[object]:
+    def stream(self, consume: Any, *, workers: int | None = None, progress: ProgressLike = None) -> Iterator[object]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
 
         def plain(start: int, stop: int) -> object:
@@ -129,9 +129,10 @@ class Filter:
         otherwise: Callable[[int, int], Result],
         *,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> Iterator[Result]:
         """The results of every block, in row order; `otherwise(start, stop)` replaces a result of None."""
+        progress = as_progress(progress)
         n = self.scores.shape[0]
 
         def worked(start: int) -> bool:
@@ -183,9 +184,7 @@ class TooOpen(Exception):
     """The bounds leave too many pairs undecided."""
 
 
-def best_of_columns(
-    scores: Products, transposed: Products, k: int, *, progress: Progress | None = None
-) -> Block | None:
+def best_of_columns(scores: Products, transposed: Products, k: int, *, progress: ProgressLike = None) -> Block | None:
     """The k highest scores of every candidate over all queries, (k, candidates), highest first; None if not used.
 
     The queries are found from the low-precision products of the transposed scores, for which the same bounds hold; the

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.torch_device import full_precision, on_host, torch_module
 from limner.scores.base import LARGEST, Best
 from limner.scores.lowprecision.cpu_filter import Attempts
@@ -310,8 +310,9 @@ class GPUFilter:
         scores_by_column = _side_by_side(columns, self.scores.shape[1], (values, -np.inf))[0]
         return on_host(scores_by_column.topk(k, dim=1).values.T.contiguous())
 
-    def stream(self, consume: Any, *, workers: int | None = None, progress: Progress | None = None) -> Iterator[Any]:
+    def stream(self, consume: Any, *, workers: int | None = None, progress: ProgressLike = None) -> Iterator[Any]:
         """Like `Scores.stream` for a `Selective` consumer; blocks with too many undecided pairs are read in float32."""
+        progress = as_progress(progress)
         n, attempts = self.scores.shape[0], Attempts()
 
         def work(near: GPUProductBlock) -> list[tuple[int, object]]:

@@ -17,7 +17,7 @@ from limner.core.errors import LimnerError
 from limner.core.files import replacing
 from limner.core.ids import Ids
 from limner.core.paths import damage_told, parse_json
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.visualwords import VisualWords
 
@@ -56,7 +56,7 @@ class WordHistograms:
 
     @classmethod
     def of(
-        cls, images: Items, vocabulary: VisualWords, *, workers: int | None = None, progress: Progress | None = None
+        cls, images: Items, vocabulary: VisualWords, *, workers: int | None = None, progress: ProgressLike = None
     ) -> WordHistograms:
         """Counts visual words in images.
 
@@ -66,6 +66,7 @@ class WordHistograms:
             workers: Threads; all cores by default.
             progress: Called with (images done, images in total).
         """
+        progress = as_progress(progress)
         sizes = {name: len(words) for name, words in vocabulary.words.items()}
         counts = {name: np.zeros((len(images), GRID * GRID, size), np.uint16) for name, size in sizes.items()}
 

@@ -21,9 +21,9 @@ from limner.core.ids import Ids
 from limner.core.model_store import pack
 from limner.core.options import checked
 from limner.core.paths import damage_told
+from limner.core.progress import ProgressLike
 from limner.core.registry import Registry
 from limner.encoders.contract import digest
-from limner.scores import Progress
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kernels import FittedFeatures, FittedPyramid
 from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
@@ -72,7 +72,7 @@ class KernelModel:
     features_file: str | None = field(default=None, kw_only=True)
 
     def image_rows(
-        self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
+        self, items: Items, *, features: FeatureSource = None, progress: ProgressLike = None
     ) -> npt.NDArray[np.float64]:
         """Similarities of images with every training image."""
         used = usable(features, self.features_file, items)

@@ -22,7 +22,7 @@ from limner.core.collection import Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.options import checked
-from limner.core.progress import Progress
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.visualwords import WORDS, VisualWords
@@ -58,13 +58,13 @@ class Kernel(Protocol):
 class Featured(Protocol):
     """A fitted kernel with a separate feature extraction step."""
 
-    def features(self, items: object, /, *, progress: Progress | None = None) -> Any:
+    def features(self, items: object, /, *, progress: ProgressLike = None) -> Any:
         """The features that the kernel compares."""
         ...
 
 
 def intersections(
-    a: Float32, b: Float32 | None = None, *, workers: int | None = None, progress: Progress | None = None
+    a: Float32, b: Float32 | None = None, *, workers: int | None = None, progress: ProgressLike = None
 ) -> Matrix:
     """Histogram intersection: K(x, y) = sum_v min(x_v, y_v). Swain & Ballard 1991.
 
@@ -81,6 +81,7 @@ def intersections(
     >>> intersections(a, b).round(2)
     array([[0.7]])
     """
+    progress = as_progress(progress)
     from limner.systems.classic import _loops
 
     rows = [np.ascontiguousarray(side, dtype=np.float64) for side in (a, b) if side is not None]
@@ -96,7 +97,7 @@ def _step(rows: Sequence[Matrix]) -> float:
 
 
 def chi_squares(
-    a: Float32, b: Float32 | None = None, *, workers: int | None = None, progress: Progress | None = None
+    a: Float32, b: Float32 | None = None, *, workers: int | None = None, progress: ProgressLike = None
 ) -> Matrix:
     """Chi-squared distance: sum_v (x_v - y_v)^2 / (x_v + y_v), for non-negative values.
 
@@ -105,6 +106,7 @@ def chi_squares(
     >>> chi_squares(np.array([[1.0, 0.0]], dtype=np.float32), np.array([[0.5, 0.5]], dtype=np.float32)).round(3)
     array([[0.667]])
     """
+    progress = as_progress(progress)
     from limner.systems.classic import _loops
 
     first = np.ascontiguousarray(a, dtype=np.float32)
@@ -113,7 +115,7 @@ def chi_squares(
 
 
 def _in_blocks(
-    loop: Callable[..., None], first: Rows, b: Rows | None, workers: int | None, progress: Progress | None
+    loop: Callable[..., None], first: Rows, b: Rows | None, workers: int | None, progress: Progress
 ) -> Matrix:
     """Calls a compiled loop for blocks of rows, on threads; only the lower triangle if a is compared with itself."""
     second = first if b is None else b
@@ -202,7 +204,7 @@ class Pyramid:
         images: Items | WordHistograms,
         *,
         vocabulary: VisualWords | None = None,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> FittedPyramid:
         """Learns visual words from training images, unless a vocabulary is given or the histograms already have one."""
         if isinstance(images, WordHistograms):
@@ -235,7 +237,7 @@ class FittedPyramid:
     power: float = 1.0
     workers: int | None = None
 
-    def features(self, items: Items | WordHistograms, /, *, progress: Progress | None = None) -> WordHistograms:
+    def features(self, items: Items | WordHistograms, /, *, progress: ProgressLike = None) -> WordHistograms:
         """Computes the histograms of images; given histograms are returned unchanged."""
         if isinstance(items, WordHistograms):
             self._names(items)
@@ -248,7 +250,7 @@ class FittedPyramid:
         return WordHistograms.of(items, self.vocabulary, workers=self.workers, progress=progress)
 
     def __call__(
-        self, a: Items | WordHistograms, b: Items | WordHistograms | None = None, /, *, progress: Progress | None = None
+        self, a: Items | WordHistograms, b: Items | WordHistograms | None = None, /, *, progress: ProgressLike = None
     ) -> Matrix:
         """Similarities of all pairs, between 0 and 1."""
         first = self.vectors(self.features(a))
@@ -351,7 +353,7 @@ class FittedFeatures:
     gamma: float = 1.0
     power: float = 1.0
 
-    def features(self, items: object, /, *, progress: Progress | None = None) -> Float32:
+    def features(self, items: object, /, *, progress: ProgressLike = None) -> Float32:
         """The matrix itself."""
         if isinstance(items, Items):
             raise LimnerError(

@@ -15,9 +15,10 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.ids import Ids
 from limner.core.options import checked
+from limner.core.progress import ProgressLike
 from limner.core.ranking import Ranking
 from limner.match.fusion import borda
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.scores.parallel_blocks import Block
 from limner.systems.canonical import is_numeric
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
@@ -110,7 +111,7 @@ class KccaModel(KernelModel):
         return any(len(settings) > 1 for settings in self.settings.values())
 
     def scores(
-        self, collection: Collection, *, features: FeatureSource = None, progress: Progress | None = None
+        self, collection: Collection, *, features: FeatureSource = None, progress: ProgressLike = None
     ) -> Scores:
         """Cosine similarity of the projections of every image and every text; Borda points for a fused model.
 
@@ -126,7 +127,7 @@ class KccaModel(KernelModel):
         return self.fuse(image_rows, self.text_rows(collection.texts), collection.images.ids, collection.texts.ids)
 
     def encode_images(
-        self, items: Items, *, features: FeatureSource = None, progress: Progress | None = None
+        self, items: Items, *, features: FeatureSource = None, progress: ProgressLike = None
     ) -> Embeddings:
         """Images in the joint space: their normalised projections (see `Embeddings.of_length_one`)."""
         space, n = self._only("encode_images")

@@ -11,9 +11,8 @@ from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.paths import damage_told, refuse_irregular
-from limner.core.progress import progress_for
+from limner.core.progress import Progress, ProgressLike, progress_for
 from limner.core.registry import Registry
-from limner.scores import Progress
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kernels import KINDS, Featured, Features, Pyramid
 
@@ -106,7 +105,7 @@ def image_kernel(kernel: object, options: Mapping[str, Any], *, features: bool) 
     return IMAGES.find(kernel)()
 
 
-def image_features(kernel: object, items: Items, source: FeatureSource, *, progress: Progress | None = None) -> Any:
+def image_features(kernel: object, items: Items, source: FeatureSource, *, progress: ProgressLike = None) -> Any:
     """The input of a fitted image kernel: given features, in the order of the items, or computed ones."""
     if isinstance(source, (str, Path)):
         source = read_features(source)
@@ -129,7 +128,7 @@ def usable(given: FeatureSource, remembered: str | None, items: Items) -> Featur
     return held if (held.ids.find(items.ids) >= 0).all() else None
 
 
-def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, progress: Progress | None) -> Any:
+def fit_images(kernel: Any, collection: Collection, features: FeatureSource, *, progress: Progress) -> Any:
     """An image kernel fitted to training images, or to their features."""
     if features is not None:
         return kernel.fit(image_features(kernel, collection.images, features))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.portable import whole
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix
 from limner.systems.interruptible import interruptible
 
@@ -138,7 +138,7 @@ def trials(
     ns: Sequence[int] | None = None,
     diagonals: Sequence[float] = (1.0,),
     power: float = 1.0,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Iterator[tuple[Directions, list[Trial]]]:
     """Solves for every kappa and diagonal, and measures every n of each solution on the dev split.
 
@@ -157,6 +157,7 @@ def trials(
     Yields:
         A solution, and the results of its settings.
     """
+    progress = as_progress(progress)
     images, texts = interruptible(lambda: (pair.x.coordinates(image_rows), pair.y.coordinates(text_rows)))
     plan = [
         Setting(kappa, 0, diagonal, power, other)
@@ -167,8 +168,7 @@ def trials(
     for done, setting in enumerate(plan, start=1):
         found = pair.solve(setting.kappa, text_kappa=setting.text_kappa, diagonal=setting.diagonal)
         yield found, interruptible(partial(_measured, found, dev, images, texts, ns, setting))
-        if progress is not None:
-            progress(done, len(plan))
+        progress(done, len(plan))
 
 
 def _measured(

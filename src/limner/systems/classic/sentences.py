@@ -13,7 +13,7 @@ import numpy.typing as npt
 from limner.core.arrays import FloatArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.options import checked
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
 
@@ -36,7 +36,7 @@ class TextKernel(Protocol):
 class FittedTextKernel(Protocol):
     """A kernel between documents."""
 
-    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: ProgressLike = None) -> FloatArray:
         """The kernel between all documents of `a` and `b`, or of `a` with itself."""
         ...
 
@@ -101,15 +101,15 @@ class DocumentVocabulary:
             raise LimnerError(f"a vocabulary of {self.size} documents: expected at least the count of every word")
 
     @classmethod
-    def fit(cls, documents: Documents, reader: Reader, *, progress: Progress | None = None) -> DocumentVocabulary:
+    def fit(cls, documents: Documents, reader: Reader, *, progress: ProgressLike = None) -> DocumentVocabulary:
         """Counts the words of training documents; `progress` is called with (documents read, documents in total)."""
+        progress = as_progress(progress)
         refuse_bad(documents)
         counts: dict[str, int] = {}
         for done, captions in enumerate(documents, start=1):
             for word in dict.fromkeys(word for caption in captions for word in reader(caption)):
                 counts[word] = counts.get(word, 0) + 1
-            if progress is not None:
-                progress(done, len(documents))
+            progress(done, len(documents))
         if not counts:
             raise LimnerError(f"the captions of {len(documents)} training images have no words: expected captions")
         return cls(tuple(counts), np.array(list(counts.values()), dtype=np.int64), len(documents), reader)

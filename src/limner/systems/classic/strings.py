@@ -15,7 +15,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.options import checked
-from limner.core.progress import Progress
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.language.words import Reader
 from limner.systems.classic import _string_loops as loops
 from limner.systems.classic.sentences import (
@@ -72,7 +72,7 @@ class StringKernel:
         if not 0 < self.match <= 1e6:
             raise LimnerError(f"match={self.match}: expected a number above 0, up to 1e6; the ranking paper uses 0.5")
 
-    def fit(self, documents: Documents, *, progress: Progress | None = None) -> FittedStringKernel:
+    def fit(self, documents: Documents, *, progress: ProgressLike = None) -> FittedStringKernel:
         """Learns the vocabulary and its weights from training images' captions."""
         return FittedStringKernel(self, DocumentVocabulary.fit(documents, self.reader, progress=progress))
 
@@ -84,7 +84,7 @@ class FittedStringKernel:
     kernel: StringKernel
     vocabulary: DocumentVocabulary
 
-    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: ProgressLike = None) -> FloatArray:
         """The kernel between all documents of `a` and `b`, or of `a` with itself.
 
         Args:
@@ -92,6 +92,7 @@ class FittedStringKernel:
             b: Documents to compare with; `a` itself by default.
             progress: Called with (rows done, rows in total).
         """
+        progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
         numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
         weights = self.kernel.match * self.vocabulary.weights(self.kernel.weights, many)
@@ -143,15 +144,14 @@ def _sequences(side: Sentences, weights: FloatArray, length: int) -> tuple[IntAr
     return keys, values, np.repeat(document, counts)
 
 
-def _product(a: csr_array, b: csr_array, same: bool, progress: Progress | None) -> FloatArray:
+def _product(a: csr_array, b: csr_array, same: bool, progress: Progress) -> FloatArray:
     """`a @ b.T` as a full table, a block of rows at a time; only one triangle is computed if both are the same."""
     table = np.zeros((a.shape[0], b.shape[0]))
     for low in range(0, len(table), _ROWS):
         block = slice(low, low + _ROWS)
         across = b[low if same else 0 :].T
         table[block, low if same else 0 :] = (a[block] @ across).toarray()
-        if progress is not None:
-            progress(min(low + _ROWS, len(table)), len(table))
+        progress(min(low + _ROWS, len(table)), len(table))
     return mirrored(table) if same else table
 
 
@@ -195,8 +195,9 @@ class FittedOverlapF1:
     kernel: OverlapF1
     vocabulary: DocumentVocabulary
 
-    def __call__(self, a: Documents, b: Documents | None = None, *, progress: Progress | None = None) -> FloatArray:
+    def __call__(self, a: Documents, b: Documents | None = None, *, progress: ProgressLike = None) -> FloatArray:
         """The F1 between all documents of `a` and `b`, or of `a` with itself."""
+        progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
         numbered, many = self.vocabulary.number_all(*sides, captions=self.kernel.captions)
         weights = self.vocabulary.weights(self.kernel.weights, many)

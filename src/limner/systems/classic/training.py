@@ -11,8 +11,7 @@ import numpy as np
 
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError
-from limner.core.progress import Stages, progress_for
-from limner.scores import Progress
+from limner.core.progress import Progress, ProgressLike, Stages, as_progress, progress_for
 from limner.systems.classic.kcca import Directions, KernelPair, Matrix, Method, Spectrum, spectrum
 from limner.systems.classic.kernels import Kernel, raised
 from limner.systems.classic.models import KccaModel, Space
@@ -137,7 +136,7 @@ def search(
     method: Method = "exact",
     rank: int | None = None,
     precision: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> GridSearch:
     """Tries every setting of a grid on the dev split.
 
@@ -151,6 +150,7 @@ def search(
         precision: "double" or "single"; by default single from 2,000 training images.
         progress: Called with (work done, work in total): a decomposed kernel or a solution counts as one.
     """
+    progress = as_progress(progress)
     if rows.dev_images is None or rows.dev_texts is None:
         raise LimnerError("a grid search needs the kernels between dev and training items")
     found = GridSearch(fuse)
@@ -165,15 +165,14 @@ def search(
     return found
 
 
-def _counting(progress: Progress | None, total: int) -> Callable[[int], None]:
+def _counting(progress: Progress, total: int) -> Callable[[int], None]:
     """Reports progress in decomposed kernels and solutions, which take about the same time."""
     done = 0
 
     def count(more: int) -> None:
         nonlocal done
         done += more
-        if progress is not None:
-            progress(done, total)
+        progress(done, total)
 
     count(0)
     return count
@@ -220,7 +219,7 @@ def train(
     seed: int = 0,
     name: str = "kcca",
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> KccaModel:
     """KCCA of images and texts (Hodosh, Young & Hockenmaier 2013; `limner.systems.classic.kcca` has the formulas).
 
@@ -251,6 +250,7 @@ def train(
         workers: Threads; all cores by default.
         progress: Called with (work done, work in total), counted in images.
     """
+    progress = as_progress(progress)
     refuse_few(collection)
     if fuse and dev is None:
         raise LimnerError("fuse=True needs a dev split to choose fifteen models on: give dev=, or leave fuse out")
@@ -271,7 +271,7 @@ def _learned(
     fuse: bool,
     solving: Mapping[str, Any],
     name: str,
-    progress: Progress | None,
+    progress: Progress,
 ) -> KccaModel:
     """Fits and computes the kernels, and solves for every setting, or only for the first one without a dev split."""
     stages = _stages(progress, collection, dev, features, grid)
@@ -294,7 +294,7 @@ def _learned(
 
 
 def _stages(
-    progress: Progress | None, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
+    progress: Progress, collection: Collection, dev: Collection | None, features: FeatureSource, grid: KccaGrid
 ) -> Stages:
     """The cost of the stages, in images: five documents count as one, a decomposed kernel or a solution as ten."""
     images = {"images": len(collection.images), "dev": 0 if dev is None else len(dev.images)}

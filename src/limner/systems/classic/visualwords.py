@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.progress import Progress
+from limner.core.progress import ProgressLike, as_progress
 from limner.scores.parallel_blocks import counted, threads
 from limner.systems.classic.descriptors import DESCRIPTORS, Pixels, Points, lab, pixels
 
@@ -141,7 +141,7 @@ class VisualWords:
         points: int = POINTS,
         seed: int = 0,
         workers: int | None = None,
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> VisualWords:
         """Learns words from points of images.
 
@@ -155,6 +155,7 @@ class VisualWords:
             workers: Threads; all cores by default.
             progress: Called with (images done, images in total).
         """
+        progress = as_progress(progress)
         sizes = dict(WORDS) if sizes is None else dict(sizes)
         _refuse_unknown(sizes)
         if not len(images) or side < 32 or points < 1 or most < 1:

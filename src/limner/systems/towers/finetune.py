@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.progress import ProgressLike
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.encoders.opening import EncodedVectors, source
@@ -32,9 +33,6 @@ from limner.systems.towers.tuned import LEARNING_RATES, TunedTowers, Tuning, tun
 from limner.systems.towers.tuning_inputs import PixelRows, RowBatches, TokenRows, VectorRows
 from limner.systems.trained_on import TrainedOn
 
-if TYPE_CHECKING:
-    from limner.scores import Progress
-
 DEFAULTS: dict[str, object] = {"epochs": 10, "schedule": "cosine"}
 """Settings of `Training` that differ here; the learning rate depends on the mode."""
 _AT_ONCE = 64  # items of the dev collection that are encoded together
@@ -42,7 +40,7 @@ _AT_ONCE = 64  # items of the dev collection that are encoded together
 
 @takes(Tuning, Margin, Training)
 def finetune(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> FinetunedModel:
     """Fine-tunes a pretrained model with a joint space for images and texts.
 

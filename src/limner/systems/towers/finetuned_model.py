@@ -17,9 +17,10 @@ from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
 from limner.core.files import write_text
 from limner.core.paths import damage_told
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.torch_device import device_named
 from limner.encoders.opening import EncodedVectors, load_source
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.systems.towers import cards, checkpoints, randomness, tuned
 from limner.systems.towers.encoding import as_array, device_of
 from limner.systems.towers.settings import settings
@@ -56,20 +57,22 @@ class FinetunedModel:
         """Dimension of the vectors."""
         return self.module.encoder.dim
 
-    def scores(self, collection: Collection, *, progress: Progress | None = None) -> Scores:
+    def scores(self, collection: Collection, *, progress: ProgressLike = None) -> Scores:
         """Cosine similarities of every image and every text of a collection, computed lazily."""
         images = self.encode_images(collection.images, progress=progress)
         return Scores.from_embeddings(images, self.encode_texts(collection.texts))
 
-    def encode_images(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Images in the joint space."""
+        progress = as_progress(progress)
         return self._encoded(items, self.module.image_map, progress)
 
-    def encode_texts(self, items: Items, *, progress: Progress | None = None) -> Embeddings:
+    def encode_texts(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
         """Texts in the joint space."""
+        progress = as_progress(progress)
         return self._encoded(items, self.module.text_map, progress)
 
-    def _encoded(self, items: Items, mapped: torch.nn.Module, progress: Progress | None) -> Embeddings:
+    def _encoded(self, items: Items, mapped: torch.nn.Module, progress: Progress) -> Embeddings:
         self.module.eval()
         rows = torch.from_numpy(np.array(self.module.encoder.encode(items, progress=progress)))
         with torch.inference_mode():

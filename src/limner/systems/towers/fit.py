@@ -12,21 +12,19 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.torch_device import device_named
 from limner.systems.towers import checkpoints, randomness
 from limner.systems.towers.adamp import AdamP
 from limner.systems.towers.distributed import Group, joined
 from limner.systems.towers.logs import Live, Log, Row
 from limner.systems.towers.settings import CHANGEABLE, Training
-
-if TYPE_CHECKING:
-    from limner.scores import Progress
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -92,7 +90,7 @@ def fit(
     *,
     criterion: str = "rsum",
     group: Group | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Fitted:
     """Trains, and leaves the best weights in the task's module.
 
@@ -103,13 +101,14 @@ def fit(
         group: The processes that train together; detected by default.
         progress: Called with (steps done, steps in total).
     """
+    progress = as_progress(progress)
     group = group or joined(device_named(training.device))
     with randomness.seeded(training.seed + 1000 * group.rank):
         return _Run(task, training, criterion, group, progress).run()
 
 
 class _Run:
-    def __init__(self, task: Task, training: Training, criterion: str, group: Group, progress: Progress | None) -> None:
+    def __init__(self, task: Task, training: Training, criterion: str, group: Group, progress: Progress) -> None:
         self.task, self.training, self.criterion, self.group = task, training, criterion, group
         self.parameters = [p for p in task.module.parameters() if p.requires_grad]
         self.device = self.parameters[0].device

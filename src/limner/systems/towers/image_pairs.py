@@ -20,6 +20,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
 from limner.core.images import as_value, open_image
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.torch_device import device_named
 from limner.encoders.batching import at_least_one
 from limner.encoders.cache import content_key
@@ -27,7 +28,7 @@ from limner.encoders.lengths import count_texts
 from limner.encoders.multimodal import refuse_blind
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.torch_encoders import number_type
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 
 
 class ImagePairScorer(ABC):
@@ -69,9 +70,10 @@ class ImagePairScorer(ABC):
         return Scores.from_scorer(self, collection.images, collection.texts)
 
     def score_pairs(
-        self, queries: Sequence[object], candidates: Sequence[str], *, progress: Progress | None = None
+        self, queries: Sequence[object], candidates: Sequence[str], *, progress: ProgressLike = None
     ) -> Float32:
         """One number per pair of an image (file, bytes, Pillow image, array) and a text, higher is better."""
+        progress = as_progress(progress)
         which, images = _distinct(queries)
         order = np.argsort(which, kind="stable")
         out = np.empty(len(order), dtype=np.float32)
@@ -83,8 +85,7 @@ class ImagePairScorer(ABC):
                                                         enabled=self.number_type is not None):  # fmt: skip
                 made = self.batch([seen[n] for n in which[rows].tolist()], [str(candidates[r]) for r in rows])
             out[rows] = made.float().cpu().numpy()
-            if progress is not None:
-                progress(low + len(rows), len(order))
+            progress(low + len(rows), len(order))
         return out
 
     def _opened(self, image: object, number: int) -> object:

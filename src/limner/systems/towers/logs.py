@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from limner.core.extras import require
 from limner.core.files import write_text
 from limner.core.paths import folder_for
+from limner.core.progress import SILENT, Callback, Progress
 from limner.evaluation.measures import MEASURES, Measure
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from limner.scores import Progress
 
 Row = Mapping[str, float]
 _SECONDS = 0.2  # minimum time between updates of the live line: reading the loss waits for the GPU
@@ -95,36 +95,36 @@ class Live:
 
     Args:
         steps: Steps of the whole run.
-        progress: Called with (steps done, steps in total); if it has `note(text)`, this method gets the loss and dev
-            values. With None, a progress line is shown on a terminal, and nothing otherwise.
+        progress: Counts the steps; its note is the loss and dev values. Where it is silent, a progress line is
+            shown on a terminal, and nothing otherwise.
         quiet: Whether to print nothing; for all processes except the main one.
     """
 
-    def __init__(self, steps: int, *, progress: Progress | None, quiet: bool = False) -> None:
+    def __init__(self, steps: int, *, progress: Progress, quiet: bool = False) -> None:
         self.steps = steps
         self.dev = ""
         self._said = 0.0
         self._bar: Any = None
-        self._progress = None if quiet else progress if progress is not None else self._own()
+        self._progress = SILENT if quiet else progress if progress is not SILENT else self._own()
 
-    def _own(self) -> Progress | None:
+    def _own(self) -> Progress:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
         console = Console(stderr=True)
         if not console.is_terminal:
-            return None
+            return SILENT
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         self._bar = Bar(*columns, console=console, transient=True)
         self._bar.add_task("training", total=self.steps)
         self._bar.start()
-        return lambda done, total: self._bar.update(0, completed=done, total=total)
+        return Callback(lambda done, total: self._bar.update(0, completed=done, total=total))
 
     def step(self, done: int, epoch: str, loss: Tensor | float) -> None:
         """Records a step; the loss is read only from time to time, since reading it waits for the GPU."""
         now = time.monotonic()
-        if self._progress is None or (now - self._said < _SECONDS and done < self.steps):
+        if self._progress is SILENT or (now - self._said < _SECONDS and done < self.steps):
             return
         self._said = now
         self._progress(done, self.steps)
@@ -138,8 +138,8 @@ class Live:
     def _note(self, text: str) -> None:
         if self._bar is not None:
             self._bar.update(0, description=text)
-        elif note := getattr(self._progress, "note", None):
-            note(text)
+        else:
+            self._progress.note(text)
 
     def close(self) -> None:
         """Clears the line."""

@@ -21,12 +21,12 @@ from limner.core.arrays import IntArray
 from limner.core.cut_texts import count
 from limner.core.errors import LimnerError
 from limner.core.extras import needed
+from limner.core.progress import ProgressLike, as_progress
 from limner.core.torch_device import device_named
 from limner.encoders.batching import by_length, padded
 from limner.encoders.offline import fingerprint_of, folder_of, pretrained, trained
 from limner.encoders.text_transformers import max_tokens_of
 from limner.encoders.torch_encoders import number_type
-from limner.scores import Progress
 from limner.systems.towers.unpadded import UnpaddedEncoder, fits, lengths_in_batches
 
 Scored = npt.NDArray[np.float32]
@@ -197,9 +197,10 @@ class CrossEncoderScorer:
         return f"cross-encoder {fingerprint_of(self.folder)} {self.reader.max_tokens} {self.number_type}"
 
     def score_pairs(
-        self, queries: Sequence[str], candidates: Sequence[str], *, progress: Progress | None = None
+        self, queries: Sequence[str], candidates: Sequence[str], *, progress: ProgressLike = None
     ) -> Scored:
         """One logit per pair, higher is better."""
+        progress = as_progress(progress)
         pairs = self.reader.pairs(queries, candidates)
         both = zip(queries, candidates, strict=True)
         count(both, pairs.whole.tolist(), limit=self.reader.max_tokens, kind="pairs")
@@ -210,8 +211,7 @@ class CrossEncoderScorer:
                 logits = self._padded(pairs, rows) if self.encoder is None else self._packed(self.encoder, pairs, rows)
                 out[torch.from_numpy(rows).to(self.device)] = _score(logits)
                 done += len(rows)
-                if progress is not None:
-                    progress(done, len(pairs))
+                progress(done, len(pairs))
         return np.asarray(out.cpu().numpy())
 
     def _batches(self, lengths: IntArray) -> Iterable[IntArray]:

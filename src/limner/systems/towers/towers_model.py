@@ -23,9 +23,10 @@ from limner.core.files import write_text
 from limner.core.ids import Ids
 from limner.core.model_store import SavedModel
 from limner.core.paths import damage_told, read_text
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.torch_device import device_named
 from limner.encoders.opening import Source, VectorSource, load_source, source
-from limner.scores import Progress, Scores
+from limner.scores import Scores
 from limner.systems.towers import cards, checkpoints, losses, randomness
 from limner.systems.towers.encoding import as_array, as_sets, device_of, images_seen, texts_seen
 from limner.systems.towers.models import Compared, Joint, Probabilistic
@@ -76,7 +77,7 @@ class TowersModel:
         *,
         features: VectorSource | None = None,
         matching: str = "vectors",
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
     ) -> Scores:
         """Similarity of every image and every text of a collection, computed lazily.
 
@@ -87,6 +88,7 @@ class TowersModel:
                 "probability": the matching probability of PCME.
             progress: Called with (images done, images in total).
         """
+        progress = as_progress(progress)
         images = self._images(collection.images, features, progress)
         texts = self._texts(collection.texts)
         ids = collection.images.ids, collection.texts.ids
@@ -100,9 +102,10 @@ class TowersModel:
         return Scores.from_embeddings(*sides)
 
     def encode_images(
-        self, items: Items, *, features: VectorSource | None = None, progress: Progress | None = None
+        self, items: Items, *, features: VectorSource | None = None, progress: ProgressLike = None
     ) -> Embeddings:
         """Images in the joint space, one vector each: for PCME the mean, for PVSE the mean over heads."""
+        progress = as_progress(progress)
         return Embeddings(items.ids, _one_each(self._images(items, features, progress)[0]))
 
     def encode_texts(self, items: Items) -> Embeddings:
@@ -114,9 +117,10 @@ class TowersModel:
         return [] if self.vocabulary is None else self.vocabulary.unknown(text)
 
     def image_sets(
-        self, items: Items, *, features: VectorSource | None = None, progress: Progress | None = None
+        self, items: Items, *, features: VectorSource | None = None, progress: ProgressLike = None
     ) -> VectorSets:
         """All vectors of each image: one, or one per head for PVSE."""
+        progress = as_progress(progress)
         return as_sets(items.ids, self._images(items, features, progress)[0])
 
     def text_sets(self, items: Items) -> VectorSets:
@@ -124,9 +128,10 @@ class TowersModel:
         return as_sets(items.ids, self._texts(items)[0])
 
     def uncertainty(
-        self, items: Items, *, features: VectorSource | None = None, progress: Progress | None = None
+        self, items: Items, *, features: VectorSource | None = None, progress: ProgressLike = None
     ) -> npt.NDArray[np.float32]:
         """PCME's uncertainty about each item: the mean logarithm of its variance; higher is less certain."""
+        progress = as_progress(progress)
         if self.variant != "pcme":
             raise LimnerError(f"a model of kind {self.variant!r} does not predict uncertainty: train 'pcme'")
         seen = self._images(items, features, progress) if items.kind == "image" else self._texts(items)
@@ -194,7 +199,7 @@ class TowersModel:
             "trained": dict(self.trained),
         }
 
-    def _images(self, items: Items, features: VectorSource | None, progress: Progress | None) -> Compared:
+    def _images(self, items: Items, features: VectorSource | None, progress: Progress) -> Compared:
         if isinstance(getattr(self.module, "images", None), Unfrozen):
             return self._from_pixels(items, features, progress)
         used = self.features if features is None else source(features)
@@ -211,7 +216,7 @@ class TowersModel:
             )
         return images_seen(self.module, torch.from_numpy(np.array(rows)))
 
-    def _from_pixels(self, items: Items, features: object, progress: Progress | None) -> Compared:
+    def _from_pixels(self, items: Items, features: object, progress: Progress) -> Compared:
         if features is not None:
             raise LimnerError(f"the model {self.name!r} has its own trained image encoder: leave out features=")
         module: Any = self.module
@@ -219,8 +224,7 @@ class TowersModel:
         for low in range(0, len(items), PIXELS_AT_ONCE):
             piece = items[low : low + PIXELS_AT_ONCE]
             pieces.append(images_seen(module, pixels_of(module.images.encoder, piece)))
-            if progress is not None:
-                progress(low + len(piece), len(items))
+            progress(low + len(piece), len(items))
         return tuple(torch.cat(each) for each in zip(*pieces, strict=True))
 
     def _texts(self, items: Items) -> Compared:

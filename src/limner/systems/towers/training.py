@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from limner.core.collection import Collection, Items
 from limner.core.embeddings import Embeddings
 from limner.core.errors import LimnerError
+from limner.core.progress import Progress, ProgressLike, as_progress
 from limner.core.registry import takes
 from limner.core.torch_device import device_named
 from limner.encoders.opening import Source, source
@@ -36,7 +37,6 @@ from limner.systems.trained_on import TrainedOn
 
 if TYPE_CHECKING:
     from limner.encoders.torch_encoders import TorchEncoder
-    from limner.scores import Progress
 
 MEASURES = parse("rsum R@1 R@5 R@10")
 DIRECTIONS = ("i2t", "t2i")
@@ -44,7 +44,7 @@ DIRECTIONS = ("i2t", "t2i")
 
 @takes(Inputs, Shape, *VARIANTS["towers"], Training)
 def towers(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
     """Two towers with a margin loss (Faghri et al. 2018; Liu & Ye 2019).
 
@@ -54,28 +54,31 @@ def towers(
         progress: Called with (steps done, steps in total).
         options: Options of `Inputs`, `Shape`, `Margin` and `Training`.
     """
+    progress = as_progress(progress)
     return trained("towers", collection, dev=dev, progress=progress, options=options)
 
 
 @takes(Inputs, Shape, *VARIANTS["pvse"], Training)
 def pvse(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
     """Several vectors per item (Song & Soleymani 2019).
 
     Arguments as for `towers`, and the options of `Several`.
     """
+    progress = as_progress(progress)
     return trained("pvse", collection, dev=dev, progress=progress, options=options)
 
 
 @takes(Inputs, Shape, *VARIANTS["pcme"], Training)
 def pcme(
-    collection: Collection, *, dev: Collection | None = None, progress: Progress | None = None, **options: object
+    collection: Collection, *, dev: Collection | None = None, progress: ProgressLike = None, **options: object
 ) -> TowersModel:
     """A mean and a variance per item (Chun et al. 2021).
 
     Arguments as for `towers`, with the options of `Uncertain` instead of `Margin`.
     """
+    progress = as_progress(progress)
     return trained("pcme", collection, dev=dev, progress=progress, options=options)
 
 
@@ -84,7 +87,7 @@ def trained(
     collection: Collection,
     *,
     dev: Collection | None,
-    progress: Progress | None,
+    progress: Progress,
     options: Mapping[str, Any],
 ) -> TowersModel:
     """Trains a variant; the arguments are those of `towers`."""
@@ -154,7 +157,7 @@ class TowerInputs:
     encoder: TorchEncoder | None = None
 
     @classmethod
-    def of(cls, inputs: Inputs, collection: Collection, progress: Progress | None) -> TowerInputs:
+    def of(cls, inputs: Inputs, collection: Collection, progress: Progress) -> TowerInputs:
         """The inputs specified by the settings, with a vocabulary of the collection's texts."""
         features = source(inputs.features)
         encoder = trainable(features) if inputs.unfreeze else None

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
+from limner.core.progress import ProgressLike, as_progress
 from limner.encoders.opening import Source, StoredVectors
 from limner.encoders.torch_encoders import TorchEncoder, ahead
 from limner.systems.towers.branches import BranchOutput, Vectors
-
-if TYPE_CHECKING:
-    from limner.scores import Progress
 
 
 class Unfrozen(nn.Module):
@@ -61,13 +58,13 @@ def trainable(features: Source | None) -> TorchEncoder:
     )
 
 
-def pixels_of(encoder: TorchEncoder, items: Items, progress: Progress | None = None) -> Tensor:
+def pixels_of(encoder: TorchEncoder, items: Items, progress: ProgressLike = None) -> Tensor:
     """All images as encoder input, in main memory (150 kB each for EfficientNet-Lite0)."""
+    progress = as_progress(progress)
     batches = []
     for rows, pixels in ahead(items, encoder.pixels, batch=encoder.batch_size, shortest=encoder.shortest):
         batches.append(pixels)
-        if progress is not None:
-            progress(int(rows[-1]) + 1, len(items))
+        progress(int(rows[-1]) + 1, len(items))
     if not batches:
         raise LimnerError("there are no images to read: expected at least 1")
     return torch.cat(batches)

@@ -10,10 +10,10 @@ import typer
 from limner.cli.commands.data.describe import Spec
 from limner.cli.console import answer, progress, tell
 from limner.cli.options import Json, Loading, load, part, word, writable
+from limner.core.progress import Progress
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.scores import Progress
 
 FORMS = {
     "csv": ".csv",

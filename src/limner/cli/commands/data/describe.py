@@ -9,12 +9,12 @@ import typer
 from limner.cli.console import answer, progress, table
 from limner.cli.errors import Status
 from limner.cli.options import Json, Loading, flag, loading, part, word
+from limner.core.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from limner.core.collection import Collection
-    from limner.scores import Progress
 
 Spec = Annotated[
     str,
@@ -41,7 +41,7 @@ def describe(
       $ limner data describe captions.csv --check-images --strict
     """
     with progress(f"loading {spec}") as told:
-        whole = _loaded(spec, option, told if check_images else None)
+        whole = _loaded(spec, option, told if check_images else SILENT)
     chosen = whole if split is None else part(whole, split)
     counts = {**chosen.describe(), "warnings": list(chosen.warnings), "example": _example(chosen)}
     answer(_described(counts), counts, as_json=as_json)
@@ -49,11 +49,11 @@ def describe(
         raise typer.Exit(Status.FAILED_CHECK)
 
 
-def _loaded(spec: str, words: list[str] | None, check: Progress | None) -> Collection:
+def _loaded(spec: str, words: list[str] | None, check: Progress) -> Collection:
     """Loads without showing warnings, which `describe` lists itself; with `check`, opens every image."""
     import limner
 
-    checking: dict[str, Any] = {} if check is None else {"check_images": lambda rows: _counted(list(rows), check)}
+    checking: dict[str, Any] = {} if check is SILENT else {"check_images": lambda rows: _counted(list(rows), check)}
     return limner.load(spec, **loading(words), **checking)
 
 

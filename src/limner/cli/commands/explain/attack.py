@@ -14,7 +14,6 @@ from limner.cli.console import answer, progress, tell_notes
 from limner.cli.inputs import SYSTEM, SystemOptions, system_word
 from limner.cli.options import Json, Loading, Split, Trust, load, out_word, part, refuse_ending, saved, word
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.progress import next_step
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
@@ -118,7 +117,7 @@ def _asked(
         for number, (kind, made) in enumerate(edits.items(), start=1):
             done.append(rerank(kind, made, before, truth, ask))
             told(number, len(edits))
-        alone = next_step(told, "telling changed queries by their text alone", "kinds of change")
+        alone = told.step("telling changed queries by their text alone", "kinds of change")
         blind = blind_baselines({each.kind: each.edits for each in done}, others, progress=alone) if others else {}
     text = "\n\n".join([table(done, blind), *_ignored(done)])
     records = [{**each.record(), "text-only": blind.get(each.kind), "words": each.words()} for each in done]

@@ -25,11 +25,10 @@ from limner.cli.options import (
     word,
 )
 from limner.core.errors import LimnerError, UnknownName
-from limner.core.progress import next_step
+from limner.core.progress import Progress
 
 if TYPE_CHECKING:
     from limner.core.collection import Collection
-    from limner.core.progress import Progress
     from limner.explain.failures import Explanations
 OBJECTS = "Objects of the images: a csv, or Visual Genome's objects.json."
 
@@ -146,12 +145,12 @@ def _explained(
     from limner.language.wordnet import WordNet
 
     wordnet = WordNet.load()
-    told = next_step(progress, "looking for failures", "queries", total=len(source[direction].queries))
+    told = progress.step("looking for failures", "queries", total=len(source[direction].queries))
     found = failures(source[direction], collection, direction=direction, progress=told)
     done = explain(found, collection, informed=informed, wordnet=wordnet, progress=progress)
     if labels is None:
         reader = ClaimReader(wordnet, setting_words(whole, wordnet))
-        told = next_step(progress, "classifying failures", "failures", total=len(found))
+        told = progress.step("classifying failures", "failures", total=len(found))
         return done, label_all(done.failures, done.concepts, reader, progress=told)
     given = _of_people(labels, done)
     asked = {failure.query for failure in done.failures}
@@ -188,7 +187,7 @@ def _save(
 
     with progress(f"evaluating {name}") as told:
         report = limner.evaluate(source, collection, name=name, unretrieved="never", progress=told)
-        next_step(told, f"writing {', '.join(map(str, files))}")
+        told.step(f"writing {', '.join(map(str, files))}")
         for file in files:
             report.save(file, collection=collection, failures=shown_failures(done, classes))
     saved(files)
