@@ -10,26 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from limner.core.cache_dir import compiled
-from limner.scores.lowprecision.count_kernels import largest_factors, limits_of, reaching
-from limner.scores.lowprecision.group_kernels import GROUP, lowest_bit
+from limner.scores.lowprecision.count_kernels import largest_factors, limits_of, many_reach
+from limner.scores.lowprecision.filter_kernels import GROUP
 from limner.scores.pair_kernels import ROWS, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 
-HIGHEST, LONGEST = 2**15 - 1, 2**15
-"""The highest key, and how many are counted in 16 bits."""
-
-
-@_jit
-def _many_reach(tops, least):  # type: ignore[no-untyped-def]
-    """How many numbers are at least this one."""
-    total = np.int64(0)
-    for low in range(0, tops.shape[0], LONGEST):
-        part, count = tops[low : low + LONGEST], np.uint16(0)  # 16 bits, like the numbers: all SIMD lanes are used
-        for i in range(part.shape[0]):
-            count = np.uint16(count + np.uint16(part[i] >= least))
-        total += np.int64(count)
-    return total
+HIGHEST = 2**15 - 1
+"""The highest key."""
 
 
 @_jit
@@ -38,7 +26,7 @@ def _kth(tops, k):  # type: ignore[no-untyped-def]
     low, high = np.int64(tops.min()), np.int64(tops.max())
     while low < high:
         middle = (low + high + 1) >> 1
-        if _many_reach(tops, np.int16(middle)) >= k:
+        if many_reach(tops, np.int16(middle)) >= k:
             low = middle
         else:
             high = middle - 1
@@ -50,38 +38,33 @@ def _highest(row, tops, first):  # type: ignore[no-untyped-def]
     """The column of the highest product of each of the groups with the highest ones, in ascending order."""
     k, filled = first.shape[0], 0
     least = _kth(tops, k)
-    equal = k - (_many_reach(tops, np.int16(least + 1)) if least < HIGHEST else 0)
-    for low in range(0, tops.shape[0], GROUP):
-        groups = reaching(tops, low // GROUP, least)
-        while groups:
-            g = low + lowest_bit(groups)
-            groups &= groups - np.uint64(1)
-            if tops[g] > least or equal > 0:
-                equal -= tops[g] == least
-                first[filled] = g
-                filled += 1
+    equal = k - (many_reach(tops, np.int16(least + 1)) if least < HIGHEST else 0)
+    for g in range(tops.shape[0]):
+        if tops[g] > least or (tops[g] == least and equal > 0):
+            equal -= tops[g] == least
+            first[filled] = g
+            filled += 1
     for n in range(k):  # apart from the loop above: what is far away in memory is then read at the same time
-        first[n] = first[n] * GROUP + lowest_bit(reaching(row, first[n], tops[first[n]]))
+        top, c = tops[first[n]], first[n] * GROUP
+        while row[c] < top:
+            c += 1
+        first[n] = c
 
 
 @_jit
 def _others(row, tops, least, first, places):  # type: ignore[no-untyped-def]
     """Lists the other columns whose products are not below a limit; returns their number."""
     count, n = 0, 0
-    for low in range(0, tops.shape[0], GROUP):
-        groups = reaching(tops, low // GROUP, least)
-        while groups:
-            g = low + lowest_bit(groups)
-            groups &= groups - np.uint64(1)
-            bits = reaching(row, g, least)
-            while n < first.shape[0] and first[n] < (g + 1) * GROUP:
-                if first[n] >= g * GROUP:
-                    bits &= ~(np.uint64(1) << np.uint64(first[n] - g * GROUP))
-                n += 1
-            while bits:
-                places[count] = g * GROUP + lowest_bit(bits)
-                bits &= bits - np.uint64(1)
-                count += 1
+    for g in range(tops.shape[0]):
+        if tops[g] < least:
+            continue
+        for c in range(g * GROUP, min((g + 1) * GROUP, row.shape[0])):
+            if row[c] >= least:
+                while n < first.shape[0] and first[n] < c:
+                    n += 1
+                if n == first.shape[0] or first[n] != c:
+                    places[count] = c
+                    count += 1
     return count
 
 

@@ -13,15 +13,7 @@ import numpy as np
 
 from limner.core.cache_dir import compiled
 from limner.scores.block_kernels import NEVER
-from limner.scores.lowprecision.group_kernels import (
-    GROUP,
-    bits_of,
-    bits_set,
-    highest_key,
-    in_order,
-    lowest_bit,
-    not_below,
-)
+from limner.scores.lowprecision.filter_kernels import GROUP
 from limner.scores.pair_kernels import products_of, scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
@@ -29,6 +21,8 @@ _ordering = compiled(nogil=True, fastmath={"nnan", "nsz"}, boundscheck=False)
 
 LOWEST = np.int16(-(2**15))
 """Below the keys of all numbers."""
+LONGEST = 2**15
+"""How many keys are counted in 16 bits."""
 
 
 @_jit
@@ -39,29 +33,33 @@ def put_in_order(near, tops):  # type: ignore[no-untyped-def]
         near: bfloat16 products as bits, a row per query; changed in place.
         tops: Output, (rows, groups).
     """
-    whole, memory = near.shape[1] // GROUP, np.empty(GROUP, np.int16)
     for r in range(near.shape[0]):
-        address = near[r].ctypes.data
-        for g in range(whole):
-            tops[r, g] = in_order(address + 2 * GROUP * g, address + 2 * GROUP * g)
-        rest = near[r, whole * GROUP :]
-        if rest.shape[0]:
-            memory[:] = rest[0]
-            memory[: rest.shape[0]] = rest
-            tops[r, whole] = in_order(memory.ctypes.data, memory.ctypes.data)
-            rest[:] = memory[: rest.shape[0]]
+        for g in range(tops.shape[1]):
+            keys, top = near[r, g * GROUP : (g + 1) * GROUP], LOWEST
+            for i in range(keys.shape[0]):
+                sign = keys[i] >> 15
+                keys[i] = ((keys[i] & 0x7FFF) ^ sign) - sign
+                top = np.int16(max(top, keys[i]))
+            tops[r, g] = top
+
+
+@_jit
+def _bits(number):  # type: ignore[no-untyped-def]
+    """The bits of a float32 number."""
+    return np.float32(number).view(np.int32)
 
 
 @_jit
 def _limit(value, up):  # type: ignore[no-untyped-def]
-    """The lowest whole number that is not below a value, or the highest that is not above it; see `in_order`."""
+    """The lowest key that is not below a value, or the highest that is not above it."""
     number = np.float32(value)
     if up and number < value:
         number = np.nextafter(number, np.float32(np.inf))
     if not up and number > value:
         number = np.nextafter(number, np.float32(-np.inf))
-    size = np.int64(bits_of(number) & np.int32(0x7FFFFFFF))
-    size = -size if bits_of(number) < 0 else size
+    bits = _bits(number)
+    size = np.int64(bits & np.int32(0x7FFFFFFF))
+    size = -size if bits < 0 else size
     return np.int16((size + 0xFFFF) >> 16 if up else size >> 16)
 
 
@@ -100,7 +98,7 @@ def _all_limits(bounds, indptr, own):  # type: ignore[no-untyped-def]
 
 @_jit
 def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
-    """Copies the keys of some columns, fills up the last group, and finds the highest of every group."""
+    """Copies the keys of some columns, and finds the highest of every group."""
     first, size = np.uint64(pool[0]), pool.shape[0]
     if pool[size - 1] - pool[0] == size - 1:  # neighbours, as the folds of COCO are
         for i in range(np.uint64(size)):  # a loop, which is vectorised; a slice would be copied one by one
@@ -109,63 +107,65 @@ def _pooled(row, pool, keys, tops):  # type: ignore[no-untyped-def]
         for i in range(size):
             keys[i] = row[pool[i]]
     groups = -(-size // GROUP)
-    keys[size : groups * GROUP] = LOWEST
     for g in range(groups):
-        tops[g] = highest_key(keys.ctypes.data + 2 * GROUP * g)
+        part, top = keys[g * GROUP : min((g + 1) * GROUP, size)], LOWEST
+        for i in range(part.shape[0]):
+            top = np.int16(max(top, part[i]))
+        tops[g] = top
 
 
 @_jit
-def reaching(row, group, least):  # type: ignore[no-untyped-def]
-    """A bit for each key of a group of this row that is at least this one."""
-    low, size = group * GROUP, row.shape[0]
-    if low + GROUP <= size:
-        return not_below(row.ctypes.data + 2 * low, least)
-    if size >= GROUP:  # the last keys: the first of them are in the group before
-        return not_below(row.ctypes.data + 2 * (size - GROUP), least) >> np.uint64(low + GROUP - size)
-    bits = np.uint64(0)
-    for i in range(size):
-        bits |= np.uint64(row[i] >= least) << np.uint64(i)
-    return bits
+def many_reach(keys, least):  # type: ignore[no-untyped-def]
+    """How many keys are at least this one."""
+    total = np.int64(0)
+    for low in range(0, keys.shape[0], LONGEST):
+        part, count = keys[low : low + LONGEST], np.uint16(0)  # 16 bits, like the keys: all SIMD lanes are used
+        for i in range(part.shape[0]):
+            count = np.uint16(count + np.uint16(part[i] >= least))
+        total += np.int64(count)
+    return total
 
 
 @_jit
 def _above(keys, tops, most, depth):  # type: ignore[no-untyped-def]
     """The number of keys above a limit; counting ends when it has reached the depth."""
     above, least = np.int64(0), np.int16(most + 1)
-    for low in range(0, tops.shape[0], GROUP):
-        groups = reaching(tops, low // GROUP, least)
-        while groups and above < depth:
-            above += bits_set(reaching(keys, low + lowest_bit(groups), least))
-            groups &= groups - np.uint64(1)
+    for g in range(tops.shape[0]):
+        if tops[g] >= least:
+            above += many_reach(keys[g * GROUP : (g + 1) * GROUP], least)
+            if above >= depth:
+                break
     return above
 
 
 @_jit
-def _mark(keys, tops, limits, marks):  # type: ignore[no-untyped-def]
-    """Marks the keys near a positive, a bit for each; returns whether there are any."""
-    (least, most), some = limits, np.uint64(0)
-    for low in range(0, tops.shape[0], GROUP):
-        groups = reaching(tops, low // GROUP, least)
-        while groups:
-            g = low + lowest_bit(groups)
-            near = reaching(keys, g, least)
-            if tops[g] > most:
-                near &= ~reaching(keys, g, np.int16(most + 1))
-            groups &= groups - np.uint64(1)
-            marks[g] |= near
-            some |= near
-    return some != 0
+def _mark(keys, tops, limits, marks, marked):  # type: ignore[no-untyped-def]
+    """Marks the keys near a positive, and their groups; returns whether there are any."""
+    (least, most), some = limits, False
+    for g in range(tops.shape[0]):
+        if tops[g] >= least:
+            part, marks_of_group, inside = keys[g * GROUP : (g + 1) * GROUP], marks[g * GROUP :], False
+            for i in range(part.shape[0]):
+                near = (part[i] >= least) & (part[i] <= most)
+                marks_of_group[i] |= near
+                inside |= near
+            marked[g] |= inside
+            some |= inside
+    return some
 
 
 @_jit
-def _listed(marks, places):  # type: ignore[no-untyped-def]
+def _listed(marks, marked, places):  # type: ignore[no-untyped-def]
     """Lists what is marked, and removes the marks; returns the number."""
     filled = np.int64(0)
-    for g in range(marks.shape[0]):
-        while marks[g]:
-            places[filled] = g * GROUP + lowest_bit(marks[g])
-            marks[g] &= marks[g] - np.uint64(1)
-            filled += 1
+    for g in range(marked.shape[0]):
+        if marked[g]:
+            for c in range(g * GROUP, (g + 1) * GROUP):
+                if marks[c]:
+                    places[filled] = c
+                    filled += 1
+                    marks[c] = False
+            marked[g] = False
     return filled
 
 
@@ -222,20 +222,20 @@ def _find(row, tops, positives, memory, above, near):  # type: ignore[no-untyped
         row: Keys of the row.
         tops: The highest of every group.
         positives: Two limits of each positive, and its depth.
-        memory: Marks, a bit for each key, and places.
+        memory: A mark for each key, in whole groups, and for each group; and places.
         above: Output, what is certainly above each positive; `NEVER` for those that are given up.
         near: Output, whether anything is near each positive.
     """
-    (limits, depths), (marks, places), some = positives, memory, False
+    (limits, depths), (marks, marked, places), some = positives, memory, False
     for p in range(limits.shape[0]):
         above[p] = _above(row, tops, limits[p, 1], depths[p])
         near[p] = False
         if above[p] >= depths[p]:
             above[p] = NEVER
         else:
-            near[p] = _mark(row, tops, (limits[p, 0], limits[p, 1]), marks)
+            near[p] = _mark(row, tops, (limits[p, 0], limits[p, 1]), marks, marked)
             some |= near[p]
-    return _listed(marks[: tops.shape[0]], places) if some else 0
+    return _listed(marks, marked[: tops.shape[0]], places) if some else 0
 
 
 @_jit
@@ -264,12 +264,9 @@ def count_near(keys, tops, vectors, bounds, positives, cut, room, above, whose, 
     (queries, candidates, sums), (query, _, close_query, close_candidate, _), width = vectors, bounds, keys.shape[1]
     indptr, places_of, own, depths = positives
     limits, filled, near = _all_limits(bounds, indptr, own), 0, np.zeros(own.shape[0], np.bool_)
-    memory = np.zeros(tops.shape[1], np.uint64), np.empty(width + 1, np.int64)
-    pooled, pooled_tops, places = (
-        np.empty(tops.shape[1] * GROUP, np.int16),
-        np.empty(tops.shape[1], np.int16),
-        memory[1],
-    )
+    places, groups_of_all = np.empty(width + 1, np.int64), tops.shape[1]
+    memory = np.zeros(groups_of_all * GROUP, np.bool_), np.zeros(groups_of_all, np.bool_), places
+    pooled, pooled_tops = np.empty(width, np.int16), np.empty(groups_of_all, np.int16)
     listed, least, most = np.empty(width, np.int32), np.empty(width, np.float32), np.empty(width, np.float32)
     for r in range(keys.shape[0]):
         mine, row, groups, pool = slice(indptr[r], indptr[r + 1]), keys[r], tops[r], columns[:0]

@@ -6,12 +6,13 @@ import numpy as np
 
 from limner.core.cache_dir import compiled
 from limner.scores.block_kernels import best
-from limner.scores.lowprecision.group_kernels import GROUP, LOWEST, highest, lowest_bit, number, reaching
 from limner.scores.pair_kernels import scores_of
 
 _jit = compiled(nogil=True, fastmath=False, boundscheck=False)
 _summing = compiled(nogil=True, fastmath={"contract", "reassoc", "nsz"}, boundscheck=False)
 
+GROUP = 64
+"""Columns of a group, whose highest product is found before any of them is looked at."""
 SMALLEST = np.float32(2.0**-100)  # a vector whose int8 scale would be smaller becomes 0
 
 
@@ -72,22 +73,42 @@ def product(x, y):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _group(row, tail, g):  # type: ignore[no-untyped-def]
-    """The address of a group of products; a last one that is not full is copied to `tail`, with the lowest numbers."""
-    low = g * GROUP
-    if low + GROUP <= row.shape[0]:
-        return row.ctypes.data + 2 * low
-    tail[:] = LOWEST
-    for i in range(row.shape[0] - low):
-        tail[i] = row[low + i]
-    return tail.ctypes.data
+def _key(bits, shift, scale, eps):  # type: ignore[no-untyped-def]
+    """The key of a bfloat16 product x: scale (x + eps |x|) - shift, in float32."""
+    product = np.uint32(np.uint32(bits) << np.uint32(16)).view(np.float32)
+    return np.float32(scale * (product + eps * abs(product)) - shift)
 
 
 @_jit
-def _filled(width, g):  # type: ignore[no-untyped-def]
-    """A bit for each candidate of a group; fewer than 64 for the last group."""
-    held = min(GROUP, width - g * GROUP)
-    return np.uint64(2**64 - 1) >> np.uint64(GROUP - held)
+def _in_order(bits):  # type: ignore[no-untyped-def]
+    """Whole numbers in the order of the float32 numbers with these bits; the same function leads back."""
+    return np.int32(bits ^ np.int32((bits >> 31) & 0x7FFFFFFF))
+
+
+@_jit
+def _highest(row, shift, scale, eps):  # type: ignore[no-untyped-def]
+    """The highest key of some products; found among whole numbers, so that the loop vectorises."""
+    top = np.int32(-(2**31))
+    for i in range(row.shape[0]):
+        top = np.int32(max(top, _in_order(np.float32(_key(row[i], shift[i], scale, eps)).view(np.int32))))
+    return np.int32(_in_order(top)).view(np.float32)
+
+
+@_jit
+def _largest(row):  # type: ignore[no-untyped-def]
+    """The largest size of a product of a row."""
+    size = np.uint16(0)
+    for i in range(row.shape[0]):
+        size = np.uint16(max(size, np.uint16(row[i] & np.uint16(0x7FFF))))
+    return np.uint32(np.uint32(size) << np.uint32(16)).view(np.float32)
+
+
+@_jit
+def _group(row, shift, g):  # type: ignore[no-untyped-def]
+    """The products and the shifts of a group; the shifts of one group stand for those of all."""
+    low = g * GROUP
+    part = row[low : low + GROUP]
+    return part, shift[low : low + part.shape[0]] if shift.shape[0] > GROUP else shift[: part.shape[0]]
 
 
 @_jit
@@ -102,26 +123,19 @@ def _grouped(candidate):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _tops(row, tail, keys, tops):  # type: ignore[no-untyped-def]
-    """The highest of the least keys of every group, before its bound is subtracted."""
-    (scale, shifts, step, eps), whole, address = keys, row.shape[0] // GROUP, row.ctypes.data
-    for g in range(whole):
-        tops[g] = highest(address + 2 * GROUP * g, shifts + step * g, scale, -eps)
-    if whole < tops.shape[0]:
-        tops[whole] = highest(_group(row, tail, whole), shifts + step * whole, scale, -eps)
-
-
-@_jit
-def _floor(row, tail, keys, tops, first, vectors, bound):  # type: ignore[no-untyped-def]
+def _floor(row, keys, tops, first, vectors, bound):  # type: ignore[no-untyped-def]
     """A key that k candidates of a row reach: the lowest of one candidate each from k groups, by its float32 product.
 
     It is the group's candidate with the highest key by its low-precision product. Any other would be as correct.
     """
-    (scale, shifts, step, eps), (query, candidates, _), floor = keys, vectors, np.inf
+    (scale, shifts, eps), (query, candidates, _), floor = keys, vectors, np.inf
     close_query, close_candidate, tiny, wide_shift, allowance = bound
     for g in first:
-        mask = reaching(_group(row, tail, g), shifts + step * g, scale, -eps, tops[g])
-        c = g * GROUP + (lowest_bit(mask) if mask else 0)
+        products, shift = _group(row, shifts, g)
+        i = 0
+        while i < products.shape[0] - 1 and _key(products[i], shift[i], scale, -eps) < tops[g]:
+            i += 1
+        c = g * GROUP + i
         exact = scale * product(query, candidates[c]) - wide_shift[c]
         floor = min(floor, exact - (2 * scale * (close_query * close_candidate[c] + tiny) + allowance))
     return np.nextafter(np.float32(floor), np.float32(-np.inf))
@@ -131,9 +145,9 @@ def _floor(row, tail, keys, tops, first, vectors, bound):  # type: ignore[no-unt
 def _collect(row, vectors, bounds, keys, factors, k, memory):  # type: ignore[no-untyped-def]
     """Collects the columns of a row that may be among its k best by their bounds; returns their number.
 
-    The least keys of a group, with the largest factors of the group, bound the group from below: one of its candidates
-    is at least as high. One candidate each of the k groups with the highest of these bounds is computed in float32: the
-    lowest of them rules out most other candidates.
+    The least keys (with -eps) of a group, with the largest factors of the group, bound the group from below: one of its
+    candidates is at least as high. One candidate each of the k groups with the highest of these bounds is computed in
+    float32: the lowest of them rules out most other candidates.
 
     Args:
         row: Products of the row.
@@ -142,36 +156,36 @@ def _collect(row, vectors, bounds, keys, factors, k, memory):  # type: ignore[no
         keys: scale, shift (float32), shift (float64), and allowance of the row; see `select`.
         factors: See `_grouped`.
         k: Number of results.
-        memory: Arrays to work with: for the groups, for a group, and for as many as there are columns.
+        memory: Arrays to work with: for the groups, and for as many as there are columns.
     """
-    scale, shift, wide_shift, allowance = keys
+    scale, shifts, wide_shift, allowance = keys
     query, candidate, close_query, close_candidate, eps = bounds
-    tops, low, tail, places, lower, upper = memory
-    step = 4 * GROUP if shift.shape[0] > GROUP else 0
-    key, count, floor = (scale, shift.ctypes.data, step, eps), 0, np.float32(-np.inf)
+    tops, low, places, lower, upper = memory
+    count, floor = 0, np.float32(-np.inf)
     a, b, tiny = query[0], query[1], query[2]
-    _tops(row, tail, key, tops)
     for g in range(tops.shape[0]):
+        tops[g] = _highest(*_group(row, shifts, g), scale, -eps)
         low[0, g] = (tops[g] - scale * ((a * factors[0, g] + b * factors[1, g]) + tiny)) - allowance
     if tops.shape[0] >= k:
         first, kept = np.zeros((1, k), np.int32), np.zeros((1, k), np.float32)
         best(low, first, kept)
         close = close_query, close_candidate, tiny, wide_shift, allowance
-        floor = max(kept[0, k - 1], _floor(row, tail, key, tops, first[0], vectors, close))
+        floor = max(kept[0, k - 1], _floor(row, (scale, shifts, eps), tops, first[0], vectors, close))
+    spread = np.float32(2.0 + 2.0**-9) * (scale * eps * _largest(row))  # between the least and the highest keys
     for g in range(tops.shape[0]):
-        start, reach = g * GROUP, (a * factors[0, g] + b * factors[1, g]) + tiny
+        reach = (a * factors[0, g] + b * factors[1, g]) + tiny
         least = (floor - allowance) - scale * reach
         least -= np.float32(2.0**-20) * ((abs(floor) + allowance) + scale * reach)  # the rounding of this threshold
-        address = row.ctypes.data + 2 * start if start + GROUP <= row.shape[0] else _group(row, tail, g)
-        mask = reaching(address, key[1] + step * g, scale, eps, least if floor > -np.inf else floor)
-        mask &= _filled(row.shape[0], g)
-        while mask:
-            i = lowest_bit(mask)
-            mask &= mask - np.uint64(1)
-            places[count], lower[count] = start + i, number(address + 2 * i)
-            count += 1
+        least = least if floor > -np.inf else floor
+        if tops[g] >= least - (spread + np.float32(2.0**-20) * abs(least)):
+            products, shift = _group(row, shifts, g)
+            for i in range(products.shape[0]):
+                if _key(products[i], shift[i], scale, eps) >= least:
+                    places[count] = g * GROUP + i
+                    count += 1
     for n in range(count):  # apart from the loop above: what is far away in memory is then read at the same time
-        value, c = lower[n], places[n]
+        c = places[n]
+        value = np.uint32(np.uint32(row[c]) << np.uint32(16)).view(np.float32)
         own = eps * abs(value) + ((a * candidate[0, c] + b * candidate[1, c]) + tiny)
         moved = np.float32(wide_shift[c])
         lower[n] = (scale * (value - own) - moved) - allowance
@@ -216,18 +230,17 @@ def _scored(vectors, places, closeness, products, reaches):  # type: ignore[no-u
 
 
 @_jit
-def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # type: ignore[no-untyped-def]
+def select(near, vectors, bounds, keys, k, room, columns, indptr):  # type: ignore[no-untyped-def]
     """Finds the columns that may be among the k best of each row: the bounds rule out all others.
 
     Args:
         near: bfloat16 products as bits, a row per query.
         vectors: The float32 vectors of the rows, and of the columns, and the ends of sums; see `_scored`.
         bounds: Factors, see `Bounds`: of queries, of candidates, both of the second bound; and eps.
-        keys: See `Keys`: scale (float32), shift (float32, for all candidates of whole groups, or one group of zeros for
-            all), shift (float64), allowance (float32, rounded up).
+        keys: See `Keys`: scale (float32), shift (float32, for all candidates, or one group of zeros for all), shift
+            (float64), allowance (float32, rounded up).
         k: Number of results; at most the number of columns.
         room: Products in float32 that may be computed in total.
-        spare: Memory of a group.
         columns: Output, the columns of all rows one after another, in ascending order.
         indptr: Output, the columns of row r are `indptr[r]:indptr[r + 1]`.
 
@@ -239,11 +252,11 @@ def select(near, vectors, bounds, keys, k, room, spare, columns, indptr):  # typ
     scale, shift, wide_shift, allowance = keys
     factors, filled, spent, width = _grouped(candidate), 0, 0, near.shape[1]
     places, lower, upper = np.empty(width, np.int64), np.empty(width, np.float32), np.empty(width, np.float32)
-    tops, low, tail = np.empty(factors.shape[1], np.float32), np.empty((1, factors.shape[1]), np.float32), spare
+    tops, low = np.empty(factors.shape[1], np.float32), np.empty((1, factors.shape[1]), np.float32)
     indptr[0] = 0
     for r in range(near.shape[0]):
         own, key = (query[r], candidate, close_query[r], close_candidate, eps), (scale, shift, wide_shift, allowance[r])
-        memory = tops, low, tail, places, lower, upper
+        memory = tops, low, places, lower, upper
         count = _collect(near[r], (queries[r], candidates, ends), own, key, factors, k, memory)
         spent += count
         if spent > room or count < k:

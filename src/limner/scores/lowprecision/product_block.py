@@ -68,19 +68,15 @@ class ProductBlock:
         """Columns that may be among the k best of each row; None if there are too many."""
         if self.is_ordered:
             raise RuntimeError("the bits of these products are lost: they were put in order")
-        from limner.scores.lowprecision.filter_kernels import select
-        from limner.scores.lowprecision.group_kernels import GROUP
+        from limner.scores.lowprecision.filter_kernels import GROUP, select
 
         (rows, width), room = self.bits.shape, self._room(k)
         keys = keys or Keys.plain(rows, width)
         indptr, columns = np.zeros(rows + 1, np.int64), np.empty(room, np.int64)
-        plain, spare = not keys.shift.any(), np.empty(GROUP, np.uint16)
-        shift = np.zeros(GROUP if plain else -(-width // GROUP) * GROUP, np.float32)
-        if not plain:
-            shift[:width] = keys.shift
+        shift = keys.shift.astype(np.float32) if keys.shift.any() else np.zeros(GROUP, np.float32)
         allowance = upward(keys.allowance) if keys.allowance.any() else np.zeros(rows, np.float32)
         key_factors = np.float32(keys.scale), shift, keys.shift, allowance
-        count = select(*self._factors, key_factors, min(k, width), room, spare, columns, indptr)
+        count = select(*self._factors, key_factors, min(k, width), room, columns, indptr)
         return None if count < 0 else (indptr, columns[:count].copy())
 
     def keys(self, scale: float, shift: npt.NDArray[np.float64]) -> Keys:
@@ -127,7 +123,7 @@ class ProductBlock:
     def ordered(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int16]]:
         """The products in order, and the highest of every group of columns; the bits are lost."""
         from limner.scores.lowprecision.count_kernels import put_in_order
-        from limner.scores.lowprecision.group_kernels import GROUP
+        from limner.scores.lowprecision.filter_kernels import GROUP
 
         rows, width = self.bits.shape
         tops = np.empty((rows, -(-width // GROUP)), np.int16)
