@@ -112,11 +112,11 @@ def _span(node: ast.AST) -> range:
 def modules(source: Path = ROOT / "src", package: str = PACKAGE) -> dict[str, Module]:
     """Every module of the package by its dotted name, with its imports inside the package."""
     read = (Module.read(path, source) for path in sorted((source / package).rglob("*.py")))
-    found = {module.name: module for module in read}
-    homes = {name: _handed_on(module, package) for name, module in found.items() if module.is_package}
-    for module in found.values():
-        module.imports = set(_targets(module, found, homes)) - {module.name}
-    return found
+    by_name = {module.name: module for module in read}
+    homes = {name: _handed_on(module, package) for name, module in by_name.items() if module.is_package}
+    for module in by_name.values():
+        module.imports = set(_targets(module, by_name, homes)) - {module.name}
+    return by_name
 
 
 def _handed_on(module: Module, package: str) -> dict[str, str]:
@@ -129,25 +129,25 @@ def _handed_on(module: Module, package: str) -> dict[str, str]:
     }
 
 
-def _targets(module: Module, found: Mapping[str, Module], homes: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+def _targets(module: Module, by_name: Mapping[str, Module], homes: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in found)
-        elif isinstance(node, ast.ImportFrom) and node.module in found:
-            yield from (_home(str(node.module), alias.name, found, homes) for alias in node.names)
+            yield from (alias.name for alias in node.names if alias.name in by_name)
+        elif isinstance(node, ast.ImportFrom) and node.module in by_name:
+            yield from (_home(str(node.module), alias.name, by_name, homes) for alias in node.names)
 
 
-def _home(package: str, name: str, found: Mapping[str, Module], homes: Mapping[str, Mapping[str, str]]) -> str:
+def _home(package: str, name: str, by_name: Mapping[str, Module], homes: Mapping[str, Mapping[str, str]]) -> str:
     """The module that a name imported from a package comes from."""
-    while f"{package}.{name}" not in found:
+    while f"{package}.{name}" not in by_name:
         further = homes.get(package, {}).get(name)
-        if further is None or further == package or further not in found:
+        if further is None or further == package or further not in by_name:
             return package
         package = further
     return f"{package}.{name}"
 
 
-def circles(found: Mapping[str, Module]) -> list[list[str]]:
+def circles(by_name: Mapping[str, Module]) -> list[list[str]]:
     """Groups of modules that import each other in a loop (strongly connected components, Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -157,7 +157,7 @@ def circles(found: Mapping[str, Module]) -> list[list[str]]:
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
         stack.append(name)
-        for target in found[name].imports:
+        for target in by_name[name].imports:
             if target not in index:
                 visit(target)
                 low[name] = min(low[name], low[target])
@@ -169,29 +169,29 @@ def circles(found: Mapping[str, Module]) -> list[list[str]]:
             if len(group) > 1:
                 groups.append(group)
 
-    for name in found:
+    for name in by_name:
         if name not in index:
             visit(name)
     return sorted(groups, key=len, reverse=True)
 
 
-def upward(found: Mapping[str, Module], floors: Iterable[Iterable[str]]) -> list[str]:
+def upward(by_name: Mapping[str, Module], floors: Iterable[Iterable[str]]) -> list[str]:
     """Imports from a wing into one above it, as "importer -> imported".
 
     Args:
-        found: The modules.
+        by_name: The modules.
         floors: The wings of each floor, the highest first.
     """
     height = {wing: -at for at, wings in enumerate(floors) for wing in wings}
-    pairs = ((module, found[target]) for module in found.values() for target in sorted(module.imports))
+    pairs = ((module, by_name[target]) for module in by_name.values() for target in sorted(module.imports))
     between = ((a, b) for a, b in pairs if a.wing != b.wing and {a.wing, b.wing} <= height.keys())
     return [f"{a.name} -> {b.name}" for a, b in between if height[a.wing] < height[b.wing]]
 
 
-def repeated(found: Mapping[str, Module]) -> int:
+def repeated(by_name: Mapping[str, Module]) -> int:
     """Lines of code that belong to a run which stands in the package more than once, to the letter."""
     runs: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
-    for module in found.values():
+    for module in by_name.values():
         code = module.code
         for at in range(len(code) - RUN + 1):
             runs[tuple(code[at : at + RUN])].append((module.name, at))
@@ -208,21 +208,21 @@ def contract(pyproject: Path = ROOT / "pyproject.toml") -> list[list[str]]:
     return [[wing.strip() for wing in layer.split(":")] for layer in layers]
 
 
-def facts(found: Mapping[str, Module]) -> dict[str, object]:
+def facts(by_name: Mapping[str, Module]) -> dict[str, object]:
     """What the table shows."""
-    every = list(found.values())
+    every = list(by_name.values())
     root = sorted({module.wing for module in every} - {""})
     classes = Counter(name for module in every for name in module.classes)
     return {
         "modules": len(every),
         "lines": sum(len(module.text.splitlines()) for module in every),
         "at the root": len(root),
-        "loose modules at the root": [n for n in root if not found[f"{PACKAGE}.{n}"].is_package and n != "__main__"],
-        "circles": circles(found),
+        "loose modules at the root": [n for n in root if not by_name[f"{PACKAGE}.{n}"].is_package and n != "__main__"],
+        "circles": circles(by_name),
         "floors": len(contract()),
-        "imports upward": upward(found, contract()),
+        "imports upward": upward(by_name, contract()),
         "public names": {m.name: len(m.public) for m in every if m.is_package and m.name.count(".") <= 1},
-        f"lines in repeated runs of {RUN}": repeated(found),
+        f"lines in repeated runs of {RUN}": repeated(by_name),
         "lines with Any": sum(len(module.untyped) for module in every),
         "repeated class names": {name: n for name, n in sorted(classes.items()) if n > 1},
         "long functions": [name for module in every for name, size in module.functions() if size > LONG_FUNCTION],
@@ -239,12 +239,14 @@ def _names(value: object) -> object:
     return sum(value.values()) if isinstance(value, dict) else value
 
 
-def beside(before: Mapping[str, object], now: Mapping[str, object]) -> str:
+def compared(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     """A Markdown table of two sets of facts."""
-    rows = [("modules that import each other in a circle", *(sum(map(len, each["circles"])) for each in (before, now)))]  # type: ignore[call-overload]
-    for name in now:
+    rows = [
+        ("modules that import each other in a circle", *(sum(map(len, each["circles"])) for each in (before, after)))
+    ]  # type: ignore[call-overload]
+    for name in after:
         count = _names if name == "public names" else _number
-        rows.append((name, count(before[name]), count(now[name])))
+        rows.append((name, count(before[name]), count(after[name])))
     head = ["| fact | before | now |", "|---|---:|---:|"]
     return "\n".join([*head, *(f"| {name} | {old:,} | {new:,} |" for name, old, new in rows[1:] + rows[:1])])
 
@@ -258,7 +260,7 @@ def main() -> None:
     chosen = parser.parse_args()
     measured = facts(modules(chosen.source))
     if chosen.before:
-        print(beside(facts(modules(chosen.before)), measured))
+        print(compared(facts(modules(chosen.before)), measured))
         return
     if chosen.json:
         print(json.dumps(measured, indent=2))

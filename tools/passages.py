@@ -26,21 +26,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--number", type=int, default=20)
     parser.add_argument("--without", nargs="*", default=[], help="folders to leave out")
-    given = parser.parse_args()
-    found = [one for one in passages() if not any(one[0].startswith(f"{folder}/") for folder in given.without)]
-    print(f"{given.number} of {len(found):,} passages, seed {given.seed}")
-    for number, (place, kind, text) in enumerate(random.Random(given.seed).sample(found, given.number), start=1):
+    options = parser.parse_args()
+    drawn_from = [one for one in passages() if not any(one[0].startswith(f"{folder}/") for folder in options.without)]
+    print(f"{options.number} of {len(drawn_from):,} passages, seed {options.seed}")
+    drawn = random.Random(options.seed).sample(drawn_from, options.number)
+    for number, (place, kind, text) in enumerate(
+        random.Random(options.seed).sample(drawn_from, options.number), start=1
+    ):
         print(f"\n{number}. {place} ({kind})\n   {text}")
 
 
 def passages() -> list[tuple[str, str, str]]:
     """Every passage with its place and kind."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    found = [(path, *one) for path in sorted((ROOT / "src").rglob("*.py")) for one in _of_code(path)]
-    found += [(path, *one) for path in pages if path.name not in GENERATED for one in _of_page(path)]
+    places = [(path, *one) for path in sorted((ROOT / "src").rglob("*.py")) for one in _of_code(path)]
+    places += [(path, *one) for path in pages if path.name not in GENERATED for one in _of_page(path)]
     return [
         (f"{path.relative_to(ROOT)}:{line}", kind, text)
-        for path, line, kind, text in found
+        for path, line, kind, text in places
         if len(re.findall(r"[A-Za-z]{2,}", text)) >= WORDS
     ]
 
@@ -49,23 +52,25 @@ def _of_code(path: Path) -> Iterator[tuple[int, str, str]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            told = ast.get_docstring(node) or ""
-            yield getattr(node, "lineno", 1), "docstring", " ".join(told.partition("\n>>> ")[0].split())
+            docstring = ast.get_docstring(node) or ""
+            yield getattr(node, "lineno", 1), "docstring", " ".join(docstring.partition("\n>>> ")[0].split())
         elif (
             isinstance(node, ast.Raise)
             and isinstance(node.exc, ast.Call)
             and "Unknown" not in ast.unparse(node.exc.func)
         ):
             for argument in node.exc.args:
-                yield node.lineno, "message", _said(argument)
+                yield node.lineno, "message", _message_text(argument)
 
 
-def _said(node: ast.expr) -> str:
+def _message_text(node: ast.expr) -> str:
     """A literal or f-string as text, with what is filled in in braces."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_said(each) or "{" + ast.unparse(getattr(each, "value", each)) + "}" for each in node.values)
+        return "".join(
+            _message_text(each) or "{" + ast.unparse(getattr(each, "value", each)) + "}" for each in node.values
+        )
     return ""
 
 

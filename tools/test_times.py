@@ -23,7 +23,7 @@ SHOWN = 30
 
 def spent() -> float:
     """CPU seconds of this process and of its children that have ended."""
-    usage = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    usage = (resource.getrusage(process) for process in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in usage)
 
 
@@ -55,8 +55,8 @@ class Times:
         terminalreporter.section("CPU seconds, wall seconds")
         for name, seconds in sorted(self.seconds.items(), key=lambda each: -each[1])[:SHOWN]:
             terminalreporter.write_line(f"{seconds:8.1f} {self.wall[name]:8.1f}  {name}")
-        both = f"{sum(self.seconds.values()):8.1f} {sum(self.wall.values()):8.1f}"
-        terminalreporter.write_line(f"{both}  all {len(self.seconds)} tests")
+        totals = f"{sum(self.seconds.values()):8.1f} {sum(self.wall.values()):8.1f}"
+        terminalreporter.write_line(f"{totals}  all {len(self.seconds)} tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -63,8 +63,8 @@ class Trace:
         """The nearest function of the package up the stack: what is between (numpy, a thread pool) is no stop."""
         up = frame.f_back
         while up is not None:
-            if (found := self._module(up)) is not None:
-                return found
+            if (caller := self._module(up)) is not None:
+                return caller
             up = up.f_back
         return None
 
@@ -144,9 +144,9 @@ def _page(folder: Path, pairs: object):  # type: ignore[no-untyped-def]
     sys.setprofile(None)
     with open_store(path) as store:
         add_collection(store, pairs, spec=str(folder / "photos"))
-        one, other = pairs.images.ids[0], pairs.texts.ids[7]  # type: ignore[attr-defined]
+        image, text = pairs.images.ids[0], pairs.texts.ids[7]  # type: ignore[attr-defined]
         pair = tasks.TaskPair
-        tasks.add_tasks(store, [tasks.Draft((pair(one, other),))], replication=1)
+        tasks.add_tasks(store, [tasks.Draft((pair(image, text),))], replication=1)
     client = TestClient(make_app([pairs], store=path), base_url="http://localhost")
     client.get("/judge")  # signs the annotator in
     sys.setprofile(profile)
@@ -189,8 +189,8 @@ WALKS: dict[str, Callable[[Path], None]] = {
 def measured(name: str, source: Path) -> Walk:
     """One walk, in this process."""
     trace = Trace(source.resolve() / PACKAGE)
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         prepare(folder)
         WALKS[name](folder)
         with traced(trace):
@@ -225,24 +225,24 @@ def main() -> None:
         sys.path.insert(0, str(chosen.source.resolve()))
         print(json.dumps(measured(chosen.walk, chosen.source)))
         return
-    found = list(each(chosen.source))
+    walks = list(each(chosen.source))
     if chosen.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(walks, indent=2))
     elif chosen.before:
-        print(beside(list(each(chosen.before)), found))
+        print(compared(list(each(chosen.before)), walks))
     else:
-        for walk in found:
+        for walk in walks:
             counts = (f"{len(walk[name]):4} {name}" for name in ("files", "hops", "at the root"))
             print(f"{walk['walk']:12}{'  '.join(counts)}: {' '.join(walk['at the root'])}")
 
 
-def beside(before: list[Walk], now: list[Walk]) -> str:
+def compared(before: list[Walk], after: list[Walk]) -> str:
     """A Markdown table of the walks in two checkouts."""
     counted = ("files", "hops", "at the root")
     head = ["| walk | files | hops | modules and packages of the root |", "|---|---:|---:|---:|"]
     rows = (
         f"| {new['walk']} | " + " | ".join(f"{len(old[name])} → {len(new[name])}" for name in counted) + " |"
-        for old, new in zip(before, now, strict=True)
+        for old, new in zip(before, after, strict=True)
     )
     return "\n".join([*head, *rows])
 
