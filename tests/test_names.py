@@ -20,9 +20,10 @@ def test_functions_name_their_values(folder):
 
 
 def test_what_counts(tmp_path):
-    """A vague module, class, function, parameter and variable; the other operand of an operator is Python's own name."""
+    """Vague modules, classes, functions, parameters and variables count; the operand of an operator does not."""
     (tmp_path / "held.py").write_text(
-        "class Found:\n    def __eq__(self, other): return True\n\ndef told(given, rows):\n    kept = [n for n in rows]\n"
+        "class Found:\n    def __eq__(self, other): return True\n\n"
+        "def told(given, rows):\n    kept = [n for n in rows]\n"
     )
     assert sorted(names.vague_names(tmp_path / "held.py")) == [
         (1, "class", "Found"),

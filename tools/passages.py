@@ -30,9 +30,7 @@ def main() -> None:
     drawn_from = [one for one in passages() if not any(one[0].startswith(f"{folder}/") for folder in options.without)]
     print(f"{options.number} of {len(drawn_from):,} passages, seed {options.seed}")
     drawn = random.Random(options.seed).sample(drawn_from, options.number)
-    for number, (place, kind, text) in enumerate(
-        random.Random(options.seed).sample(drawn_from, options.number), start=1
-    ):
+    for number, (place, kind, text) in enumerate(drawn, start=1):
         print(f"\n{number}. {place} ({kind})\n   {text}")
 
 
