@@ -1,5 +1,6 @@
 """The structure of the package: few wings at its root, imports that go one way, no circle."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import architecture  # noqa: E402
 import walks  # noqa: E402
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +84,29 @@ def test_a_walk_names_the_files_that_a_value_passes():
     assert walk["at the root"] == ["core", "match", "scores"]
     assert {"core/embeddings.py", "scores/corrected.py", "match/corrections.py"} <= set(walk["files"])
     assert "scores/base.py -> core/ranking.py" in walk["hops"]
+
+
+def test_the_page_shows_the_layers_of_the_contract():
+    picture = PAGE[PAGE.index("```text") :].partition("\n```\n")[0]
+    shown = [line.split()[0] for line in picture.splitlines()[1:]]
+    assert shown == [wing for floor in architecture.contract() for wing in floor if wing != "__main__"]
+
+
+def test_every_module_that_the_page_names_exists(found):
+    wings = "|".join(sorted({module.wing for module in found.values()} - {""}))
+    named = re.findall(rf"`(?:limner\.)?((?:{wings})(?:\.[a-z_]+)+)`", PAGE)
+    assert len(named) > 20
+    for name in named:
+        owner, _, attribute = f"limner.{name}".rpartition(".")
+        assert f"limner.{name}" in found or attribute in found[owner].path.read_text(encoding="utf-8"), name
+
+
+def test_the_limits_of_the_page_hold(facts):
+    limits = re.findall(r"^\| ([A-Za-z ]+?)(?: \(over .*\))? \| (\d+) \|$", PAGE, flags=re.MULTILINE)
+    assert {"circles", "modules", "lines", "lines with Any", "public names"} <= {name for name, _ in limits}
+    for name, limit in limits:
+        value = facts[name]
+        count = (
+            sum(value.values()) if name == "public names" else len(value) if isinstance(value, list | dict) else value
+        )
+        assert count <= int(limit), name
