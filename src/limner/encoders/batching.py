@@ -30,7 +30,7 @@ def at_least_one(value: int | None, name: str, *, default: int) -> int:
     return default if value is None else value
 
 
-def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) -> Iterator[IntArray]:
+def by_length(lengths: Sequence[int] | Array, *, budget: int, max_rows: int = 4096) -> Iterator[IntArray]:
     """Groups rows into batches, the longest first, of at most `budget` tokens each, including padding.
 
     The longest rows come first, so that running out of memory happens at the start and not after an hour.
@@ -38,43 +38,43 @@ def by_length(lengths: Sequence[int] | Array, *, budget: int, most: int = 4096) 
     Args:
         lengths: Number of tokens of each row.
         budget: Maximum number of tokens in a batch, padding included; a longer row gets its own batch.
-        most: Maximum number of rows in a batch.
+        max_rows: Maximum number of rows in a batch.
 
     >>> [rows.tolist() for rows in by_length([3, 9, 2, 4, 8], budget=18)]
     [[1, 4], [3, 0, 2]]
     """
-    if budget < 1 or most < 1:
-        raise LimnerError(f"batches of {budget} tokens and {most} rows: expected at least 1 of each")
-    known = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(-known, kind="stable")
+    if budget < 1 or max_rows < 1:
+        raise LimnerError(f"batches of {budget} tokens and {max_rows} rows: expected at least 1 of each")
+    token_counts = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-token_counts, kind="stable")
     start = 0
     while start < len(order):
-        size = max(1, min(most, budget // max(int(known[order[start]]), 1)))
+        size = max(1, min(max_rows, budget // max(int(token_counts[order[start]]), 1)))
         yield order[start : start + size]
         start += size
 
 
-def paced(total: int, *, most: int, seconds: float | None = PART_SECONDS) -> Iterator[slice]:
-    """Splits work into pieces of a few seconds and at most `most` items, so that little is lost if it is killed.
+def paced(total: int, *, max_items: int, seconds: float | None = PART_SECONDS) -> Iterator[slice]:
+    """Splits work into pieces of a few seconds and at most `max_items` items, so that little is lost if it is killed.
 
     The time of a piece is measured until the next one is requested.
 
     Args:
         total: Total number of items.
-        most: Maximum number of items in a piece.
+        max_items: Maximum number of items in a piece.
         seconds: Target time of a piece; None for no target.
 
-    >>> list(paced(100, most=60))
+    >>> list(paced(100, max_items=60))
     [slice(0, 32, None), slice(32, 92, None), slice(92, 100, None)]
     """
-    low, size = 0, most if seconds is None else min(_FIRST, most)
+    low, size = 0, max_items if seconds is None else min(_FIRST, max_items)
     while low < total:
         began = monotonic()
         yield slice(low, min(low + size, total))
         low += size
         if seconds is not None:
             ideal = size * min(8.0, seconds / max(monotonic() - began, 1e-9))
-            size = most if ideal >= most else 1 << max(0, int(ideal).bit_length() - 1)
+            size = max_items if ideal >= max_items else 1 << max(0, int(ideal).bit_length() - 1)
 
 
 def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> tuple[IntArray, npt.NDArray[np.bool_]]:

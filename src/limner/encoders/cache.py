@@ -49,15 +49,15 @@ def content_key(value: Any, *, kind: str, name: str = "image") -> bytes:
     True
     """
     if kind == "text":
-        held = str(value).encode()
+        content = str(value).encode()
     elif isinstance(value, bytes):
-        held = value
+        content = value
     elif isinstance(value, (str, Path)) and Path(value).is_file():
-        held = read_bytes(value, what="image")
+        content = read_bytes(value, what="image")
     else:
         image = open_image(value, name=name)
-        held = repr(image.size).encode() + image.tobytes()
-    return hashlib.blake2b(held, digest_size=16, person=kind.encode()).digest()
+        content = repr(image.size).encode() + image.tobytes()
+    return hashlib.blake2b(content, digest_size=16, person=kind.encode()).digest()
 
 
 def keys_of(values: Iterable[bytes]) -> Keys:
@@ -100,8 +100,8 @@ class RowStore:
     def _sort(self) -> None:
         """Merges new rows into the sorted ones; done on lookup, because sorting is slower than appending."""
         if self._new:
-            known = (self.keys, self.rows)
-            keys, rows = (np.concatenate(each) for each in zip(known, *self._new, strict=True))
+            sorted_part = (self.keys, self.rows)
+            keys, rows = (np.concatenate(each) for each in zip(sorted_part, *self._new, strict=True))
             order = np.argsort(keys[:, 0], kind="stable")
             self.keys, self.rows, self._new = keys[order], rows[order], []
 
@@ -128,9 +128,9 @@ class RowStore:
         if not len(self.keys) or not len(keys):
             return np.zeros(len(keys), dtype=bool), rows
         places = np.searchsorted(self.keys[:, 0], keys[:, 0]).clip(max=len(self.keys) - 1)
-        known = (self.keys[places] == keys).all(axis=1)  # a second key with the same first half counts as unknown
-        rows[known] = self.rows[places[known]]
-        return known, rows
+        is_stored = (self.keys[places] == keys).all(axis=1)  # a second key with the same first half counts as unknown
+        rows[is_stored] = self.rows[places[is_stored]]
+        return is_stored, rows
 
     def put(self, keys: Keys, rows: Array) -> None:
         """Writes rows to disk immediately, as a new part."""
@@ -138,12 +138,12 @@ class RowStore:
 
         if not len(keys):
             return
-        held = np.ascontiguousarray(rows, dtype=self.dtype).reshape(len(keys), self.width)
+        stored_rows = np.ascontiguousarray(rows, dtype=self.dtype).reshape(len(keys), self.width)
         name = f"part-{len(self):012d}-{os.getpid()}-{uuid.uuid4().hex[:8]}.safetensors"
-        written = {"keys": np.ascontiguousarray(keys).view(np.int64), "rows": held}
+        written = {"keys": np.ascontiguousarray(keys).view(np.int64), "rows": stored_rows}
         with replacing(self.folder / name) as file:
             save_file(written, file, {_CHECKSUM: checksum(**written)})
-        self._new.append((keys, held))
+        self._new.append((keys, stored_rows))
 
 
 def owner_of(model: object, name: str | None = None) -> str:
@@ -189,22 +189,25 @@ class Cached:
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of items; known items are read from the cache, the others are encoded and stored."""
         progress = as_progress(progress)
-        given = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
+        checked_items = items if isinstance(items, Items) else Items(range(len(items)), items, kind="text")  # type: ignore[arg-type]
         keys = keys_of(
-            content_key(v, kind=given.kind, name=key) for key, v in zip(given.ids, given.values, strict=True)
+            content_key(v, kind=checked_items.kind, name=key)
+            for key, v in zip(checked_items.ids, checked_items.values, strict=True)
         )
-        known, out = self.store.get(keys)
-        self.reused = int(known.sum())
-        first = _firsts(keys, known)
+        is_stored, out = self.store.get(keys)
+        self.reused = int(is_stored.sum())
+        first = _firsts(keys, is_stored)
         done = self.reused
-        for piece in paced(len(first), most=self.every):
+        for piece in paced(len(first), max_items=self.every):
             rows = first[piece]
             with collected() as cut:
-                vectors = self._encoded(given[rows], progress.part(done, len(given)))
-            self._keep_lengths(keys[rows], cut.lengths(given[rows].values if given.kind == "text" else []))
+                vectors = self._encoded(checked_items[rows], progress.part(done, len(checked_items)))
+            self._keep_lengths(
+                keys[rows], cut.lengths(checked_items[rows].values if checked_items.kind == "text" else [])
+            )
             self.store.put(keys[rows], vectors)
             done += len(rows)
-        self._count(keys, given)
+        self._count(keys, checked_items)
         return np.asarray(out if not len(first) else self.store.get(keys)[1])
 
     def _keep_lengths(self, keys: Keys, lengths: list[tuple[int, int]]) -> None:
@@ -230,10 +233,10 @@ class Cached:
         return encoded(self.encoder, items, progress=progress).matrix
 
 
-def _firsts(keys: Keys, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _firsts(keys: Keys, is_stored: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """The first row of every unknown key."""
     _, first = np.unique(keys, axis=0, return_index=True)
-    return np.sort(first[~known[first]])
+    return np.sort(first[~is_stored[first]])
 
 
 def remembering(encoder: object) -> object:

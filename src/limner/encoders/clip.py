@@ -38,7 +38,7 @@ class ClipEncoder(JointEncoder):
     def __init__(self, model: str | Path, **running: Unpack[Running]) -> None:
         super().__init__(**running)
         library = needed("transformers", what="the encoder 'clip'", extra="train")
-        self.folder = folder_of(model, what="the encoder 'clip'")
+        self.folder = folder_of(model, purpose="the encoder 'clip'")
         self.model = trained(library.AutoModel.from_pretrained, self.folder).to(self.device).eval()
         if not hasattr(self.model, "get_image_features"):
             raise LimnerError(
@@ -58,12 +58,12 @@ class ClipEncoder(JointEncoder):
         """Refuses the processor of another model, whose images this one cannot read."""
         from PIL import Image
 
-        wanted = getattr(self.model.config.vision_config, "image_size", None)
-        made = self.pixels(Image.new("RGB", (64, 48)))["pixel_values"].shape
-        if wanted and len(made) == 3 and made[-2:] != (wanted, wanted):  # NaFlex makes patches
+        image_size = getattr(self.model.config.vision_config, "image_size", None)
+        shape = self.pixels(Image.new("RGB", (64, 48)))["pixel_values"].shape
+        if image_size and len(shape) == 3 and shape[-2:] != (image_size, image_size):  # NaFlex makes patches
             raise LimnerError(
-                f"{self.folder}: its processor makes images of {made[-1]} x {made[-2]} pixels, its model expects "
-                f"{wanted} x {wanted}: correct the size in preprocessor_config.json"
+                f"{self.folder}: its processor makes images of {shape[-1]} x {shape[-2]} pixels, its model expects "
+                f"{image_size} x {image_size}: correct the size in preprocessor_config.json"
             )
 
     @property
@@ -83,15 +83,15 @@ class ClipEncoder(JointEncoder):
 
     def pixels(self, image: Image) -> dict[str, Tensor]:
         """Preprocesses an image with the model's own processor; for NaFlex also its patch mask and patch grid shape."""
-        made = self.processor(images=image, return_tensors="pt")
-        return {name: torch.as_tensor(value)[0] for name, value in made.items()}
+        inputs = self.processor(images=image, return_tensors="pt")
+        return {name: torch.as_tensor(value)[0] for name, value in inputs.items()}
 
     def image_vectors(self, pixels: dict[str, Tensor]) -> Tensor:
         """Encodes images with the image tower."""
         return _unit(self.model.get_image_features(**pixels))
 
 
-def _unit(given: Any) -> Tensor:
+def _unit(output: Any) -> Tensor:
     """L2-normalises the rows; newer versions of transformers wrap the vectors in an object."""
-    vectors: Tensor = given if isinstance(given, Tensor) else given.pooler_output
+    vectors: Tensor = output if isinstance(output, Tensor) else output.pooler_output
     return torch.nn.functional.normalize(vectors.float(), dim=-1)

@@ -71,8 +71,8 @@ def set_similarity(system: object) -> str:
     >>> set_similarity(None)
     'cosine'
     """
-    own = getattr(system, "similarity", None)
-    return own if isinstance(own, str) else "cosine"
+    similarity = getattr(system, "similarity", None)
+    return similarity if isinstance(similarity, str) else "cosine"
 
 
 def identity(system: object, name: str | None = None) -> str | None:
@@ -88,10 +88,10 @@ def identity(system: object, name: str | None = None) -> str | None:
     if not isinstance(system, (Encoder, TwoSided, SetEncoder)):
         return None
     try:
-        found = getattr(system, "identity", None) or getattr(system, "fingerprint", None)
+        model_identity = getattr(system, "identity", None) or getattr(system, "fingerprint", None)
     except LimnerError:  # an unsaved model has no fingerprint
-        found = None
-    return str(found) if found else name if name and ":" in name else None
+        model_identity = None
+    return str(model_identity) if model_identity else name if name and ":" in name else None
 
 
 def digest(*parts: str | Array) -> str:
@@ -100,12 +100,12 @@ def digest(*parts: str | Array) -> str:
     >>> digest("ab", np.zeros(2)) == digest("ab", np.zeros(2)), digest("ab", "c") == digest("a", "bc")
     (True, False)
     """
-    found = hashlib.blake2b(digest_size=8)
+    hasher = hashlib.blake2b(digest_size=8)
     for part in parts:
-        told = f"{len(part)}" if isinstance(part, str) else f"{part.dtype} {part.shape}"
-        held = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
-        found.update(f"{told}:".encode() + held)
-    return found.hexdigest()
+        header = f"{len(part)}" if isinstance(part, str) else f"{part.dtype} {part.shape}"
+        content = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
+        hasher.update(f"{header}:".encode() + content)
+    return hasher.hexdigest()
 
 
 def encoded(
@@ -121,14 +121,14 @@ def encoded(
     """
     progress = as_progress(progress)
     images_only = getattr(system, "kinds", None) == ("image",)
-    given = Items.of(items, kind="image" if images_only else None)
-    with _missing_listed(given):
+    checked_items = Items.of(items, kind="image" if images_only else None)
+    with _missing_listed(checked_items):
         if _is_function(system):
-            return _from_function(system, given, progress)
-        encode = _encode(system, given.kind)
-        with nullcontext() if _is_built_in(system) else _failure_told(system, given):
-            made = encode(given, **progress_for(encode, progress))
-    return _rows(made, given)
+            return _from_function(system, checked_items, progress)
+        encode = _encode(system, checked_items.kind)
+        with nullcontext() if _is_built_in(system) else _with_failure_named(system, checked_items):
+            vectors = encode(checked_items, **progress_for(encode, progress))
+    return _rows(vectors, checked_items)
 
 
 def encoded_sets(system: object, items: object, *, queries: bool, progress: ProgressLike = None) -> VectorSets:
@@ -152,17 +152,20 @@ def encoded_sets(system: object, items: object, *, queries: bool, progress: Prog
             f"{name} has no encode_sets(items), but several vectors per item are needed: expected an encoder such as "
             "'multi-vector(model=DIR)', or an object with that method"
         )
-    given, encode = Items.of(items), system.encode_sets
+    checked_items, encode = Items.of(items), system.encode_sets
     takes = "queries" in inspect.signature(encode).parameters
-    with _missing_listed(given), nullcontext() if _is_built_in(system) else _failure_told(system, given):
-        made = encode(given, **progress_for(encode, progress), **({"queries": queries} if takes else {}))
-        found = made if isinstance(made, VectorSets) else VectorSets.of(_by_id(made, given))
-    if list(found.ids) != list(given.ids):
+    with (
+        _missing_listed(checked_items),
+        nullcontext() if _is_built_in(system) else _with_failure_named(system, checked_items),
+    ):
+        vectors = encode(checked_items, **progress_for(encode, progress), **({"queries": queries} if takes else {}))
+        sets = vectors if isinstance(vectors, VectorSets) else VectorSets.of(_by_id(vectors, checked_items))
+    if list(sets.ids) != list(checked_items.ids):
         raise LimnerError(
-            f"{type(system).__name__} gave vectors of {len(found):,} items ({shown(found.ids)}) for {len(given):,} "
-            f"({shown(given.ids)}): expected the same ids, in the same order"
+            f"{type(system).__name__} gave vectors of {len(sets):,} items ({shown(sets.ids)}) for "
+            f"{len(checked_items):,} ({shown(checked_items.ids)}): expected the same ids, in the same order"
         )
-    return found
+    return sets
 
 
 def is_model(system: object) -> bool:
@@ -230,11 +233,11 @@ def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, (str, Path)) and not Path(value).is_file())
 
 
-def _by_id(made: object, items: Items) -> Mapping[str, object]:
+def _by_id(sets: object, items: Items) -> Mapping[str, object]:
     """One array of vectors for every item."""
-    if isinstance(made, Mapping):
-        return {str(key): vectors for key, vectors in made.items()}
-    listed: list[object] = list(made)  # type: ignore[call-overload]  # what cannot be listed is told by the caller
+    if isinstance(sets, Mapping):
+        return {str(key): vectors for key, vectors in sets.items()}
+    listed: list[object] = list(sets)  # type: ignore[call-overload]  # what cannot be listed is told by the caller
     if len(listed) != len(items):
         raise LimnerError(
             f"the encoder gave {len(listed):,} sets of vectors for {len(items):,} items: expected one each"
@@ -247,29 +250,29 @@ def _is_built_in(system: object) -> bool:
 
 
 @contextmanager
-def _failure_told(system: object, items: Items) -> Iterator[None]:
+def _with_failure_named(system: object, items: Items) -> Iterator[None]:
     """Turns an exception of a user-defined encoder into an error that names it and what it was given."""
     try:
         yield
     except (LimnerError, ImportError, OSError, MemoryError):
         raise
     except Exception as error:
-        other = "texts" if items.kind == "image" else "images"
+        other_kind = "texts" if items.kind == "image" else "images"
         raise LimnerError(
             f"{type(system).__name__} failed on {len(items):,} {items.kind}s ({type(error).__name__}: {error}): if it "
-            f"encodes only {other}, give it {other}; otherwise fix its encode method"
+            f"encodes only {other_kind}, give it {other_kind}; otherwise fix its encode method"
         ) from error
 
 
 def _is_function(system: object) -> bool:
     """Whether the system accepts plain lists: a function, or a sentence-transformers model."""
     foreign = type(system).__module__.partition(".")[0] == "sentence_transformers"
-    known = isinstance(system, (Encoder, TwoSided)) or inspect.isclass(system)
-    return foreign or (callable(system) and not known)
+    is_encoder = isinstance(system, (Encoder, TwoSided)) or inspect.isclass(system)
+    return foreign or (callable(system) and not is_encoder)
 
 
 def _from_function(system: Any, items: Items, progress: Progress) -> Embeddings:
-    function = _told(system.encode if hasattr(system, "encode") else system)
+    function = _with_named_errors(system.encode if hasattr(system, "encode") else system)
     if items.kind == "text":
         return _rows(function(list(items.values)), items)
     parts = []
@@ -280,26 +283,28 @@ def _from_function(system: Any, items: Items, progress: Progress) -> Embeddings:
     return _rows(np.concatenate(parts), items)
 
 
-def _told(function: Callable[..., object]) -> Callable[..., object]:
+def _with_named_errors(function: Callable[..., object]) -> Callable[..., object]:
     """Wraps a user-defined function, so that its exceptions become errors that name it."""
 
-    def called(given: list[object]) -> object:
+    def called(values: list[object]) -> object:
         try:
-            return function(given)
+            return function(values)
         except LimnerError:
             raise
         except Exception as error:
             name = getattr(function, "__qualname__", type(function).__name__)
             raise LimnerError(
-                f"{name} failed on a list of {len(given)} ({type(error).__name__}: {error}): expected a function "
+                f"{name} failed on a list of {len(values)} ({type(error).__name__}: {error}): expected a function "
                 "that returns one vector for each text or image in a list"
             ) from error
 
     return called
 
 
-def _rows(made: object, items: Items) -> Embeddings:
-    return made if isinstance(made, Embeddings) else Embeddings(items.ids, array(made, "what the encoder gave"))
+def _rows(vectors: object, items: Items) -> Embeddings:
+    return (
+        vectors if isinstance(vectors, Embeddings) else Embeddings(items.ids, array(vectors, "what the encoder gave"))
+    )
 
 
 def _encode(system: object, kind: str) -> Callable[..., object]:

@@ -54,8 +54,8 @@ class GruEncoder(TorchEncoder):
         self.folder: Path | None = Path(model)
         self._set(*_read(self.folder))
 
-    def _set(self, known: Sequence[str], reader: GruModule) -> None:
-        self.words, self.reader = tuple(known), reader.to(self.device).eval()
+    def _set(self, vocabulary: Sequence[str], reader: GruModule) -> None:
+        self.words, self.reader = tuple(vocabulary), reader.to(self.device).eval()
         self.number = {word: number for number, word in enumerate(self.words, start=UNKNOWN + 1)}
         self.dim = int(reader.gru.hidden_size)
 
@@ -80,16 +80,16 @@ class GruEncoder(TorchEncoder):
             seed: Seed of the weights.
             running: As for the class.
         """
-        seen = Counter(word for text in texts for word in set(words(text)))
-        known = sorted(word for word, count in seen.items() if count >= min_count)
+        text_counts = Counter(word for text in texts for word in set(words(text)))
+        vocabulary = sorted(word for word, count in text_counts.items() if count >= min_count)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            reader = GruModule(len(known) + UNKNOWN + 1, word_dim=word_dim, dim=dim)
-        made = cls.__new__(cls)
-        TorchEncoder.__init__(made, **running)
-        made.folder = None
-        made._set(known, reader)
-        return made
+            reader = GruModule(len(vocabulary) + UNKNOWN + 1, word_dim=word_dim, dim=dim)
+        encoder = cls.__new__(cls)
+        TorchEncoder.__init__(encoder, **running)
+        encoder.folder = None
+        encoder._set(vocabulary, reader)
+        return encoder
 
     @property
     def fingerprint(self) -> str:
@@ -104,8 +104,8 @@ class GruEncoder(TorchEncoder):
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """The mean of the states."""
-        found: Tensor = self.reader(tokens, filled)
-        return found
+        vectors: Tensor = self.reader(tokens, filled)
+        return vectors
 
     def save(self, folder: str | Path) -> Path:
         """Writes config.json and model.safetensors into a folder."""
@@ -122,13 +122,13 @@ class GruEncoder(TorchEncoder):
 def _read(folder: Path) -> tuple[list[str], GruModule]:
     saved = model_store.read(folder, KIND)
     with damage_told(folder, what="saved GRU", mend="save it again"):
-        known, config = [str(word) for word in saved.content["words"]], saved.content
-        weights = {name: torch.from_numpy(held.copy()) for name, held in saved.weights.items()}
+        vocabulary, config = [str(word) for word in saved.content["words"]], saved.content
+        weights = {name: torch.from_numpy(array.copy()) for name, array in saved.weights.items()}
         sizes = weights["table.weight"].shape[1], weights["gru.weight_hh_l0"].shape[1]
         if sizes != (config["word_dim"], config["dim"]):
             raise LimnerError(
                 f"{folder}: the sizes of its weights, {sizes}, do not match its config.json; save it again"
             )
-        reader = GruModule(len(known) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
+        reader = GruModule(len(vocabulary) + UNKNOWN + 1, word_dim=sizes[0], dim=sizes[1])
         reader.load_state_dict(weights)
-    return known, reader
+    return vocabulary, reader

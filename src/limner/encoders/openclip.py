@@ -49,8 +49,8 @@ class OpenClipEncoder(JointEncoder):
     @property
     def fingerprint(self) -> str:
         """The architecture, the weights and the precision."""
-        held = fingerprint_of(self.weights) if Path(self.weights).is_file() else self.weights
-        return f"open_clip {self.name} {held} {self.number_type}"
+        weights_id = fingerprint_of(self.weights) if Path(self.weights).is_file() else self.weights
+        return f"open_clip {self.name} {weights_id} {self.number_type}"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens, padded to the model's fixed length: its text tower has no mask."""
@@ -78,9 +78,9 @@ def _lengths(tokenizer: Any, texts: Sequence[str], rows: Tensor, limit: int) -> 
     full = (rows[:, -1] == last).nonzero()[:, 0].tolist()
     lengths = [0] * len(texts)
     for row in full:
-        whole = tokenizer([texts[row]], context_length=len(texts[row].encode()) + limit)[0]
-        if not torch.equal(whole[:limit], rows[row]):
-            lengths[row] = max(limit + 1, int((whole != whole[-1]).nonzero().max()) + 1)
+        uncut = tokenizer([texts[row]], context_length=len(texts[row].encode()) + limit)[0]
+        if not torch.equal(uncut[:limit], rows[row]):
+            lengths[row] = max(limit + 1, int((uncut != uncut[-1]).nonzero().max()) + 1)
     return lengths
 
 
@@ -100,6 +100,6 @@ def _loaded(library: ModuleType, model: str, weights: str) -> tuple[Any, Any]:
         if Path(weights).is_file():
             raise LimnerError(f"{weights} does not contain the weights of {model!r}: {error}") from error
         repository = str(library.get_pretrained_cfg(model, weights).get("hf_hub", "")).strip("/")
-        advice = refusal(repository or f"{model}/{weights}", error, what="the encoder 'open-clip'")
+        advice = refusal(repository or f"{model}/{weights}", error, purpose="the encoder 'open-clip'")
         raise LimnerError(f"{advice}; or give the file of its weights as weights=FILE") from error
     return loaded, transform

@@ -223,7 +223,7 @@ VectorSource = str | Path | Mapping[str, Any] | Embeddings | Encoder | TwoSided
 def source(
     origin: VectorSource | Source | None,
     *,
-    what: str = "features",
+    option: str = "features",
     trusted: bool = True,
     deferred: bool = False,
     cache: str | Path | None = None,
@@ -235,7 +235,7 @@ def source(
             `limner.encoders.ENCODERS`, "module:thing", or an object), or one with its options:
             `{"encoder": "clip", "model": "folder"}` or "clip(model=folder)". A file with the encoder that computed it,
             `{"embeddings": "photos.npy", "encoder": "clip", "model": "folder"}`, can also encode further items.
-        what: The option; used in messages only.
+        option: The option; used in messages only.
         trusted: Whether "module:thing" is allowed; False for values read from a file.
         deferred: Whether an encoder by name may stay closed as long as its vectors are cached.
         cache: The cache folder of `deferred`.
@@ -251,17 +251,17 @@ def source(
     if isinstance(origin, str):
         name, options = ENCODERS.parsed(origin)
         if deferred and name in ENCODERS:
-            return EncodedVectors(_refuse_no_encoder(open_encoder(name, options, cache), name, what), name, options)
-        return EncodedVectors(_encoder(name, options, what, trusted), name, options)
+            return EncodedVectors(_refuse_no_encoder(open_encoder(name, options, cache), name, option), name, options)
+        return EncodedVectors(_encoder(name, options, option, trusted), name, options)
     if isinstance(origin, Mapping) and "encoder" in origin:
         options = {name: value for name, value in origin.items() if name not in ("encoder", "embeddings")}
-        vectors = EncodedVectors(_encoder(origin["encoder"], options, what, trusted), origin["encoder"], options)
+        vectors = EncodedVectors(_encoder(origin["encoder"], options, option, trusted), origin["encoder"], options)
         file = origin.get("embeddings")
         return vectors if file is None else StoredVectors(Embeddings.load(file), str(Path(file).resolve()), vectors)
     if isinstance(origin, (Encoder, TwoSided)):
         return EncodedVectors(origin)
     raise LimnerError(
-        f"{what}={origin!r} is {type(origin).__name__}: expected Embeddings, their file, an encoder's name, "
+        f"{option}={origin!r} is {type(origin).__name__}: expected Embeddings, their file, an encoder's name, "
         "{'encoder': name, ...} with its options, or an object with encode(items)"
     )
 
@@ -274,7 +274,7 @@ def source_of(origin: VectorSource | None, *, kind: str, cache: str | Path | Non
         kind: "image" or "text"; an encoder of others is refused.
         cache: The cache folder; by default the one that all commands share.
     """
-    vectors = source(origin, what=f"{kind}s", deferred=True, cache=cache)
+    vectors = source(origin, option=f"{kind}s", deferred=True, cache=cache)
     kinds = getattr(vectors.encoder, "kinds", (kind,)) if isinstance(vectors, EncodedVectors) else (kind,)
     if kind not in kinds:
         raise LimnerError(f"{kind}s={origin}: it encodes {' and '.join(kinds)}s; name an encoder of {kind}s")
@@ -283,23 +283,25 @@ def source_of(origin: VectorSource | None, *, kind: str, cache: str | Path | Non
     return EncodedVectors(Cached(vectors.encoder, cache), vectors.name, vectors.options)
 
 
-def load_source(about: object, *, what: str, trust: bool) -> Source | None:
+def load_source(about: object, *, option: str, trust: bool) -> Source | None:
     """The source of a saved model, or None if it was an object that cannot be restored.
 
     Args:
         about: The description of the source in the saved model.
-        what: The option; used in messages only.
+        option: The option; used in messages only.
         trust: Whether the model may name a custom encoder as "module:thing".
     """
     if not isinstance(about, Mapping):
-        raise LimnerError(f"{what} of a saved model are {about!r}: expected an encoder or a file of vectors by name")
+        raise LimnerError(f"{option} of a saved model are {about!r}: expected an encoder or a file of vectors by name")
     names = [about[name] for name in ("encoder", "embeddings") if name in about]
     if not names or not all(name is None or (isinstance(name, str) and name) for name in names):
-        raise LimnerError(f"{what} of a saved model are {dict(about)!r}: expected the name of an encoder or of a file")
+        raise LimnerError(
+            f"{option} of a saved model are {dict(about)!r}: expected the name of an encoder or of a file"
+        )
     path = about.get("embeddings")
     if about.get("encoder"):
         has_file = bool(path) and os.path.isfile(str(path))
-        return source(about if has_file else {**about, "embeddings": None}, what=what, trusted=trust)
+        return source(about if has_file else {**about, "embeddings": None}, option=option, trusted=trust)
     return StoredVectors(Embeddings.load(path), str(path)) if path and os.path.isfile(str(path)) else None
 
 
@@ -307,11 +309,11 @@ def _is_file(name: str) -> bool:
     return Path(name).suffix.lower() in (".npy", ".npz", ".safetensors", ".parquet")
 
 
-def _encoder(name: str, options: Mapping[str, object], what: str, trusted: bool) -> object:
-    return _refuse_no_encoder(encoder_named(name, options, trusted=trusted), name, what)
+def _encoder(name: str, options: Mapping[str, object], option: str, trusted: bool) -> object:
+    return _refuse_no_encoder(encoder_named(name, options, trusted=trusted), name, option)
 
 
-def _refuse_no_encoder(encoder: object, name: str, what: str) -> object:
+def _refuse_no_encoder(encoder: object, name: str, option: str) -> object:
     if not isinstance(encoder, (Encoder, TwoSided)):
-        raise LimnerError(f"{what}={name!r} has no encode(items): expected an encoder")
+        raise LimnerError(f"{option}={name!r} has no encode(items): expected an encoder")
     return encoder

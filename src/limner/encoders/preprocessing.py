@@ -47,24 +47,24 @@ class Preprocessing:
         file = next((folder / name for name in _FILES if (folder / name).is_file()), None)
         if file is None:
             raise LimnerError(f"{folder} does not say how to preprocess images: expected {' or '.join(_FILES)} in it")
-        told = read_json(file, what="image processor")
+        config = read_json(file, what="image processor")
         with damage_told(file, what="description of an image processor"):
-            return cls._from(told.get("image_processor", told))
+            return cls._from(config.get("image_processor", config))
 
     @classmethod
-    def _from(cls, told: Mapping[str, Any]) -> Preprocessing:
-        scaled, normal = told.get("do_rescale", True), told.get("do_normalize", True)
-        mean, std = (tuple(map(float, told[name])) for name in ("image_mean", "image_std"))
+    def _from(cls, config: Mapping[str, Any]) -> Preprocessing:
+        scaled, normal = config.get("do_rescale", True), config.get("do_normalize", True)
+        mean, std = (tuple(map(float, config[name])) for name in ("image_mean", "image_std"))
         if len(mean) != 3 or len(std) != 3:
             raise ValueError(f"image_mean {mean} and image_std {std}: expected three numbers each")
-        resample, scale = int(told.get("resample", 3)), float(told.get("rescale_factor", 1 / 255))
+        resample, scale = int(config.get("resample", 3)), float(config.get("rescale_factor", 1 / 255))
         if not 0 <= resample <= 5 or not all(abs(number) <= _EXTREME for number in (*mean, *std, scale)):
             raise ValueError(f"resample {resample}, rescale_factor {scale}: expected a Pillow filter and small numbers")
         if not all(abs(number) >= 1 / _EXTREME for number in std):
             raise ValueError(f"image_std {std}: expected numbers that are not close to 0")
-        crop = _size(told["crop_size"], square=True) if told.get("do_center_crop") else None
+        crop = _size(config["crop_size"], square=True) if config.get("do_center_crop") else None
         return cls(
-            _size(told["size"]) if told.get("do_resize", True) else None,
+            _size(config["size"]) if config.get("do_resize", True) else None,
             resample,
             crop if isinstance(crop, tuple) else None,
             scale if scaled else 1.0,
@@ -79,8 +79,8 @@ class Preprocessing:
 
     def __call__(self, image: Image) -> Float32:
         """The pixels of an RGB image: channels by height by width."""
-        made = image if self.resize is None else image.resize(self._target(image.size), self.resample)
-        pixels = np.asarray(made)
+        resized = image if self.resize is None else image.resize(self._target(image.size), self.resample)
+        pixels = np.asarray(resized)
         if self.crop is not None:  # before the type is changed: what is cut off takes no memory as floats
             pixels = _centre(pixels, *self.crop)
         mean, std = (np.asarray(each, dtype=np.float32) for each in (self.mean, self.std))
@@ -92,21 +92,21 @@ class Preprocessing:
         if isinstance(self.resize, tuple):
             return self.resize[1], self.resize[0]
         short, long = min(size), max(size)
-        wanted = int(self.resize or short)
-        other = int(wanted * long / short)
-        return (wanted, other) if size[0] <= size[1] else (other, wanted)
+        short_side = int(self.resize or short)
+        long_side = int(short_side * long / short)
+        return (short_side, long_side) if size[0] <= size[1] else (long_side, short_side)
 
 
-def _size(told: Any, *, square: bool = False) -> tuple[int, int] | int:
+def _size(size: Any, *, square: bool = False) -> tuple[int, int] | int:
     """A size in the format of a processor: a number, {"shortest_edge": n}, or {"height": h, "width": w}."""
-    if isinstance(told, Mapping):
-        found = told["shortest_edge"] if "shortest_edge" in told else (int(told["height"]), int(told["width"]))
+    if isinstance(size, Mapping):
+        sides = size["shortest_edge"] if "shortest_edge" in size else (int(size["height"]), int(size["width"]))
     else:
-        found = (int(told), int(told)) if square else int(told)
-    for side in found if isinstance(found, tuple) else (int(found),):
+        sides = (int(size), int(size)) if square else int(size)
+    for side in sides if isinstance(sides, tuple) else (int(sides),):
         if not 1 <= side <= _LARGEST:
             raise ValueError(f"a side of {side} pixels: expected 1 to {_LARGEST}")
-    return found if isinstance(found, tuple) else int(found)
+    return sides if isinstance(sides, tuple) else int(sides)
 
 
 def _centre(pixels: Array, height: int, width: int) -> Array:
@@ -115,7 +115,7 @@ def _centre(pixels: Array, height: int, width: int) -> Array:
     top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
     if top >= 0 and left >= 0:
         return pixels[top : top + height, left : left + width]
-    kept = pixels[max(top, 0) : max(top, 0) + height, max(left, 0) : max(left, 0) + width]
-    down, right = (height - kept.shape[0] + 1) // 2, (width - kept.shape[1] + 1) // 2
-    out[down : down + kept.shape[0], right : right + kept.shape[1]] = kept
+    visible = pixels[max(top, 0) : max(top, 0) + height, max(left, 0) : max(left, 0) + width]
+    down, right = (height - visible.shape[0] + 1) // 2, (width - visible.shape[1] + 1) // 2
+    out[down : down + visible.shape[0], right : right + visible.shape[1]] = visible
     return out

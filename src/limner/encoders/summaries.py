@@ -39,7 +39,7 @@ class Summariser:
         if min(longest, beams, batch) < 1:
             raise LimnerError(f"longest={longest}, beams={beams}, batch={batch}: expected 1 or more of each")
         library = needed("transformers", what="a summariser", extra="train")
-        folder = folder_of(model, what="a summariser")
+        folder = folder_of(model, purpose="a summariser")
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
         self.model = trained(library.AutoModelForSeq2SeqLM.from_pretrained, folder).to(device).eval()
         self.longest, self.beams, self.batch, self.device = longest, beams, batch, device

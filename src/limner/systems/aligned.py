@@ -26,7 +26,7 @@ from limner.encoders.opening import EncodedVectors, Source, VectorSource, load_s
 from limner.encoders.words import BagOfWords
 from limner.scores import Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
-from limner.systems.trained_on import TrainedOn, kept
+from limner.systems.trained_on import TrainedOn, saved_record
 
 if TYPE_CHECKING:
     from limner.core.arrays import Array
@@ -62,8 +62,8 @@ class AlignedModel:
     def fingerprint(self) -> str:
         """Identifies the model by its encoders and maps."""
         maps = [part for side in (self.image_map, self.text_map) for part in (side.mean, side.weights)]
-        made_by = [_identity(each) for each in (self.images, self.texts)]
-        return f"aligned {digest(*made_by, *maps)}"
+        side_ids = [_identity(each) for each in (self.images, self.texts)]
+        return f"aligned {digest(*side_ids, *maps)}"
 
     def scores(self, collection: Collection, *, progress: ProgressLike = None) -> Scores:
         """Cosine similarity of every image and every text of a collection, computed lazily."""
@@ -94,21 +94,21 @@ class AlignedModel:
             "image_map": vars(self.image_map),
             "text_map": vars(self.text_map),
         }
-        return model_store.write(path, KIND, {**content, **kept(self.trained_on)})
+        return model_store.write(path, KIND, {**content, **saved_record(self.trained_on)})
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> AlignedModel:
         """Reads a saved model; `trust` allows it to name an encoder as "module:thing"."""
-        held = model_store.read(path, KIND).content
+        content = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            image_map, text_map = (Side(**held[f"{side}_map"]) for side in ("image", "text"))
-            about, record = held["texts"], TrainedOn.from_content(held.get("trained_on"))
-            bag = BagOfWords(tuple(map(str, about[WORDS])), held["idf"]) if WORDS in about else None
-            name, options = str(held["name"]), held["options"]
+            image_map, text_map = (Side(**content[f"{side}_map"]) for side in ("image", "text"))
+            about, record = content["texts"], TrainedOn.from_content(content.get("trained_on"))
+            bag = BagOfWords(tuple(map(str, about[WORDS])), content["idf"]) if WORDS in about else None
+            name, options = str(content["name"]), content["options"]
             if bag is not None and len(bag.vocabulary) != len(text_map.mean):
                 raise LimnerError(f"{len(bag.vocabulary)} words for a map of {len(text_map.mean)}: expected as many")
-        images = _known(held["images"], "images", trust)
-        texts = bag if bag is not None else _known(about, "texts", trust)
+        images = _saved_source(content["images"], "images", trust)
+        texts = bag if bag is not None else _saved_source(about, "texts", trust)
         return cls(name, images, texts, image_map, text_map, options, record)
 
 
@@ -148,9 +148,9 @@ def train_aligned(
         text_side = source_of(texts, kind="text", cache=cache)
     rows = _rows(image_side, collection.images, progress)
     progress.step(f"encoding {len(collection.texts):,} texts")
-    said = _rows(text_side, collection.texts, SILENT)
+    text_rows = _rows(text_side, collection.texts, SILENT)
     progress.step("solving for the joint space")
-    sides = canonical_maps(rows, said, pair_weights(collection), ridge=ridge, dimensions=dimensions)
+    sides = canonical_maps(rows, text_rows, pair_weights(collection), ridge=ridge, dimensions=dimensions)
     options = {"ridge": ridge, "dimensions": dimensions}
     return AlignedModel(name, image_side, text_side, *sides, options, TrainedOn.of(collection))
 
@@ -170,10 +170,10 @@ def _identity(side: Source | BagOfWords) -> str:
     return str(identity(side.encoder) if isinstance(side, EncodedVectors) else side.path)
 
 
-def _known(about: object, what: str, trust: bool) -> Source:
-    found = load_source(about, what=what, trust=trust)
-    if found is None:
+def _saved_source(about: object, side: str, trust: bool) -> Source:
+    vectors = load_source(about, option=side, trust=trust)
+    if vectors is None:
         raise LimnerError(
-            f"the encoder of {what} was an object of Python and is not in the saved model: train it again"
+            f"the encoder of {side} was an object of Python and is not in the saved model: train it again"
         )
-    return found
+    return vectors

@@ -44,8 +44,8 @@ class Side:
     def __post_init__(self) -> None:
         """Refuses what is no affine map, as a damaged file may hold."""
         if not (is_numeric(self.mean, 1) and is_numeric(self.weights, 2) and len(self.mean) == len(self.weights)):
-            got = (getattr(part, "shape", type(part).__name__) for part in (self.mean, self.weights))
-            raise LimnerError("a map with mean {} and weights {}: expected shapes (n,) and (n, m)".format(*got))
+            shapes = (getattr(part, "shape", type(part).__name__) for part in (self.mean, self.weights))
+            raise LimnerError("a map with mean {} and weights {}: expected shapes (n,) and (n, m)".format(*shapes))
 
     def __call__(self, rows: Array | csr_array) -> Matrix:
         """Vectors in the joint space, from dense or sparse rows."""
@@ -86,11 +86,11 @@ def canonical_maps(
     of_image, of_text = (np.asarray(shares.sum(axis=axis)) for axis in (1, 0))
     centre, text_centre = of_image @ images.astype(np.float64), np.asarray(of_text @ texts)
     centred = images - centre
-    within = centred.T @ (centred * of_image[:, None])
+    image_covariance = centred.T @ (centred * of_image[:, None])
     text_within = _squares(texts, of_text) - np.outer(text_centre, text_centre)
     across = centred.T @ _dense(shares @ texts)
     weights, text_weights = _directions(
-        _smooth(within, ridge, "images"), _smooth(text_within, ridge, "texts"), across, dimensions
+        _smooth(image_covariance, ridge, "images"), _smooth(text_within, ridge, "texts"), across, dimensions
     )
     return Side(centre, weights), Side(text_centre, text_weights)
 
@@ -115,25 +115,27 @@ def refuse_settings(ridge: float, dimensions: int) -> None:
         )
 
 
-def _smooth(covariance: Matrix, ridge: float, what: str) -> Matrix:
+def _smooth(covariance: Matrix, ridge: float, items: str) -> Matrix:
     mean = float(np.trace(covariance)) / len(covariance)
     if not mean > 1e-12:
-        raise LimnerError(f"the {what} to train on are all identical: expected at least two that differ")
+        raise LimnerError(f"the {items} to train on are all identical: expected at least two that differ")
     return covariance + ridge * mean * np.eye(len(covariance))
 
 
-def _directions(within: Matrix, text_within: Matrix, across: Matrix, dimensions: int) -> tuple[Matrix, Matrix]:
+def _directions(
+    image_covariance: Matrix, text_within: Matrix, across: Matrix, dimensions: int
+) -> tuple[Matrix, Matrix]:
     from scipy.linalg import solve_triangular
 
     # numpy's decompositions release the interpreter lock and scipy's do not, so only numpy's can be interrupted.
-    lower, text_lower = (interruptible(partial(np.linalg.cholesky, each)) for each in (within, text_within))
+    lower, text_lower = (interruptible(partial(np.linalg.cholesky, each)) for each in (image_covariance, text_within))
     left = solve_triangular(lower, across, lower=True)
     whitened = solve_triangular(text_lower, left.T, lower=True)  # M transposed: texts by images
     squares, vectors = (
         part[..., -dimensions:] for part in interruptible(lambda: np.linalg.eigh(whitened @ whitened.T))
     )
-    kept = squares > 1e-12
-    vectors, correlations = vectors[:, kept][:, ::-1], np.sqrt(squares[kept][::-1])
+    is_positive = squares > 1e-12
+    vectors, correlations = vectors[:, is_positive][:, ::-1], np.sqrt(squares[is_positive][::-1])
     vectors = vectors * signs(vectors)
     text_weights = solve_triangular(text_lower.T, vectors * correlations, lower=False)
     weights = solve_triangular(lower.T, whitened.T @ vectors, lower=False)  # U S = M V

@@ -25,7 +25,7 @@ from limner.encoders.image_descriptors import DESCRIPTIONS, describe, describe_o
 from limner.encoders.words import BagOfWords
 from limner.scores import Scores
 from limner.systems.canonical import Side, canonical_maps, pair_weights, refuse_settings
-from limner.systems.trained_on import TrainedOn, kept
+from limner.systems.trained_on import TrainedOn, saved_record
 
 KIND = "histograms"
 _AT_ONCE = 1024  # images are processed in pieces, to bound memory
@@ -71,9 +71,11 @@ class HistogramModel:
         progress = as_progress(progress)
         pieces = []
         for low in range(0, max(len(items), 1), _AT_ONCE):
-            told = progress.part(low, len(items))
+            part_progress = progress.part(low, len(items))
             pieces.append(
-                self.image_map(describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=told))
+                self.image_map(
+                    describe(items[low : low + _AT_ONCE], self.descriptions, workers=workers, progress=part_progress)
+                )
             )
         return Embeddings.of_length_one(items.ids, np.concatenate(pieces))
 
@@ -96,18 +98,21 @@ class HistogramModel:
             "picture_map": vars(self.image_map),
             "text_map": vars(self.text_map),
         }
-        return model_store.write(path, KIND, {**content, **kept(self.trained_on)})
+        return model_store.write(path, KIND, {**content, **saved_record(self.trained_on)})
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> HistogramModel:
         """Reads a saved model. It contains no code, so `trust` has no effect."""
-        held = model_store.read(path, KIND).content
+        content = model_store.read(path, KIND).content
         with damage_told(path, what="saved model", mend="save it again"):
-            images, texts = (Side(**held[f"{side}_map"]) for side in ("picture", "text"))
-            bag = BagOfWords(tuple(map(str, held["vocabulary"])), held["idf"])
-            record, descriptions = TrainedOn.from_content(held.get("trained_on")), tuple(map(str, held["descriptions"]))
+            images, texts = (Side(**content[f"{side}_map"]) for side in ("picture", "text"))
+            bag = BagOfWords(tuple(map(str, content["vocabulary"])), content["idf"])
+            record, descriptions = (
+                TrainedOn.from_content(content.get("trained_on")),
+                tuple(map(str, content["descriptions"])),
+            )
             _refuse_misfit(descriptions, images, bag, texts)
-            return cls(str(held["name"]), descriptions, bag, images, texts, held["options"], record)
+            return cls(str(content["name"]), descriptions, bag, images, texts, content["options"], record)
 
 
 def _refuse_misfit(descriptions: Sequence[str], images: Side, bag: BagOfWords, texts: Side) -> None:
@@ -118,9 +123,9 @@ def _refuse_misfit(descriptions: Sequence[str], images: Side, bag: BagOfWords, t
         if name not in DESCRIPTIONS:
             raise UnknownName("image descriptor", name, DESCRIPTIONS)
     width = len(describe_one(Image.new("RGB", (8, 8)), descriptions)) if descriptions else 0
-    for what, got, side in (("descriptions of images", width, images), ("words", len(bag.vocabulary), texts)):
-        if got != len(side.mean):
-            raise LimnerError(f"{got} {what} for a map of {len(side.mean)}: expected as many")
+    for columns, count, side in (("descriptions of images", width, images), ("words", len(bag.vocabulary), texts)):
+        if count != len(side.mean):
+            raise LimnerError(f"{count} {columns} for a map of {len(side.mean)}: expected as many")
 
 
 def train(

@@ -46,7 +46,7 @@ class Division:
         """The same parts with one more remark."""
         return replace(self, notes=(*self.notes, note))
 
-    def without(self, name: str, record: TrainedOn) -> Division:
+    def excluding(self, name: str, record: TrainedOn) -> Division:
         """Leaves out the items that a saved model was trained on."""
         part = self.evaluated
         trained = record.saw(part)
@@ -59,23 +59,23 @@ class Division:
                 f"split that it has not seen, or hold out some images when you train it (limner train ... "
                 f"--hold-out)"
             )
-        rest = part.restrict(part.images.ids[np.flatnonzero(~trained)], name=part.name)
+        unseen = part.restrict(part.images.ids[np.flatnonzero(~trained)], name=part.name)
         note = f"{name} was trained on {count:,} of the {total:,} images: measured on the {total - count:,} others"
-        return replace(self, evaluated=rest).with_note(note)
+        return replace(self, evaluated=unseen).with_note(note)
 
 
-def part_of(whole: Collection, split: str | None) -> Collection:
+def part_of(collection: Collection, split: str | None) -> Collection:
     """The requested split; by default the test split if there is one, else everything."""
     if split is None:
-        return whole.test if "test" in whole.splits else whole
-    return whole if split == "all" else whole.split("dev" if split == "val" else split)
+        return collection.test if "test" in collection.splits else collection
+    return collection if split == "all" else collection.split("dev" if split == "val" else split)
 
 
-def trained_and_evaluated(whole: Collection, split: str | None) -> Division:
+def trained_and_evaluated(collection: Collection, split: str | None) -> Division:
     """The parts of a collection for systems that are trained now.
 
     Args:
-        whole: The collection.
+        collection: The collection.
         split: The split to evaluate; by default the test split if there is one.
     """
     if split == "all":
@@ -83,63 +83,66 @@ def trained_and_evaluated(whole: Collection, split: str | None) -> Division:
             "split 'all' with a system that is trained now would test on training items: name a split, or "
             "leave it out; a saved model may be evaluated on everything it was not trained on"
         )
-    if whole.splits:
-        return _by_split(whole, split)
+    if collection.splits:
+        return _by_split(collection, split)
     if split is not None:
         raise LimnerError(
-            f"{whole.name!r} has no splits: leave out the split {split!r}, and one image in {TEST_SHARE} is held out"
+            f"{collection.name!r} has no splits: leave out the split {split!r}, and one image in {TEST_SHARE} is held "
+            "out"
         )
-    return _at_random(whole, "has no splits")
+    return _at_random(collection, "has no splits")
 
 
-def _at_random(whole: Collection, why: str) -> Division:
-    training, evaluated = random_parts(whole)
+def _at_random(collection: Collection, why: str) -> Division:
+    training, evaluated = random_parts(collection)
     counts = f"trained on {len(training.images):,} images, measured on {len(evaluated.images):,} others (seed {SEED})"
-    return Division(whole, training, evaluated, (f"{whole.name} {why}: {counts}",))
+    return Division(collection, training, evaluated, (f"{collection.name} {why}: {counts}",))
 
 
-def _by_split(whole: Collection, split: str | None) -> Division:
-    if split is None and "test" not in whole.splits:
-        rest = outside(whole, whole.train) if "train" in whole.splits else None
-        if rest is None or not len(rest.images):
-            return _at_random(whole, "has no test split")
-        return Division(whole, whole.train, rest, ("measured on every image outside the split 'train'",))
+def _by_split(collection: Collection, split: str | None) -> Division:
+    if split is None and "test" not in collection.splits:
+        not_train = outside(collection, collection.train) if "train" in collection.splits else None
+        if not_train is None or not len(not_train.images):
+            return _at_random(collection, "has no test split")
+        return Division(collection, collection.train, not_train, ("measured on every image outside the split 'train'",))
     name = split or "test"
-    evaluated = part_of(whole, name)
-    if "train" in whole.splits and not set(whole.splits["train"]) & set(evaluated.images.ids):
-        return Division(whole, whole.train, evaluated)
-    training = outside(whole, evaluated)
+    evaluated = part_of(collection, name)
+    if "train" in collection.splits and not set(collection.splits["train"]) & set(evaluated.images.ids):
+        return Division(collection, collection.train, evaluated)
+    training = outside(collection, evaluated)
     if not len(training.images):
         raise LimnerError(
-            f"every image of {whole.name!r} is in the split {name!r}: expected some that are not, to train on; or "
+            f"every image of {collection.name!r} is in the split {name!r}: expected some that are not, to train on; or "
             "give a model that was trained elsewhere"
         )
-    return Division(whole, training, evaluated, (f"trained on every image outside the split {name!r}",))
+    return Division(collection, training, evaluated, (f"trained on every image outside the split {name!r}",))
 
 
-def random_parts(whole: Collection) -> tuple[Collection, Collection]:
+def random_parts(collection: Collection) -> tuple[Collection, Collection]:
     """Random parts for training and evaluation, four to one, with a fixed seed."""
-    if len(whole.images) < FEWEST:
-        lacking = "test split" if whole.splits else "splits"
+    if len(collection.images) < FEWEST:
+        missing = "test split" if collection.splits else "splits"
         raise LimnerError(
-            f"{whole.name!r} has {len(whole.images)} images and no {lacking}: expected at least {FEWEST}, of which one "
-            f"in {TEST_SHARE} is held out; give more images, or a model that was trained elsewhere"
+            f"{collection.name!r} has {len(collection.images)} images and no {missing}: expected at least {FEWEST}, of "
+            f"which one in {TEST_SHARE} is held out; give more images, or a model that was trained elsewhere"
         )
-    order = np.random.default_rng(SEED).permutation(len(whole.images))
+    order = np.random.default_rng(SEED).permutation(len(collection.images))
     cut = len(order) // TEST_SHARE
-    training, evaluated = (whole.restrict(whole.images.ids[np.sort(rows)]) for rows in (order[cut:], order[:cut]))
+    training, evaluated = (
+        collection.restrict(collection.images.ids[np.sort(rows)]) for rows in (order[cut:], order[:cut])
+    )
     return training, evaluated
 
 
-def outside(whole: Collection, part: Collection) -> Collection:
+def outside(collection: Collection, part: Collection) -> Collection:
     """Every image that is not in a part."""
-    return whole.restrict([key for key in whole.images.ids if key not in part.images.ids])
+    return collection.restrict([key for key in collection.images.ids if key not in part.images.ids])
 
 
 def dev_of(trainer: Callable[..., object], parts: Division) -> dict[str, Collection]:
     """The dev split as an argument for a system that tunes its settings, unless the dev split is evaluated."""
-    whole = parts.collection
-    tunes = "dev" in inspect.signature(trainer).parameters and "dev" in whole.splits
-    if not tunes or set(whole.dev.images.ids) & set(parts.evaluated.images.ids):
+    collection = parts.collection
+    tunes = "dev" in inspect.signature(trainer).parameters and "dev" in collection.splits
+    if not tunes or set(collection.dev.images.ids) & set(parts.evaluated.images.ids):
         return {}
-    return {"dev": whole.dev}
+    return {"dev": collection.dev}

@@ -31,9 +31,9 @@ class Levenshtein:
         pairs = zip(queries, candidates, strict=True)
         return np.array([alike(q.lower(), c.lower()) for q, c in pairs], dtype=np.float64)
 
-    def scores(self, texts: object, others: object, /, **ids: Any) -> Scores:
+    def scores(self, texts: object, candidates: object, /, **ids: Any) -> Scores:
         """Scores of all pairs of two lists of texts or items; `queries` and `candidates` are ids for plain texts."""
-        return Scores.from_kernel(_block, texts, others, **ids)
+        return Scores.from_kernel(_block, texts, candidates, **ids)
 
 
 def _block(queries: Sequence[str], candidates: Sequence[str]) -> Array:

@@ -150,7 +150,10 @@ def open_systems(
     """
     parts = divided(collection, specs, split)
     each_features = features_of(specs, features)
-    opened = [spec.on(parts, features=own, stage=stage) for spec, own in zip(specs, each_features, strict=True)]
+    opened = [
+        spec.on(parts, features=system_features, stage=stage)
+        for spec, system_features in zip(specs, each_features, strict=True)
+    ]
     return opened, parts
 
 
@@ -247,10 +250,10 @@ def model_of_index(index: Index, name: str | None, folder: Path | None, *, trust
     is_own_name = about.system == INDEX_MODEL and name in SYSTEMS and not Path(str(name)).exists()
     from_user = name is not None and not is_own_name
     model = _saved_model(str(name if from_user else about.system), folder, trust=trust, from_user=from_user)
-    made_by = about.made_by or getattr(model, "name", about.system)
-    if is_own_name and name != made_by:
+    builder = about.made_by or getattr(model, "name", about.system)
+    if is_own_name and name != builder:
         raise LimnerError(
-            f"the index was made with {made_by!r}, not with {name!r}: leave out --system, or make a separate index"
+            f"the index was made with {builder!r}, not with {name!r}: leave out --system, or make a separate index"
         )
     index.refuse_other(model, name or about.system)
     return model
@@ -399,6 +402,8 @@ def _joined(spec: SystemSpec) -> SystemSpec:
     kinds: tuple[str, ...] = getattr(spec.origin, "kinds", ()) if spec.kind == ENCODER else ()
     if len(kinds) != 1:
         return spec
-    side, others = ("images", "texts are bags of words") if kinds[0] == "image" else ("texts", "images are histograms")
-    note = f"{spec.name} encodes {side} only: {others}, and both are mapped into one space fitted on training items"
+    side, stand_in = (
+        ("images", "texts are bags of words") if kinds[0] == "image" else ("texts", "images are histograms")
+    )
+    note = f"{spec.name} encodes {side} only: {stand_in}, and both are mapped into one space fitted on training items"
     return replace(spec, kind=TRAINED, origin="aligned", options={side: spec.origin}, notes=(*spec.notes, note))

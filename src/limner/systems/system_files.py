@@ -96,15 +96,15 @@ class ScoreFile:
     def scores(self, parts: Division) -> Scores:
         """The scores of the evaluated items."""
         _refuse_arbitrary_order(self.without_ids, parts.evaluated)
-        part, whole = parts.evaluated, parts.collection
+        part, collection = parts.evaluated, parts.collection
         matrix = _read_matrix(self.matrix)
         if self.image_ids is None and self.text_ids is None:
-            _refuse_shape(self.matrix, matrix.shape, _shape(part), _shape(whole), part.name)
+            _refuse_shape(self.matrix, matrix.shape, _shape(part), _shape(collection), part.name)
         rows, columns = (
             _rows(self.matrix, size, _read_ids(file, size, items.ids.what), items.ids, every.ids, axis=axis)
             for axis, size, file, items, every in (
-                ("rows", matrix.shape[0], self.image_ids, part.images, whole.images),
-                ("columns", matrix.shape[1], self.text_ids, part.texts, whole.texts),
+                ("rows", matrix.shape[0], self.image_ids, part.images, collection.images),
+                ("columns", matrix.shape[1], self.text_ids, part.texts, collection.texts),
             )
         )
         if not (_all_in_order(rows, matrix.shape[0]) and _all_in_order(columns, matrix.shape[1])):
@@ -114,7 +114,7 @@ class ScoreFile:
     def collection(self, per_image: int) -> Collection:
         """A collection of n images and `per_image` texts of each, in the order of the rows and columns."""
         sizes = zip(_read_matrix(self.matrix).shape, (self.image_ids, self.text_ids), ("image", "text"), strict=True)
-        sides = [(size, _read_ids(file, size, what)) for size, file, what in sizes]
+        sides = [(size, _read_ids(file, size, kind)) for size, file, kind in sizes]
         return _collection_in_order(self.matrix, sides, per_image)
 
 
@@ -137,7 +137,9 @@ class RunFiles:
         if self.directions and len(self.directions) != len(self.paths):
             raise LimnerError(f"got {len(self.directions)} directions for {len(self.paths)} run(s): give one for each")
         directions: Sequence[str | None] = self.directions or [None] * len(self.paths)
-        runs = [_read_run(path, parts.evaluated, way) for path, way in zip(self.paths, directions, strict=True)]
+        runs = [
+            _read_run(path, parts.evaluated, direction) for path, direction in zip(self.paths, directions, strict=True)
+        ]
         by_direction = dict(runs)
         if len(by_direction) != len(runs):
             raise LimnerError(
@@ -196,16 +198,16 @@ def _refuse_arbitrary_order(files: Sequence[str], part: Collection) -> None:
         )
 
 
-def _rows(file: object, count: int, ids: Ids | None, part: Ids, whole: Ids, *, axis: str = "rows") -> Rows:
+def _rows(file: object, count: int, ids: Ids | None, part: Ids, collection_ids: Ids, *, axis: str = "rows") -> Rows:
     """The rows (or columns) of a file for the evaluated items: by id if there are ids, else in collection order."""
     if ids is None:
-        if count not in (len(part), len(whole)):
+        if count not in (len(part), len(collection_ids)):
             kind = part.what
             raise LimnerError(
                 f"{file} has {count:,} {axis} and no ids for {len(part):,} {kind}s: expected {len(part):,} in the "
                 f"order of the collection; or name the {axis} with --{kind}-ids FILE, one id per line"
             )
-        ids = part if count == len(part) else whole
+        ids = part if count == len(part) else collection_ids
     rows = ids.find(part)
     if (rows < 0).any():
         missing = [key for key, row in zip(part, rows, strict=True) if row < 0]
@@ -221,23 +223,23 @@ def _all_in_order(rows: Rows, count: int) -> bool:
     return len(rows) == count and bool((rows == np.arange(count)).all())
 
 
-def _read_ids(file: Path | None, count: int, what: str) -> Ids | None:
+def _read_ids(file: Path | None, count: int, kind: str) -> Ids | None:
     if file is None:
         return None
     lines = read_text(file, what="file of ids").splitlines()
     try:
-        ids = Ids(lines, what=what)
+        ids = Ids(lines, what=kind)
     except LimnerError as error:
         raise LimnerError(f"{file}: {error}") from error
     if len(ids) != count:
-        raise LimnerError(f"{file} has {len(ids):,} ids for {count:,} {what}s: expected one per row")
+        raise LimnerError(f"{file} has {len(ids):,} ids for {count:,} {kind}s: expected one per row")
     return ids
 
 
 def _collection_in_order(file: object, sides: Sequence[tuple[int, Ids | None]], per_image: int) -> Collection:
     ids = [
-        ids or [f"{what}-{row}" for row in range(size)]
-        for what, (size, ids) in zip(("image", "text"), sides, strict=True)
+        ids or [f"{kind}-{row}" for row in range(size)]
+        for kind, (size, ids) in zip(("image", "text"), sides, strict=True)
     ]
     return Collection.in_order(*ids, per_image=per_image, name=Path(str(file)).stem)
 
@@ -253,14 +255,16 @@ def _read_matrix(file: Path) -> Array:
     return matrix
 
 
-def _refuse_shape(file: Path, shape: tuple[int, ...], part: tuple[int, int], whole: tuple[int, int], name: str) -> None:
+def _refuse_shape(
+    file: Path, shape: tuple[int, ...], part: tuple[int, int], collection: tuple[int, int], name: str
+) -> None:
     """Refuses a matrix without ids that fits neither the evaluated part nor the whole collection."""
-    if shape in (part, whole):
+    if shape in (part, collection):
         return
     hint = "choose another --split, or name rows and columns with --image-ids and --text-ids"
-    if shape[::-1] in (part, whole):
+    if shape[::-1] in (part, collection):
         hint = "it looks transposed; save matrix.T"
-    elif shape in ((part[0], part[0]), (whole[0], whole[0])):
+    elif shape in ((part[0], part[0]), (collection[0], collection[0])):
         hint = (
             "if it has one caption of each image, such as the judged captions of Flickr8k (number 2), load these alone "
             "with -O captions=[2], or name the columns with --text-ids"
@@ -276,7 +280,7 @@ def _read_run(path: Path, part: Collection, direction: str | None) -> tuple[str,
     sides = {"i2t": (part.images.ids, part.texts.ids), "t2i": (part.texts.ids, part.images.ids)}
     fits = [d for d, (queries, pool) in sides.items() if direction in (None, d) and _has_ids(run, queries, pool)]
     if len(fits) != 1:
-        raise LimnerError(f"{path}: {_unclear_direction(run, part, direction, both=bool(fits))}")
+        raise LimnerError(f"{path}: {_unclear_direction(run, part, direction, is_ambiguous=bool(fits))}")
     pool = sides[fits[0]][1]
     indices = np.where(run.indices >= 0, pool.positions(run.candidates)[run.indices], -1)
     return fits[0], Ranking(run.queries, pool, indices, run.scores, len(pool), notes=run.notes)
@@ -286,11 +290,11 @@ def _has_ids(run: Ranking, queries: Ids, pool: Ids) -> bool:
     return all(key in queries for key in run.queries) and all(key in pool for key in run.candidates)
 
 
-def _unclear_direction(run: Ranking, part: Collection, direction: str | None, *, both: bool) -> str:
+def _unclear_direction(run: Ranking, part: Collection, direction: str | None, *, is_ambiguous: bool) -> str:
     """Explains why the direction of a run is unclear."""
     images, texts = shown(part.images.ids, most=2), shown(part.texts.ids, most=2)
     queries, candidates = shown(run.queries, most=2), shown(run.candidates, most=2)
-    if both:
+    if is_ambiguous:
         return (
             f"its queries ({queries}) could be images or texts of {part.name!r}, which share ids: say which they are "
             "with --direction i2t (images) or t2i (texts)"

@@ -253,7 +253,7 @@ def divided(collection: Collection, systems: Iterable[SystemSpec], split: str | 
         parts = Division(collection, None, part_of(collection, split))
     for spec in specs:
         if spec.trained_on is not None:
-            parts = parts.without(spec.name, spec.trained_on)
+            parts = parts.excluding(spec.name, spec.trained_on)
         elif spec.is_unsure and (split == "all" or not collection.splits):
             parts = parts.with_note(
                 f"{spec.name} has no record of its training items: it may have been trained on these images"

@@ -38,12 +38,12 @@ class TrainedOn:
         texts = np.unique(_hashed(collection.texts.values))
         return cls(collection.name, np.unique(_hashed(collection.images.ids)), texts)
 
-    def joined(self, other: TrainedOn | None) -> TrainedOn:
+    def joined(self, earlier: TrainedOn | None) -> TrainedOn:
         """The union of both records, for a model that was trained further on new items."""
-        if other is None:
+        if earlier is None:
             return self
-        images, texts = np.union1d(self.images, other.images), np.union1d(self.texts, other.texts)
-        return TrainedOn(f"{other.collection} + {self.collection}", images, texts)
+        images, texts = np.union1d(self.images, earlier.images), np.union1d(self.texts, earlier.texts)
+        return TrainedOn(f"{earlier.collection} + {self.collection}", images, texts)
 
     def saw(self, collection: Collection) -> npt.NDArray[np.bool_]:
         """Which images of a collection were trained on.
@@ -51,14 +51,14 @@ class TrainedOn:
         An id alone is not enough: two folders may both contain IMG_0001.jpg. An image is recognised by its id and one
         of its captions; without captions, by its id.
         """
-        known = np.isin(_hashed(collection.images.ids), self.images)
-        if not known.any():
-            return known
+        is_trained = np.isin(_hashed(collection.images.ids), self.images)
+        if not is_trained.any():
+            return is_trained
         pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
         captions = np.isin(_hashed(collection.texts.values), self.texts)[pairs.columns]
-        counts = np.bincount(pairs.rows, minlength=len(known))
-        shared = np.bincount(pairs.rows, weights=captions, minlength=len(known))
-        return np.asarray(known & ((counts == 0) | (shared > 0)))
+        counts = np.bincount(pairs.rows, minlength=len(is_trained))
+        shared = np.bincount(pairs.rows, weights=captions, minlength=len(is_trained))
+        return np.asarray(is_trained & ((counts == 0) | (shared > 0)))
 
     def content(self) -> dict[str, object]:
         """The record as stored in a saved model."""
@@ -67,12 +67,12 @@ class TrainedOn:
         return {"collection": self.collection, **counts, "hashes": hashes}
 
     @classmethod
-    def from_content(cls, held: Mapping[str, Any] | None) -> TrainedOn | None:
+    def from_content(cls, content: Mapping[str, Any] | None) -> TrainedOn | None:
         """Reads what `content` wrote; None for a model without a record."""
-        if held is None:
+        if content is None:
             return None
-        images, texts = (np.asarray(held["hashes"][side]).view(np.uint64) for side in ("images", "texts"))
-        return cls(str(held["collection"]), images, texts)
+        images, texts = (np.asarray(content["hashes"][side]).view(np.uint64) for side in ("images", "texts"))
+        return cls(str(content["collection"]), images, texts)
 
 
 def _hashed(values: Iterable[str]) -> Hashes:
@@ -80,6 +80,6 @@ def _hashed(values: Iterable[str]) -> Hashes:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def kept(record: TrainedOn | None) -> dict[str, object]:
+def saved_record(record: TrainedOn | None) -> dict[str, object]:
     """The part of a saved model's content with its training items; empty if they are unknown."""
     return {} if record is None else {"trained_on": record.content()}

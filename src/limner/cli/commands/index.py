@@ -323,7 +323,7 @@ def _encoded(
     step = AT_ONCE if cluster is None else AT_ONCE * cluster.cores
     with progress(f"encoding {len(items):,} {items.kind}s", f"{items.kind}s") as told:
         # A cluster starts slowly, and needs enough work for all its cores.
-        for rows in paced(len(items), most=step, seconds=PART_SECONDS if cluster is None else None):
+        for rows in paced(len(items), max_items=step, seconds=PART_SECONDS if cluster is None else None):
             made, _, broken = encoded_readable(encode, items[rows])
             unopened |= broken
             if made is not None:

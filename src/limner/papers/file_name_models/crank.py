@@ -48,7 +48,7 @@ from limner.systems.towers.settings import (
     settings,
     split,
 )
-from limner.systems.trained_on import TrainedOn, kept
+from limner.systems.trained_on import TrainedOn, saved_record
 
 Scored = npt.NDArray[np.float32]
 KIND = "crank"
@@ -331,7 +331,7 @@ class CrankModel:
         config["reader"] = self.judge.reader.about() if isinstance(self.judge, Reading) else {}
         config["features"] = {} if self.features is None else self.features.about()
         config |= {"settings": dict(self.settings), "trained": dict(self.trained)}
-        content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.judge)
+        content, weights = {**config, **saved_record(self.trained_on)}, checkpoints.arrays(self.judge)
         return write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
     def _beside(self, config: Mapping[str, object], folder: Path) -> None:
@@ -346,7 +346,7 @@ class CrankModel:
         with damage_told(path, what="saved model", mend="save it again"):
             judge = _rebuilt(saved, device_named(device))
             about = config["features"]
-            features = load_source(about, what="features", trust=trust) if about else None
+            features = load_source(about, option="features", trust=trust) if about else None
         checkpoints.fill(judge, saved)
         judge = judge.to(device_named(device)).eval()
         record = TrainedOn.from_content(config.get("trained_on"))

@@ -51,7 +51,7 @@ from limner.systems.towers.settings import (
     split,
 )
 from limner.systems.towers.shape import Margin
-from limner.systems.trained_on import TrainedOn, kept
+from limner.systems.trained_on import TrainedOn, saved_record
 
 KIND = "mcprop"
 ABOUT = "MCProp: an image and its file name fused into one query, compared with captions by cosine similarity."
@@ -328,7 +328,7 @@ class McpropModel:
         sizes = {"features": int(self.module.images.linear.in_features), "dim": self.reader.dim}
         config = {"name": self.name, "reader": self.reader.about(), "features": features}
         config |= {"sizes": sizes, "settings": dict(self.settings), "trained": dict(self.trained)}
-        content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.module)
+        content, weights = {**config, **saved_record(self.trained_on)}, checkpoints.arrays(self.module)
         return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
     def _beside(self, config: Mapping[str, object], folder: Path) -> None:
@@ -348,7 +348,7 @@ class McpropModel:
             reader = load_reader(config["reader"], Path(path), dim=dim, device=place)
             shape = settings(Heads, {**groups["heads"], "first": groups["heads"]["first"]}, what=KIND)
             module = MCProp(reader, int(config["sizes"]["features"]), shape)
-            features = load_source(config["features"], what="features", trust=trust)
+            features = load_source(config["features"], option="features", trust=trust)
         checkpoints.fill(module, saved)
         about = groups, config["trained"], TrainedOn.from_content(config.get("trained_on"))
         return cls(config["name"], module.to(place).eval(), reader, features, *about)

@@ -202,7 +202,7 @@ class Tuned(nn.Module):
     ) -> None:
         super().__init__()
         library = needed("transformers", what="CRank", extra="train")
-        folder = folder_of(model, what="CRank")
+        folder = folder_of(model, purpose="CRank")
         kind = library.AutoModelForSequenceClassification
         config = pretrained(library.AutoConfig.from_pretrained, folder, num_labels=1)
         with damage_told(folder, what="pretrained transformer"):

@@ -27,7 +27,7 @@ from limner.encoders.contract import digest
 from limner.systems.classic.histograms import WordHistograms
 from limner.systems.classic.kernels import FittedFeatures, FittedPyramid
 from limner.systems.classic.pairs import Documents, FeatureSource, image_features, usable
-from limner.systems.trained_on import TrainedOn, kept
+from limner.systems.trained_on import TrainedOn, saved_record
 
 KERNELS: Registry[object] = Registry(
     "kernel",
@@ -90,7 +90,7 @@ class KernelModel:
 
     def save(self, path: str | Path) -> Path:
         """Writes the model as a folder, which `limner.systems.load` reads."""
-        origin = {"features_file": self.features_file, **kept(self.trained_on)}
+        origin = {"features_file": self.features_file, **saved_record(self.trained_on)}
         return model_store.write(path, self.KIND, {**self._content(), **origin})
 
     @classmethod

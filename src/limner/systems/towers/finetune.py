@@ -192,7 +192,7 @@ def _base(tuning: Tuning, start: FinetunedModel | None) -> EncodedVectors:
         return start.base
     if tuning.encoder is None:
         raise LimnerError("'finetune' needs a pretrained model: give encoder='clip(model=DIR)' or init_from=")
-    pretrained = source(tuning.encoder, what="encoder")
+    pretrained = source(tuning.encoder, option="encoder")
     if not isinstance(pretrained, EncodedVectors):
         raise LimnerError(f"encoder={tuning.encoder!r} is a file of vectors: expected a pretrained model")
     tunable(pretrained.encoder)

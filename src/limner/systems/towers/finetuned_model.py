@@ -26,7 +26,7 @@ from limner.systems.towers.encoding import as_array, device_of
 from limner.systems.towers.settings import settings
 from limner.systems.towers.shape import Margin
 from limner.systems.towers.tuned import TunedTowers, Tuning, tunable
-from limner.systems.trained_on import TrainedOn, kept
+from limner.systems.trained_on import TrainedOn, saved_record
 
 KIND = "finetuned"
 ABOUT = "A pretrained model with one space for images and texts, fine-tuned (mode {!r}); compared by the cosine."
@@ -104,7 +104,7 @@ class FinetunedModel:
             "settings": {group: dict(values) for group, values in self.settings.items()},
             "trained": dict(self.trained),
         }
-        content, weights = {**config, **kept(self.trained_on)}, checkpoints.arrays(self.module)
+        content, weights = {**config, **saved_record(self.trained_on)}, checkpoints.arrays(self.module)
         return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
     def _beside(self, config: Mapping[str, object], folder: Path) -> None:
@@ -126,7 +126,7 @@ class FinetunedModel:
             groups = config["settings"]
             tuning = settings(Tuning, groups["tuning"], what=KIND)
             saved.refuse_larger({"rank": tuning.rank})
-            base = load_source(config["encoder"], what="encoder", trust=trust)
+            base = load_source(config["encoder"], option="encoder", trust=trust)
             if not isinstance(base, EncodedVectors):
                 raise LimnerError(
                     f"{path} was tuned from an encoder object that only its maker has: train from a named one, such "

@@ -47,7 +47,7 @@ class ImagePairScorer(ABC):
         self, model: str | Path, *, device: str = "auto", precision: str = "auto", batch_size: int = 32
     ) -> None:
         self.batch_size = at_least_one(batch_size, "batch_size", default=32)
-        self.folder, self.device = folder_of(model, what=self.what), device_named(device)
+        self.folder, self.device = folder_of(model, purpose=self.what), device_named(device)
         self.number_type = number_type(precision, self.device)
 
     @property

@@ -176,7 +176,7 @@ class CrossEncoderScorer:
         packed: bool | None = None,
     ) -> None:
         library = needed("transformers", what="a scorer of pairs", extra="train")
-        self.folder = folder_of(model, what="a scorer of pairs")
+        self.folder = folder_of(model, purpose="a scorer of pairs")
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, self.folder)
         self.device = device_named(device)
         self.number_type = number_type(precision, self.device) or torch.float32

@@ -34,7 +34,7 @@ from limner.systems.towers.settings import settings
 from limner.systems.towers.shape import VARIANTS, Shape, built
 from limner.systems.towers.unfrozen import Unfrozen, pixels_of, trainable
 from limner.systems.towers.vocabulary import Vocabulary
-from limner.systems.trained_on import TrainedOn, kept
+from limner.systems.trained_on import TrainedOn, saved_record
 
 if TYPE_CHECKING:
     from limner.scores import VectorSets
@@ -151,7 +151,7 @@ class TowersModel:
     def save(self, path: str | Path) -> Path:
         """Writes a folder: weights, config.json, the vocabulary, and a model card with the results."""
         config = self._config()
-        content = {**config, **kept(self.trained_on)}
+        content = {**config, **saved_record(self.trained_on)}
         weights = checkpoints.arrays(self.module)
         return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
 
@@ -179,10 +179,10 @@ class TowersModel:
             if type(most) is not int or most < 1:
                 raise LimnerError(f"{folder}: max_tokens={most!r}, expected a whole number, 1 or above")
             saved.refuse_larger(told["shape"], told.get("several", {}), config["sizes"])
-            features = load_source(config["features"], what="features", trust=trust)
+            features = load_source(config["features"], option="features", trust=trust)
             with randomness.seeded(0):
                 module = _rebuilt(config, vocabulary, features, trust=trust)
-            texts = None if vocabulary else load_source(config["texts"], what="texts", trust=trust)
+            texts = None if vocabulary else load_source(config["texts"], option="texts", trust=trust)
         checkpoints.fill(module, saved)
         module.to(device_named(device)).eval()
         about = told, config["trained"], TrainedOn.from_content(config.get("trained_on"))

@@ -166,7 +166,7 @@ class TowerInputs:
             return cls(features, None, known, inputs.max_tokens, encoder)
         if inputs.word_vectors is not None:
             raise LimnerError("word_vectors= only works with texts='gru': leave one of the two out")
-        return cls(features, source(inputs.texts, what="texts"), None, inputs.max_tokens, encoder)
+        return cls(features, source(inputs.texts, option="texts"), None, inputs.max_tokens, encoder)
 
     @classmethod
     def after(cls, start: TowersModel, inputs: Inputs) -> TowerInputs:
