@@ -19,11 +19,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from claims import Claim, log, main
-from limner.annotate.preference import add_study, study_of_rankings
+from limner.annotate.preference import add_study, comparisons, study_of_rankings
 from limner.annotate.preferred import preferences
 from limner.annotate.store import open_store
 from limner.annotate.store.people import add_annotator
-from limner.annotate.store.votes import add_votes, comparisons
+from limner.annotate.store.studies import add_answers
 from limner.core.judgements import Judgements
 from limner.papers.published_tables import table
 
@@ -53,7 +53,9 @@ def preference(folder: Path) -> Iterator[Claim]:
         made = study_of_rankings(judged([5] * 3 + [6, 7, 8] * 12 + [8]), queries=40)
         asked = add_study(store, made, people=8)
         people = [add_annotator(store, f"p{n}").id for n in range(8)]
-        votes = add_votes(store, [(n, who, "left") for who in people for n in comparisons(store)])
+        votes = add_answers(
+            store, "preference", [(n, who, {"choice": "left"}, None) for who in people for n in comparisons(store)]
+        )
         counts = preferences(store, samples=0).counts
     yield Claim("comparisons of 40 queries", asked, 400, "== 1", source="print")
     yield Claim("votes of eight people", votes, 3200, "== 1", source="print")

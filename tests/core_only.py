@@ -205,13 +205,14 @@ def by_ending() -> Iterator[tuple[str, ...]]:
 def annotating() -> Iterator[tuple[str, ...]]:
     """The other commands of annotation and of the page, with a store that cannot be opened without its extra."""
     for words in (
-        *("tasks", "serve", "people", "classes", "preferences", "tables", "status", "aggregate", "merge", "bias"),
-        *("assign ann", "scale scale.toml", "votes ratings.csv", "votes ratings.csv --import", "review 1 --accept"),
-        *("judge", "judge scenes --judge endpoint", "judge --url http://127.0.0.1:1 --model x"),
+        *("tasks STORE", "serve STORE", "status STORE", "estimate STORE", "merge STORE", "people list STORE"),
+        *("people assign STORE ann", "people review STORE 1 --accept", "study scale STORE scale.toml"),
+        *("study list STORE", "study results STORE preference", "study tables STORE", "study bias STORE"),
+        *("study export STORE preference -o ratings.csv", "study import STORE preference ratings.csv"),
+        *("judge STORE", "judge STORE scenes --judge endpoint", "judge STORE --url http://127.0.0.1:1 --model x"),
     ):
-        command, *further = words.split()
         for store in ("work.db", "postgresql://nobody@127.0.0.1:1/none"):
-            yield "annotate", command, store, *further
+            yield "annotate", *(store if word == "STORE" else word for word in words.split())
     yield from [("serve",), ("serve", "photos"), ("serve", *SMALL, "--store", "work.db"), ("serve", "--index", "i")]
     for words in (("evaluate", "--estimate"), ("explain", "failures", "--labels")):
         yield *words[:-1], *SMALL, "--system", "histograms", words[-1], "work.db"

@@ -45,21 +45,18 @@ ANNOTATE = [
     "tasks",
     "serve",
     "status",
-    "review",
-    "aggregate",
+    "estimate",
     "merge",
-    "bias",
     "export",
     "import",
-    "failures",
-    "classes",
-    "tables",
     "study",
-    "votes",
-    "preferences",
+    "people",
 ]
+STUDY = ["add", "list", "results", "export", "import", "form", "scale", "bias", "tables"]
+PEOPLE = ["list", "assign", "review"]
 SUBCOMMANDS = {"data": DATA, "explain": EXPLAIN, "match": MATCH, "annotate": ANNOTATE}
 GROUPS = [[group, name] for group, names in SUBCOMMANDS.items() for name in names]
+GROUPS += [*(["annotate", "study", c] for c in STUDY), *(["annotate", "people", c] for c in PEOPLE)]
 
 
 @pytest.fixture(scope="module")

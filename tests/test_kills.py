@@ -12,7 +12,7 @@ import pytest
 import limner
 from killing import deaths
 from limner import Embeddings, Judgements, systems
-from limner.annotate.forms import read_judgements, write_eccv
+from limner.annotate.answer_files import read_judgements, write_eccv
 
 # --- models -------------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ def test_both_directions_of_judgements_are_of_one_export(tmp_path):
     folder = tmp_path / "there" / "eccv"
     folder.parent.mkdir()
     write_eccv(judged("old"), folder)
-    for _ in deaths(save_eccv, folder, within=folder.parent, imports=["limner.annotate.forms"]):
+    for _ in deaths(save_eccv, folder, within=folder.parent, imports=["limner.annotate.answer_files"]):
         found = {key[:3] for file in sorted(os.listdir(folder)) for key in _keys(folder / file)}
         assert found in ({"old"}, {"new"}) and len(os.listdir(folder)) == 2
         if found == {"new"}:

@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.aggregate import Label, aggregate, labels
+from limner.annotate.aggregate import Label, aggregate
+from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, failure_labels, import_answers, judgements
-from limner.annotate.forms import read_answers, read_judgements
 from limner.annotate.merge import merge, precision_recall
 from limner.annotate.pool import alike, fill, merged, proposed, waiting
 from limner.annotate.quality import review, review_queue, set_aside
-from limner.annotate.scale import REASONS, Given
+from limner.annotate.scale import SCALE, Given
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import add_collection, add_pairs, proposals
@@ -204,8 +204,7 @@ def test_answers_become_judgements_that_measures_take(store, world, systems):
     assert {(i, t): g > 0 for i, t, g in found} == {
         p: (truth.grade(*p) or 0) > 0 for p in merged(proposed(systems, depth=2), depth=2)
     }
-    made = aggregate(store, "dawid-skene")
-    assert labels(store) == made
+    made = aggregate(answers(store), "dawid-skene")
     joined = merge(made, world.judgements)
     assert len(joined.judgements) > len(world.judgements)  # the original pairs miss some
     found = limner.evaluate(systems["blind"], joined.judgements, measures="R@5").results[0].value
@@ -324,7 +323,7 @@ def test_unknown_forms_are_told(store, tmp_path):
     with pytest.raises(UnknownName):
         read_judgements("a.csv", form="doc")
     with pytest.raises(UnknownName):
-        aggregate(store, "guess")
+        aggregate([], "guess")
 
 
 # --- failure classes --------------------------------------------------------------------------------------------
@@ -342,7 +341,7 @@ def test_reasons_become_failure_classes(store):
         ("i0", "t2"): [(3, []), (3, []), (3, ["wrong-quantity"])],
         ("i0", "t3"): [(1, []), (1, []), (2, ["grammar"])],
     }
-    from limner.annotate.forms import Given
+    from limner.annotate.answer_files import Given
 
     given = [
         Given(name, *pair, grade, tuple(why))
@@ -363,10 +362,9 @@ def test_reasons_become_failure_classes(store):
 
 
 def test_every_reason_but_grammar_has_a_class():
-    from limner.annotate.scale import CLASS_OF
-
-    assert set(REASONS) - set(CLASS_OF) == {"grammar"}
-    assert set(CLASS_OF.values()) <= set(CLASSES)
+    class_of = SCALE.classes
+    assert {reason.name for reason in SCALE.reasons} - set(class_of) == {"grammar"}
+    assert set(class_of.values()) <= set(CLASSES)
 
 
 # --- several turns ----------------------------------------------------------------------------------------------
@@ -497,25 +495,30 @@ def test_the_story_at_the_shell(tmp_path, monkeypatch, systems, world):
     assert first["proposals"] == 2 * (8 + 40) * 2
     assert data("tasks", "work.db", "--replication", "2")["pairs"] == first["new"]
     assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
-    assert "no answer has found a match yet" in run("bias", "work.db").stdout and not data("bias", "work.db")["sizes"]
+    assert (
+        "no answer has found a match yet" in run("study", "bias", "work.db").stdout
+        and not data("study", "bias", "work.db")["sizes"]
+    )
     with open_store(tmp_path / "work.db") as store:
         answer_all(store, world, noise=0.05)
     shown = data("status", "work.db")
     assert shown["done"] == shown["tasks"] and shown["answers"] == shown["asked"] == 2 * first["new"]
     assert 0.5 < shown["alpha"] < 1
-    queue = data("review", "work.db")["queue"]
+    queue = data("people", "review", "work.db")["queue"]
     assert len(queue) == shown["to_review"]
     if queue:
-        args = ("review", "work.db", str(queue[0]["number"]), "--accept", "--reason", "fine")
+        args = ("people", "review", "work.db", str(queue[0]["number"]), "--accept", "--reason", "fine")
         assert len(data(*args)["queue"]) == len(queue) - 1
     bad = world.texts.ids[0]
-    assert "--reason" in run("review", "work.db", "--exclude", f"caption={bad}", status=2).output
-    assert "expected image=ID" in run("review", "work.db", "--exclude", bad, "--reason", "x", status=2).output
-    assert data("review", "work.db", "--exclude", f"caption={bad}", "--reason", "x")["taken_out"] == [f"caption={bad}"]
-    assert data("aggregate", "work.db")["pairs"] < first["new"]
+    assert "--reason" in run("people", "review", "work.db", "--exclude", f"caption={bad}", status=2).output
+    assert "expected image=ID" in run("people", "review", "work.db", "--exclude", bad, "--reason", "x", status=2).output
+    assert data("people", "review", "work.db", "--exclude", f"caption={bad}", "--reason", "x")["taken_out"] == [
+        f"caption={bad}"
+    ]
+    assert data("estimate", "work.db")["pairs"] < first["new"]
     found = data("merge", "work.db", "-o", "better.qrels")
     assert len(read_judgements("better.qrels")) == found["directions"][0]["merged"]
-    assert set(data("bias", "work.db")["sizes"]) == {"1"}
+    assert set(data("study", "bias", "work.db")["sizes"]) == {"1"}
     assert data("export", "work.db", "answers.csv")["rows"] > 2 * first["new"]
     again = data("pool", "work.db", *whole, *named, "--new-pairs", "15")
     assert again["turn"] == 2 and 0 < again["new"] <= 15  # what is surely no match is not asked
@@ -556,7 +559,7 @@ def test_pooled_pairs_are_judged_elsewhere_and_imported(outside, replication):
     assert status["answers"] == 2 * pairs and status["tasks"] == (tasks or 1)
     assert status["asked"] == max(2, int(replication or 2)) * pairs
     assert status["done"] == (0 if replication == "3" else status["tasks"])
-    assert data("aggregate", "work.db")["pairs"] == pairs
+    assert data("estimate", "work.db")["pairs"] == pairs
     assert "already imported" in run("import", "work.db", "done.json", status=3).stderr
     assert "every pooled pair already has" in run("tasks", "work.db", status=3).stderr
 
@@ -670,7 +673,7 @@ def test_the_crowd_of_flickr8k_is_read(shared_data):
 
 def test_eccv_caption_is_read_and_written_as_it_is(tmp_path):
     pytest.importorskip("eccv_caption")
-    from limner.annotate.forms import write_eccv
+    from limner.annotate.answer_files import write_eccv
     from limner.datasets.coco_judgements import eccv_folder
 
     found = read_judgements(eccv_folder(), form="eccv")

@@ -27,11 +27,10 @@ from limner.annotate.bias import (
     tau,
 )
 from limner.annotate.pool import proposed
-from limner.annotate.preference import counted, study
+from limner.annotate.preference import Vote, counted, study
 from limner.annotate.quality import agreement, annotator_table, ratings, right
 from limner.annotate.reliability import agreement_words
 from limner.annotate.store.answers import Answer
-from limner.annotate.store.votes import Vote
 from limner.core.errors import LimnerError, TooShort
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking

@@ -18,6 +18,7 @@ import sqlalchemy
 
 import limner
 from limner.annotate import store as stores
+from limner.annotate.preference import Rivals, add_comparisons, votes
 from limner.annotate.store import AlreadyFull, LeaseLost, NotAllowed, open_store
 from limner.annotate.store.answers import answers, history, submit, undo
 from limner.annotate.store.contents import (
@@ -46,6 +47,7 @@ from limner.annotate.store.people import (
     set_role,
     use_invite,
 )
+from limner.annotate.store.studies import give_answer, next_question, study_progress
 from limner.annotate.store.tasks import (
     Draft,
     TaskPair,
@@ -57,7 +59,6 @@ from limner.annotate.store.tasks import (
     progress_of,
     renew,
 )
-from limner.annotate.store.votes import Rivals, add_comparisons, cast_vote, next_comparison, study_progress, votes
 from limner.core.errors import LimnerError, UnknownName
 
 
@@ -675,21 +676,20 @@ def test_a_caption_that_is_taken_out_is_not_asked_and_not_counted(store):
 
 def test_votes_are_counted_once_and_never_beyond_the_replication(store):
     rivals = [Rivals(f"q{n}", "A", "B", ("x", "y"), ("y", "x")) for n in range(4)]
-    add_comparisons(store, rivals, replication=2, seed=3)
+    assert add_comparisons(store, rivals, people=2, seed=3) == 4
     people = [person(store, name) for name in "abc"]
     for who in people:
-        while (shown := next_comparison(store, who)) is not None:
+        while (shown := next_question(store, who)) is not None:
             assert "A" not in repr(shown) and "B" not in repr(shown)
-            assert cast_vote(store, who, shown.id, key=f"{who}-{shown.id}", choice="left")
-            assert not cast_vote(store, who, shown.id, key=f"{who}-{shown.id}", choice="left")
+            assert give_answer(store, who, shown.id, key=f"{who}-{shown.id}", answer={"choice": "left"})
+            assert not give_answer(store, who, shown.id, key=f"{who}-{shown.id}", answer={"choice": "left"})
             with pytest.raises(AlreadyFull):
-                cast_vote(store, who, shown.id, key=f"{who}-{shown.id}-more", choice="right")
-    assert study_progress(store) == {"comparisons": 4, "votes": 8, "asked": 8}
+                give_answer(store, who, shown.id, key=f"{who}-{shown.id}-more", answer={"choice": "right"})
+    assert study_progress(store) == {"questions": 4, "answers": 8, "asked": 8}
     assert {vote.left for vote in votes(store)} == {"A", "B"}  # sides are drawn
     with pytest.raises(UnknownName):
-        cast_vote(store, people[0], 1, key="k", choice="both")
-    with pytest.raises(LimnerError, match="already"):
-        add_comparisons(store, rivals, seed=3)
+        give_answer(store, people[0], 1, key="k", answer={"choice": "both"})
+    assert add_comparisons(store, rivals, people=2, seed=3) == 0
 
 
 # --- many at once -----------------------------------------------------------------------------------------------

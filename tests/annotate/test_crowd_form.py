@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.crowd import GUIDELINE, NO, YES, blocks, submit_block
+from limner.annotate.crowd import NO, YES, blocks, crowd_form, submit_block
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, pairs
@@ -71,7 +71,7 @@ def test_ticks_are_yes_and_the_rest_no_under_a_guideline_of_their_own(store):
             finished.append(submit_block(store, who, block, ticked, key=f"block-{number:04}", milliseconds=1000))
     found = answers(store)
     assert len(found) == 60
-    assert {a.guideline for a in found} == {GUIDELINE} and {a.milliseconds for a in found} == {100}
+    assert {a.guideline for a in found} == {crowd_form().guideline} and {a.milliseconds for a in found} == {100}
     assert [a.grade for a in found].count(YES) == 0 + 1 + 2 + 3 + 4 + 5
     assert {a.grade for a in found} == {YES, NO}
     assert finished == [False] * 10 + [True] * 2

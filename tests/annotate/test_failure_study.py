@@ -11,20 +11,22 @@ from typer.testing import CliRunner
 
 import limner
 from limner.annotate.export import failure_labels
-from limner.annotate.failing import CHOICES, common_words, labelled, results, summed_up, with_keywords
-from limner.annotate.scale import REASONS
-from limner.annotate.store import AlreadyFull, open_store
-from limner.annotate.store.contents import add_collection
-from limner.annotate.store.failures import (
+from limner.annotate.failing import (
     FailureAnswer,
     add_failures,
-    check_classes,
+    common_words,
     failure_answers,
-    failure_progress,
-    judge_failure,
-    next_failure,
+    labelled,
+    results,
+    summed_up,
+    with_keywords,
 )
+from limner.annotate.form_files import read_form
+from limner.annotate.scale import SCALE
+from limner.annotate.store import AlreadyFull, open_store
+from limner.annotate.store.contents import add_collection
 from limner.annotate.store.people import add_annotator
+from limner.annotate.store.studies import give_answer, next_question, study_progress
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownId, UnknownName
 from limner.explain.failure_classes import CLASSES
@@ -38,7 +40,7 @@ def failed(count):
 
 
 def said(query, classes, rating=5, who="ada", returned="r"):
-    return FailureAnswer("failures", query, returned, frozenset(classes), rating, who, None, 0)
+    return FailureAnswer(query, returned, frozenset(classes), rating, who)
 
 
 # --- the print --------------------------------------------------------------------------------------------------
@@ -102,8 +104,8 @@ def test_wrong_counts_have_both_readings_of_the_paper():
 
 
 def test_the_form_offers_the_classes_of_the_paper_and_reasons_have_size():
-    assert set(CHOICES) == set(CLASSES)
-    assert "wrong-size" in REASONS
+    assert [each.name for each in read_form("failures").part("classes").options] == list(CLASSES)
+    assert "wrong-size" in [reason.name for reason in SCALE.reasons]
 
 
 # --- labels -----------------------------------------------------------------------------------------------------
@@ -120,11 +122,11 @@ def test_what_half_of_the_judges_mark_counts():
 
 @pytest.mark.parametrize(
     ("classes", "words"),
-    [([], "no class"), (["alternative", "size"], "choose the alternative alone"), (["hue"], "unknown failure class")],
+    [([], "no class"), (["alternative", "size"], "choose 'alternative' alone"), (["hue"], "unknown class")],
 )
 def test_classes_that_contradict_are_refused(classes, words):
     with pytest.raises(LimnerError, match=words):
-        check_classes(classes)
+        read_form("failures").check({"classes": classes, "rating": 5}, {})
 
 
 def test_keywords_leave_out_what_the_captions_of_the_truth_do_not_say():
@@ -148,21 +150,21 @@ def test_keywords_leave_out_what_the_captions_of_the_truth_do_not_say():
 
 def test_each_failure_gets_as_many_answers_as_asked_and_never_two_of_one(tmp_path):
     with open_store(tmp_path / "s.db") as store:
-        assert (add_failures(store, failed(3), replication=2), add_failures(store, failed(4), replication=2)) == (3, 1)
+        assert (add_failures(store, failed(3), people=2), add_failures(store, failed(4), people=2)) == (3, 1)
         people = [add_annotator(store, name).id for name in "abc"]
         for who in people:
-            while (asked := next_failure(store, who)) is not None:
-                how = {"key": f"k{who}-{asked.id}", "classes": ["colour"], "rating": 7}
-                assert judge_failure(store, who, asked.id, **how)
-                assert not judge_failure(store, who, asked.id, **how)
+            while (asked := next_question(store, who)) is not None:
+                how = {"key": f"k{who}-{asked.id}", "answer": {"classes": ["colour"], "rating": 7}}
+                assert give_answer(store, who, asked.id, **how)
+                assert not give_answer(store, who, asked.id, **how)
                 with pytest.raises(AlreadyFull):
-                    judge_failure(store, who, asked.id, **{**how, "key": "other"})
-        assert failure_progress(store) == {"failures": 4, "answers": 8, "asked": 8}
+                    give_answer(store, who, asked.id, **{**how, "key": "other"})
+        assert study_progress(store) == {"questions": 4, "answers": 8, "asked": 8}
         found = results(store)
         assert (found.answers, found.asked, found.mean_rating) == (8, 8, 7)
         labels = failure_labels(store, [*failed(2), Failure("q2", "x", "t2", "another answer")])
         assert labels == {"q0": {"colour"}, "q1": {"colour"}}
-        assert failure_progress(store)["failures"] == 4
+        assert study_progress(store)["questions"] == 4
 
 
 @pytest.mark.parametrize("rating", [0, 11, -1, 2.5, "7", True, None])
@@ -171,9 +173,9 @@ def test_ratings_are_whole_numbers_from_1_to_10(tmp_path, rating):
         add_failures(store, failed(1))
         who = add_annotator(store, "a").id
         with pytest.raises(LimnerError, match="from 1 to 10"):
-            judge_failure(store, who, 1, key="k", classes=["size"], rating=rating)
+            give_answer(store, who, 1, key="k", answer={"classes": ["size"], "rating": rating})
         with pytest.raises(UnknownId):
-            judge_failure(store, who, 99, key="k", classes=["size"], rating=1)
+            give_answer(store, who, 99, key="k", answer={"classes": ["size"], "rating": 1})
         with pytest.raises(UnknownName):
             results(store, study="other")
         assert failure_answers(store) == []
@@ -190,31 +192,31 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
     how = ["--system", "colours", "--limit", "4", "--keywords", "1", "--json"]
-    done = run(app, ["annotate", "failures", "s.db", *WORLD, *how])
+    done = run(app, ["annotate", "study", "add", "s.db", "failures", *WORLD, *how])
     assert done.exit_code == 0, done.output
     made = json.loads(done.stdout)
-    assert made["added"] == 4 <= made["kept"] <= made["failures"]
-    assert run(app, ["annotate", "classes", "s.db"]).stdout.rstrip().endswith("no ratings yet")
+    assert made["questions"] == 4 <= made["kept"] <= made["failures"]
+    assert run(app, ["annotate", "study", "results", "s.db", "failures"]).stdout.rstrip().endswith("no ratings yet")
     site = make_app([limner.load("scenes", images=60)], systems=(), store=tmp_path / "s.db")
     asked = TestClient(site, base_url="http://localhost", follow_redirects=False)
     for number in range(4):
-        page = asked.get("/classify").text
-        assert all(f'name="class" value="{name}"' in page for name in CLASSES)
+        page = asked.get("/study").text
+        assert all(f'name="classes" value="{name}"' in page for name in CLASSES)
         assert len(re.findall(r'name="rating"', page)) == 10
-        fields = dict(re.findall(r'name="(failure|key)" value="([^"]+)"', page))
-        for bad in ({}, {"rating": "11"}, {"rating": "1"}, {"rating": "5", "class": ["alternative", "size"]}):
-            assert asked.post("/classify", data={**fields, **bad}).status_code == 400
-        sent = {**fields, "class": ["colour", "size"] if number else ["alternative"], "rating": str(number + 3)}
+        fields = dict(re.findall(r'name="(question|key)" value="([^"]+)"', page))
+        for bad in ({}, {"rating": "11"}, {"rating": "1"}, {"rating": "5", "classes": ["alternative", "size"]}):
+            assert asked.post("/study", data={**fields, **bad}).status_code == 400
+        sent = {**fields, "classes": ["colour", "size"] if number else ["alternative"], "rating": str(number + 3)}
         for _ in range(2):
-            assert asked.post("/classify", data=sent).status_code == 303
-    assert "No failure is left" in asked.get("/classify").text
-    body = {"failure": 1, "key": "k" * 10, "classes": "size", "rating": 3}
-    assert asked.post("/api/failure-answers", json=body).status_code == 400
-    assert "Mean rating 4.50" in asked.get("/classes").text
-    found = json.loads(run(app, ["annotate", "classes", "s.db", "--json"]).stdout)
+            assert asked.post("/study", data=sent).status_code == 303
+    assert "Nothing left to answer" in asked.get("/study").text
+    body = {"question": 1, "key": "k" * 10, "answer": {"classes": "size", "rating": 3}}
+    assert asked.post("/api/study-answers", json=body).status_code == 400
+    assert "mean rating 4.50" in asked.get("/studies").text
+    found = json.loads(run(app, ["annotate", "study", "results", "s.db", "failures", "--json"]).stdout)
     assert found["classes"]["size"]["failures"] == 3 and found["numbers"] == {"0": 1, "1": 0, "2": 3}
     assert np.isclose(found["mean_rating"], 4.5)
-    text = run(app, ["annotate", "classes", "s.db"]).stdout
+    text = run(app, ["annotate", "study", "results", "s.db", "failures"]).stdout
     assert "classes that disagree" in text and "colour -> size" in text
     told = run(app, ["explain", "failures", *WORLD, "--system", "colours", "--labels", "s.db", "--json"])
     assert json.loads(told.stdout)["classes"]["size"]["failures"] == 3
@@ -223,10 +225,10 @@ def test_a_study_of_failures_from_the_shell_and_on_the_page(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("failures", "s.db", *WORLD), "--system"),
-        (("failures", "s.db", *WORLD, "--system", "colours", "--direction", "up"), "unknown direction"),
-        (("classes", "nosuch.db"), "no store"),
-        (("classes", "empty.db"), "unknown study"),
+        (("study", "add", "s.db", "failures", *WORLD), "--system"),
+        (("study", "add", "s.db", "failures", *WORLD, "--system", "colours", "--direction", "up"), "unknown direction"),
+        (("study", "results", "nosuch.db", "failures"), "no store"),
+        (("study", "results", "empty.db", "failures"), "unknown study"),
     ],
 )
 def test_bad_words_at_the_shell_are_told_in_a_line(tmp_path, monkeypatch, args, words):

@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
+from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, import_answers, judgements
-from limner.annotate.forms import read_answers, read_judgements
 from limner.annotate.label_studio import collection_tasks, interface, read_tasks, tasks, write_tasks
-from limner.annotate.scale import GRADES, REASONS, Given, Grade, Reason, Scale
+from limner.annotate.scale import SCALE, Given, Grade, Reason, Scale
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection, add_pairs
@@ -131,7 +131,7 @@ def test_a_collection_becomes_tasks_with_predictions(world):
 def test_the_interface_has_every_grade_and_reason():
     found = ElementTree.fromstring(interface())
     values = [[c.get("value") for c in block] for block in found.iter("Choices")]
-    assert values == [[GRADES[g] for g in (1, 2, 3, 4)], list(REASONS)]
+    assert values == [[SCALE.label(g) for g in (1, 2, 3, 4)], [reason.name for reason in SCALE.reasons]]
 
 
 # --- bad files --------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import websites
+from limner.annotate.answer_files import read_answers, read_judgements
 from limner.annotate.export import export, failure_labels, import_answers
-from limner.annotate.forms import read_answers, read_judgements
-from limner.annotate.guideline import GuidelineExample, newest, revise
-from limner.annotate.own_scale import as_toml, parse_scale, read_scale, set_scale
+from limner.annotate.form_files import as_toml, parse_scale, read_scale
+from limner.annotate.guideline import GuidelineExample, newest, revise, set_scale
 from limner.annotate.scale import SCALE, Given
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
@@ -141,7 +141,9 @@ def test_a_bad_scale_is_refused_in_words_that_name_the_file(given, words, tmp_pa
     with pytest.raises(LimnerError) as told:
         read_scale(tmp_path / "bad.json")
     assert words in str(told.value) and "bad.json" in str(told.value) and "\n" not in str(told.value)
-    done = CliRunner().invoke(command, ["annotate", "scale", str(tmp_path / "new.db"), str(tmp_path / "bad.json")])
+    done = CliRunner().invoke(
+        command, ["annotate", "study", "scale", str(tmp_path / "new.db"), str(tmp_path / "bad.json")]
+    )
     assert done.exit_code == 3 and not (tmp_path / "new.db").exists()
 
 
@@ -243,12 +245,12 @@ def test_own_reasons_become_the_failure_classes_that_they_name(store):
 def test_the_shell_shows_and_sets_the_grades(tmp_path):
     run, where = CliRunner().invoke, str(tmp_path / "new.db")
     (tmp_path / "own.toml").write_text(OWN)
-    assert run(command, ["annotate", "scale", where]).exit_code == 3  # no store, and nothing to create it with
-    done = run(command, ["annotate", "scale", where, str(tmp_path / "own.toml")])
+    assert run(command, ["annotate", "study", "scale", where]).exit_code == 3  # no store, and nothing to create it with
+    done = run(command, ["annotate", "study", "scale", where, str(tmp_path / "own.toml")])
     assert done.exit_code == 0 and "3 grades and 2 reasons; guideline 2\n" in done.output
-    shown = run(command, ["annotate", "scale", where]).output
+    shown = run(command, ["annotate", "study", "scale", where]).output
     assert parse_scale(shown)[0] == parse_scale(OWN)[0]
-    told = json.loads(run(command, ["annotate", "scale", where, "--json"]).output)
+    told = json.loads(run(command, ["annotate", "study", "scale", where, "--json"]).output)
     assert told["own"] and told["grades"][0]["label"] == "same product"
     websites.filled(where)
     with open_store(where) as store:
@@ -256,8 +258,8 @@ def test_the_shell_shows_and_sets_the_grades(tmp_path):
         scores = Scores.from_matrix(np.ones((1, 1)), [items[0].image], [items[0].caption])
         add_pool(store, [Listed("mine", "i2t", scores.top(1))])
         store.set(ORIGINAL, [[items[2].image, items[2].caption, 1]])
-    counted = run(command, ["annotate", "aggregate", where]).output
+    counted = run(command, ["annotate", "estimate", where]).output
     assert "same product" in counted and "100% yes" not in counted
-    tables = run(command, ["annotate", "tables", where]).output
+    tables = run(command, ["annotate", "study", "tables", where]).output
     assert "1 original pairs that someone called other product" in tables
     assert "variant" in tables and "another-colour" in tables and "quantity" not in tables

@@ -13,12 +13,23 @@ import pytest
 from typer.testing import CliRunner
 
 import limner
-from limner.annotate.preference import FAULTS, add_study, counted, study, study_of_rankings, study_of_systems
-from limner.annotate.preferred import preferences, read_votes, same_lists, write_votes
+from limner.annotate.preference import (
+    FAULTS,
+    Vote,
+    add_study,
+    comparisons,
+    counted,
+    study,
+    study_of_rankings,
+    study_of_systems,
+    votes,
+)
+from limner.annotate.preferred import preferences, same_lists
 from limner.annotate.store import open_store
 from limner.annotate.store.contents import add_collection
 from limner.annotate.store.people import add_annotator
-from limner.annotate.store.votes import Vote, cast_vote, comparisons, next_comparison, studies, votes
+from limner.annotate.store.studies import add_answers, give_answer, next_question, studies
+from limner.annotate.study_files import read_study_answers, write_study_answers
 from limner.cli import app
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
@@ -98,14 +109,12 @@ def test_totals_are_those_of_the_printed_table(tmp_path):
 
 def _vote_all(store, *, people, choose, name="preference"):
     rows = [
-        (number, add_annotator(store, f"p{who}", existing=True).id, choose(r.left, r.right))
+        (number, add_annotator(store, f"p{who}", existing=True).id, {"choice": choose(r.left, r.right)}, None)
         for who in range(people)
         for number, r in comparisons(store, study=name).items()
     ]
-    from limner.annotate.store.votes import add_votes
-
-    assert add_votes(store, rows, study=name) == len(rows)
-    assert add_votes(store, rows, study=name) == 0
+    assert add_answers(store, name, rows) == len(rows)
+    assert add_answers(store, name, rows) == 0
 
 
 def _like_people(seed):
@@ -204,16 +213,16 @@ def test_a_binary_study_takes_no_ties_and_a_name_is_used_once(tmp_path):
     with open_store(tmp_path / "s.db") as store:
         add_study(store, study_of_rankings(judged([6]), queries=1))
         who = add_annotator(store, "ada").id
-        shown = next_comparison(store, who)
-        with pytest.raises(LimnerError, match="does not allow ties"):
-            cast_vote(store, who, shown.id, key="k", choice="tie")
-        assert cast_vote(store, who, shown.id, key="k", choice="left")
+        shown = next_question(store, who)
+        with pytest.raises(UnknownName, match="unknown choice 'tie'"):
+            give_answer(store, who, shown.id, key="k", answer={"choice": "tie"})
+        assert give_answer(store, who, shown.id, key="k", answer={"choice": "left"})
         for name in ("preference", ""):
             with pytest.raises(LimnerError, match="expected a name"):
                 add_study(store, study_of_rankings(judged([6]), queries=1), name=name)
         with pytest.raises(UnknownName):
             preferences(store, study="other")
-        assert studies(store) == ["preference"]
+        assert list(studies(store)) == ["preference"]
 
 
 GOOD = {"query": "q0", "left": "A", "right": "B", "choice": "left", "annotator": "ada"}
@@ -222,13 +231,13 @@ GOOD = {"query": "q0", "left": "A", "right": "B", "choice": "left", "annotator":
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([{**GOOD, "choice": "both"}], "line 2: choice 'both'"),
-        ([{**GOOD, "query": "q9"}], "does not compare 'A' with 'B' for query 'q9'"),
+        ([{**GOOD, "choice": "both"}], "line 2: unknown choice 'both'"),
+        ([{**GOOD, "query": "q9"}], "no question with query 'q9', left 'A', right 'B'"),
         ([{**GOOD, "annotator": ""}], "no annotator"),
-        ([GOOD, {**GOOD, "choice": "right"}], "voted differently"),
-        ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 votes instead of 1"),
+        ([GOOD, {**GOOD, "choice": "right"}], "answered question 1 differently|answered question [0-9]+ differently"),
+        ([GOOD, {**GOOD, "annotator": "bob"}], "would get 2 answers instead of 1"),
         ([GOOD, {**GOOD, "annotator": GOOD["annotator"].upper()}], "are one name"),
-        ([{**GOOD, "choice": "tie"}], "does not allow ties"),
+        ([{**GOOD, "choice": "tie"}], "unknown choice 'tie'"),
         ([{"query": "q0"}], "no left"),
     ],
 )
@@ -241,7 +250,7 @@ def test_files_of_votes_that_do_not_fit_add_nothing(tmp_path, rows, words):
     with open_store(tmp_path / "s.db") as store:
         add_study(store, study_of_rankings(judged([6]), queries=1))
         with pytest.raises(LimnerError, match=words):
-            read_votes(store, path)
+            read_study_answers(store, path, "preference")
         assert votes(store) == []
 
 
@@ -252,7 +261,7 @@ def test_votes_are_written_and_read_again_in_any_order_of_the_two(tmp_path):
             add_study(store, study_of_rankings(judged([8]), queries=1), people=2, seed=len(name))
             if name == "one.db":
                 _vote_all(store, people=2, choose=_like_people(3))
-                assert write_votes(store, tmp_path / "v.csv") == 20
+                assert write_study_answers(store, tmp_path / "v.csv", "preference") == 20
                 before = preferences(store, samples=0).counts
                 rows = list(csv.DictReader((tmp_path / "v.csv").open()))
                 for row in rows[::2]:
@@ -262,7 +271,7 @@ def test_votes_are_written_and_read_again_in_any_order_of_the_two(tmp_path):
                     writer.writeheader()
                     writer.writerows(rows)
             else:
-                assert (read_votes(store, tmp_path / "v.csv"), read_votes(store, tmp_path / "v.csv")) == (20, 0)
+                assert [read_study_answers(store, tmp_path / "v.csv", "preference") for _ in range(2)] == [20, 0]
                 np.testing.assert_array_equal(preferences(store, samples=0).counts, before)
 
 
@@ -271,33 +280,33 @@ def test_votes_are_written_and_read_again_in_any_order_of_the_two(tmp_path):
 
 def test_the_whole_study_from_the_shell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    how = ("--judgements", "complete", "--queries", 6, "--people", 4, "--split", "all")
-    made = json.loads(run("study", "s.db", *WORLD, *how, "--json"))
-    assert made == {"study": "preference", "comparisons": 60, "queries": 6, "people": 4, "votes": 240}
+    how = ("--judgements", "complete", "--limit", 6, "--people", 4, "--split", "all")
+    made = json.loads(run("study", "add", "s.db", "preference", *WORLD, *how, "--json"))
+    assert made == {"study": "preference", "questions": 60, "queries": 6, "people": 4, "answers": 240}
     with open_store("s.db") as store:
         _vote_all(store, people=4, choose=_like_people(2))
-    assert "240 votes" in run("votes", "s.db", "v.csv")
-    assert "0 votes added" in run("votes", "s.db", "v.csv", "--import")
-    found = json.loads(run("preferences", "s.db", "--json"))
+    assert "240 answers" in run("study", "export", "s.db", "preference", "-o", "v.csv")
+    assert "0 answers added" in run("study", "import", "s.db", "preference", "v.csv")
+    found = json.loads(run("study", "results", "s.db", "preference", "--json"))
     scores = {name: row["score"] for name, row in found["scores"].items()}
     assert max(scores, key=scores.get) == "A" and min(scores, key=scores.get) == "E"
     assert sum(scores.values()) == pytest.approx(100)
     assert [m["measure"] for m in found["measures"]] == ["R@1", "R@5", "mAP@R"]
-    text = run("preferences", "s.db", "--measures", "R@1 nDCG@5")
+    text = run("study", "results", "s.db", "preference", "--measures", "R@1 nDCG@5")
     assert "nDCG@5" in text and "over E" in text
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("study", "s.db", *WORLD), "right answers, 40 are wanted"),
-        (("study", "s.db", *WORLD, "--judgements", "nosuch"), "unknown judgements"),
-        (("study", "s.db", *WORLD, "--direction", "up"), "unknown direction"),
-        (("study", "s.db", *WORLD, "--system", "colours"), "at least two"),
-        (("preferences", "nosuch.db"), "no store"),
-        (("preferences", "empty.db"), "unknown study"),
-        (("votes", "empty.db", "nosuch.csv", "--import"), "no file"),
-        (("preferences", "full.db", "--measures", "R@x"), "R@x"),
+        (("study", "add", "s.db", "preference", *WORLD), "right answers, 40 are wanted"),
+        (("study", "add", "s.db", "preference", *WORLD, "--judgements", "nosuch"), "unknown judgements"),
+        (("study", "add", "s.db", "preference", *WORLD, "--direction", "up"), "unknown direction"),
+        (("study", "add", "s.db", "preference", *WORLD, "--system", "colours"), "at least two"),
+        (("study", "results", "nosuch.db", "preference"), "no store"),
+        (("study", "results", "empty.db", "preference"), "unknown study"),
+        (("study", "import", "full.db", "preference", "nosuch.csv"), "no file"),
+        (("study", "results", "full.db", "preference", "--measures", "R@x"), "R@x"),
     ],
 )
 def test_bad_words_at_the_shell_are_told_in_a_line(tmp_path, monkeypatch, args, words):
@@ -327,20 +336,20 @@ def test_the_page_shows_all_places_and_what_the_votes_say(tmp_path):
         add_study(store, study_of_rankings(truth, queries=2, min_relevant=6), name="ours")
     seen = {}
     for _ in range(20):
-        page = asked.get("/prefer").text
+        page = asked.get("/study").text
         assert 'value="tie"' not in page and "Ranking A" in page
-        number = int(re.search(r'name="comparison" value="(\d+)"', page)[1])
+        number = int(re.search(r'name="question" value="(\d+)"', page)[1])
         pictures = [re.findall(r"[?&;]id=([^&]+)&", part) for part in page.split("<section")[1:]]
         seen[number] = pictures
         key = re.search(r'name="key" value="([^"]+)"', page)[1]
-        assert asked.post("/prefer", data={"comparison": number, "key": key, "choice": "left"}).status_code == 303
-    assert "Nothing left" in asked.get("/prefer").text
+        assert asked.post("/study", data={"question": number, "key": key, "choice": "left"}).status_code == 303
+    assert "Nothing left" in asked.get("/study").text
     with open_store(tmp_path / "a.db") as store:
         for number, rivals in comparisons(store, study="ours").items():
             assert seen[number] == [list(rivals.left_items), list(rivals.right_items)]
             assert rivals.left_items != rivals.right_items and 6 <= len(rivals.left_items) <= 8
     page = asked.get("/studies").text
-    assert "ours" in page and "20 of 20 votes" in page and "mAP@R" in page
+    assert "ours" in page and "20 of 20 answers" in page and "mAP@R" in page
 
 
 def test_the_paper_study_is_made_on_the_page(tmp_path):

@@ -162,7 +162,7 @@ def test_the_shell_assigns_moves_and_releases(tmp_path):
         add_annotator(store, "bob")
 
     def run(*words):
-        return CliRunner().invoke(command, ["annotate", "assign", where, *words])
+        return CliRunner().invoke(command, ["annotate", "people", "assign", where, *words])
 
     assert "no task is assigned" in run().output
     assert "2 tasks assigned to ada" in run("ada", "--tasks", "2").output

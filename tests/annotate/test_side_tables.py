@@ -15,8 +15,16 @@ from limner.annotate.aggregate import Label
 from limner.annotate.merge import merge, precision_recall
 from limner.annotate.pool import fill, subsampled, waiting
 from limner.annotate.quality import review
-from limner.annotate.scale import GRADES, WRONG
-from limner.annotate.side_tables import WORKLOADS, by_rank, by_workload, refuted_originals, shortcomings, wrong_ways
+from limner.annotate.scale import SCALE
+from limner.annotate.side_tables import (
+    WORKLOADS,
+    WRONG_WAYS,
+    by_rank,
+    by_workload,
+    refuted_originals,
+    shortcomings,
+    wrong_ways,
+)
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers, submit
 from limner.annotate.store.contents import add_collection, proposals
@@ -49,7 +57,10 @@ def store(tmp_path, world, systems):
         fill(opened, systems, depth=3, keep=4)
         near = {(p.image, p.caption) for p in proposals(opened)}
         add_tasks(opened, make_tasks(waiting(opened), world.judgements, near=near, pooled=6), replication=2)
-        draw, ways = random.Random(3), ("not-in-image", "not-in-caption", "grammar", *(f"wrong-{w}" for w in WRONG))
+        draw, ways = (
+            random.Random(3),
+            ("not-in-image", "not-in-caption", "grammar", *WRONG_WAYS),
+        )
         for name in ("ada", "bob"):
             who, done = add_annotator(opened, name).id, 0
             while (held := lease(opened, who)) is not None and done < 7:
@@ -72,9 +83,12 @@ def test_answers_by_system_and_rank_are_those_counted_by_hand(store):
         for rank in (1, 2, 3):
             pairs = [(p.image, p.caption) for p in lists if p.system == system and p.rank == rank]
             said = Counter(
-                GRADES[a.grade] for pair in pairs for a in given if (a.image, a.caption) == pair and a.role == "real"
+                SCALE.label(a.grade)
+                for pair in pairs
+                for a in given
+                if (a.image, a.caption) == pair and a.role == "real"
             )
-            assert rows[rank].counts == {words: said[words] for words in GRADES.values()}
+            assert rows[rank].counts == {words: said[words] for words in (grade.label for grade in SCALE.grades)}
             assert sum(rows[rank].shares.values()) == pytest.approx(1)
         assert rows[None].total == sum(rows[rank].total for rank in (1, 2, 3))
     assert by_rank([], lists, depth=1)["a"][1].total == 0
@@ -88,7 +102,7 @@ def test_reasons_by_system_are_those_counted_by_hand(store):
         pairs = {(p.image, p.caption) for p in lists if p.system == system and p.rank <= 3}
         own = [a for a in given if (a.image, a.caption) in pairs and a.role == "real"]
         ways = Counter(r.removeprefix("wrong-") for a in own for r in a.reasons if r.startswith("wrong-"))
-        assert wrong[system].counts == {name: ways[name] for name in WRONG}
+        assert wrong[system].counts == {name: ways[name] for name in WRONG_WAYS.values()}
         assert short[system].counts["wrong"] == sum(any(r.startswith("wrong-") for r in a.reasons) for a in own)
         assert short[system].counts["grammar"] == sum("grammar" in a.reasons for a in own)
 
@@ -121,13 +135,13 @@ def test_original_pairs_called_no_are_listed_the_most_refused_first(store, world
 
 
 def test_the_tables_from_the_shell(store, tmp_path):
-    done = CliRunner().invoke(app, ["annotate", "tables", str(tmp_path / "work.db"), "--depth", "3", "--json"])
+    done = CliRunner().invoke(app, ["annotate", "study", "tables", str(tmp_path / "work.db"), "--depth", "3", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert set(found["ranks"]["a"]) == {"1", "2", "3", "all"} and found["workload"][2]["people"] == 2
-    text = CliRunner().invoke(app, ["annotate", "tables", str(tmp_path / "work.db"), "--depth", "3"]).stdout
+    text = CliRunner().invoke(app, ["annotate", "study", "tables", str(tmp_path / "work.db"), "--depth", "3"]).stdout
     assert "tasks each" in text and "shortcomings" in text and "original pairs that someone called 100% no" in text
-    assert CliRunner().invoke(app, ["annotate", "tables", str(tmp_path / "none.db")]).exit_code in (2, 3)
+    assert CliRunner().invoke(app, ["annotate", "study", "tables", str(tmp_path / "none.db")]).exit_code in (2, 3)
 
 
 # --- stages -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import websites
-from limner.annotate.store.votes import Rivals, add_comparisons, votes
+from limner.annotate.preference import Rivals, add_comparisons, votes
 
 SCRIPTS = "**/static/{page,browse,judge,form,late}.js"
 ALL_DONE = "new Promise((done) => setTimeout(() => requestAnimationFrame(() => setTimeout(done, 100)), 100))"
@@ -179,7 +179,7 @@ def test_a_vote_by_a_key_pressed_twice_is_one_vote(page, site):
     images = list(held.images.ids)
     rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(held.texts.ids)[:2]]
     add_comparisons(store, rivals, study="preference")
-    with before_its_scripts(page, "/prefer", "#form button >> nth=2", leads="p:has-text('1 of 2 votes')"):
+    with before_its_scripts(page, "/study", "#form button >> nth=2", leads="p:has-text('1 of 2 answers')"):
         page.keyboard.press("1")
         page.keyboard.press("1")
         assert votes(store) == []

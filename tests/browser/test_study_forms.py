@@ -7,18 +7,24 @@ import os
 import pytest
 
 import websites
-from limner.annotate.failing import CHOICES
+from limner.annotate.failing import add_failures, failure_answers
+from limner.annotate.form_files import read_form
+from limner.annotate.preference import Rivals, add_comparisons, votes
 from limner.annotate.store import open_store
 from limner.annotate.store.answers import answers
 from limner.annotate.store.contents import add_collection
-from limner.annotate.store.failures import add_failures, failure_answers
 from limner.annotate.store.tasks import Draft, TaskPair, add_tasks
-from limner.annotate.store.votes import Rivals, add_comparisons, votes
 from limner.explain.failures import Failure
 from websites import SIZES
 
-FORMS = ("/captions", "/prefer", "/classify")
+PREFER, CLASSIFY = "/study?study=preference", "/study?study=failures"
+FORMS = ("/captions", PREFER, CLASSIFY)
 sizes = pytest.mark.parametrize("viewport", SIZES, ids=lambda size: str(size["width"]))
+
+
+def short(path):
+    """The name of a form, from its address."""
+    return path.rpartition("=")[2].strip("/")
 
 
 def filled(path):
@@ -33,9 +39,9 @@ def filled(path):
         ]
         add_tasks(store, [Draft(tuple(pairs), kind="captions")], replication=40)
         rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[4:9])) for text in texts[:3]]
-        add_comparisons(store, rivals, study="preference", replication=40)
+        add_comparisons(store, rivals, people=40)
         failures = [Failure(text, said[text], images[n], images[n + 1]) for n, text in enumerate(texts[:3])]
-        add_failures(store, failures, replication=40)
+        add_failures(store, failures, people=40)
     return path
 
 
@@ -101,19 +107,22 @@ def keys(page, selector):
 def test_each_form_fits_its_window_and_can_be_sent_without_scrolling(opened, viewport):
     for path in FORMS:
         page = opened(f"fits {viewport['width']}", path, viewport=viewport)
-        picture(page, f"{path[1:]}-{viewport['width']}")
+        picture(page, f"{path.rpartition('=')[2].strip('/')}-{viewport['width']}")
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], path
         send = box(page, "#form .acts button")
         assert send["y"] + send["height"] <= viewport["height"], path
 
 
 def test_failures_are_rated_by_keys_beside_large_images(opened, site):
-    page = opened("rater", "/classify")
+    page = opened("rater", CLASSIFY)
     for place in (0, 1):
         seen = box(page, "#form .pair img", place)
         assert seen["width"] >= 560 and seen["height"] >= 360
         assert seen["y"] + seen["height"] <= SIZES[2]["height"]
-    assert keys(page, ".classes") == ["O", "C", "N", "A", "S", "D", "X"] and len(CHOICES) == 7
+    assert (
+        keys(page, ".classes") == ["O", "C", "N", "A", "S", "D", "X"]
+        and len(read_form("failures").part("classes").options) == 7
+    )
     assert keys(page, ".ratings") == ["1", "2", "3", "4", "5", "6", "7", "8", "9", "0"]
     page.keyboard.press("c")
     page.keyboard.press("o")
@@ -126,7 +135,7 @@ def test_failures_are_rated_by_keys_beside_large_images(opened, site):
 
 
 def test_a_rating_that_is_refused_stays_in_its_form(opened, site):
-    page = opened("hasty", "/classify")
+    page = opened("hasty", CLASSIFY)
     words = page.inner_text(".words")
     page.keyboard.press("7")
     pressed(page, "Enter")
@@ -170,7 +179,7 @@ def test_crowd_captions_are_ticked_by_keys_and_rules_are_folded_after_the_first_
 
 @sizes
 def test_rankings_are_large_and_side_by_side_or_stacked_on_a_phone(opened, viewport):
-    page = opened(f"large {viewport['width']}", "/prefer", viewport=viewport)
+    page = opened(f"large {viewport['width']}", PREFER, viewport=viewport)
     left, right = (box(page, ".ranking", place) for place in (0, 1))
     small = min(each.bounding_box()["width"] for each in page.locator(".ranking img").all())
     if viewport["width"] > 1000:
@@ -183,7 +192,7 @@ def test_rankings_are_large_and_side_by_side_or_stacked_on_a_phone(opened, viewp
 
 
 def test_a_vote_is_given_by_the_key_on_its_button(opened, site):
-    page = opened("voter", "/prefer")
+    page = opened("voter", PREFER)
     assert keys(page, ".acts") == ["1", "2", "3"]
     pressed(page, "3")
     assert sum(each.choice == "right" for each in votes(site.state.site.store)) == 1
@@ -191,14 +200,14 @@ def test_a_vote_is_given_by_the_key_on_its_button(opened, site):
 
 @pytest.mark.parametrize("path", FORMS)
 def test_keys_can_be_switched_off_for_every_form_at_once(opened, path):
-    page = opened(f"no keys {path[1:]}", path)
+    page = opened(f"no keys {path.rpartition('=')[2].strip('/')}", path)
     page.uncheck("#use-keys")
     assert page.locator("#form kbd:visible:not(.number)").count() == 0
     before = page.content()
     page.locator("h1").click()
     page.keyboard.press("1")
     assert page.content() == before and page.locator("#form input:checked").count() == 0
-    page.goto("/classify")
+    page.goto(CLASSIFY)
     ready(page)
     assert not page.is_checked("#use-keys")
 
@@ -213,9 +222,9 @@ def test_forms_have_no_fault_that_axe_finds(opened, path):
 
 
 def test_failure_rating_is_reached_from_the_navigation_and_from_the_leads_page(opened, site):
-    page = opened("way", "/prefer")
-    page.click("nav >> text='Rate failures'")
+    page = opened("way", PREFER)
+    page.click("main >> text=failures")
     assert page.inner_text("h1") == "What did the answer get wrong?"
     page.goto("/admin")
-    page.click("main >> text=What raters say about failures")
-    assert page.inner_text("h1") == "Why answers are wrong, according to people"
+    page.click("main >> text=What people answered")
+    assert page.inner_text("h1") == "What people answered"

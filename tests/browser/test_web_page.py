@@ -337,7 +337,7 @@ def test_judging_works_without_scripts(opened, address):
 
 
 PAGES = [
-    "/", "/search", "/search?q=balloon&fix=csls&k=6", "/compare", "/failures", "/judge", "/prefer", "/admin", "/nosuch",
+    "/", "/search", "/search?q=balloon&fix=csls&k=6", "/compare", "/failures", "/judge", "/study", "/admin", "/nosuch",
     f"/item?id={websites.world().test.images.ids[0]}", "/practice?grade=2", "/admin/disagreements",
     "/estimate", "/studies",
 ]  # fmt: skip
@@ -432,20 +432,20 @@ def test_a_picture_finds_words(opened, dropped):
 
 
 def test_votes_by_key_are_stored_once(opened, address):
-    from limner.annotate.store.votes import Rivals, add_comparisons, votes
+    from limner.annotate.preference import Rivals, add_comparisons, votes
 
     held = websites.world().test
     images = list(held.images.ids)
     rivals = [Rivals(text, "a", "b", tuple(images[:5]), tuple(images[5:10])) for text in list(held.texts.ids)[:2]]
     add_comparisons(address.state.site.store, rivals, study="preference")
-    page = opened("/prefer", name="voter")
+    page = opened("/study", name="voter")
     assert page.locator(".ranking img").count() == 10
     for key in ("1", "2"):
         page.keyboard.press("Control+3")
         with page.expect_navigation():
             page.keyboard.press(key)
         drawn(page)
-    assert "Nothing left to compare" in page.inner_text("h1")
+    assert "Nothing left to answer" in page.inner_text("h1")
     assert sorted(vote.choice for vote in votes(address.state.site.store)) == ["left", "tie"]
 
 

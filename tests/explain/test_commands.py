@@ -103,8 +103,8 @@ def test_explain_with_labels_of_people(world, matrix, tmp_path):
 
 def test_explain_with_answers_of_a_store(world, matrix, tmp_path):
     pytest.importorskip("sqlalchemy")
+    from limner.annotate.answer_files import Given
     from limner.annotate.export import import_answers
-    from limner.annotate.forms import Given
     from limner.annotate.store import open_store
     from limner.annotate.store.contents import add_collection
 

@@ -244,8 +244,8 @@ def _read_store(folder: Path) -> Any:
     from limner.cli import app
     from limner.core.errors import LimnerError
 
-    for words in (("status",), ("aggregate",), ("review",), ("bias",)):
-        done = CliRunner().invoke(app, ["annotate", words[0], str(folder / "s.db")])
+    for words in (("status",), ("estimate",), ("people", "review"), ("study", "bias"), ("study", "list")):
+        done = CliRunner().invoke(app, ["annotate", *words, str(folder / "s.db")])
         if done.exit_code not in (0, 3):
             raise AssertionError(f"{words}: status {done.exit_code}: {done.output[-300:]}")
     raise LimnerError("read as far as it goes")

@@ -537,7 +537,7 @@ VECTORS = {
 
 def _answers(name: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
-        from limner.annotate.forms import read_answers, read_judgements
+        from limner.annotate.answer_files import read_answers, read_judgements
 
         return read_answers(folder / name), read_judgements(folder / name)
 
@@ -576,7 +576,7 @@ def _options(folder: Path) -> Any:
 
 def _scale(name: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
-        from limner.annotate.own_scale import read_scale
+        from limner.annotate.form_files import read_scale
 
         return read_scale(folder / name)
 

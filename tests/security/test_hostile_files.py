@@ -105,7 +105,7 @@ TOML = {
 @pytest.mark.parametrize("name", ["question", "guideline", "reasons", "grades", "a"])
 def test_toml_of_a_scale_that_does_harm(tmp_path, text, name):
     pytest.importorskip("sqlalchemy")
-    from limner.annotate.own_scale import read_scale
+    from limner.annotate.form_files import read_scale
 
     (tmp_path / "scale.toml").write_text(text.replace("a", name, 1))
     with pytest.raises(LimnerError, match=r"scale\.toml"):
@@ -403,11 +403,11 @@ def store(folder):
 COMMANDS = [
     ("status", "work.db"),
     ("tasks", "work.db"),
-    ("aggregate", "work.db"),
+    ("estimate", "work.db"),
     ("merge", "work.db"),
-    ("bias", "work.db"),
+    ("study", "bias", "work.db"),
     ("export", "work.db", "out.csv"),
-    ("review", "work.db"),
+    ("people", "review", "work.db"),
 ]
 
 

@@ -185,7 +185,7 @@ def test_cells_compute_nothing_and_come_back_as_they_were():
 
 def test_answers_of_people_with_odd_names_are_no_formulas(tmp_path):
     pytest.importorskip("sqlalchemy")
-    from limner.annotate.forms import read_answers, write_answers
+    from limner.annotate.answer_files import read_answers, write_answers
     from limner.annotate.store.answers import Answer
 
     fields = dict.fromkeys(Answer.__dataclass_fields__)

@@ -275,7 +275,7 @@ def test_a_weak_password_is_refused_where_an_account_is_made(team):
 
 
 def told(*arguments: str, given: str = ""):
-    return CliRunner().invoke(command, ["annotate", "people", *arguments], input=given)
+    return CliRunner().invoke(command, ["annotate", "people", "list", *arguments], input=given)
 
 
 def test_the_shell_lists_and_changes(where):

@@ -385,7 +385,7 @@ FIELDS = {
 }
 FORMS = {
     "/judge": ["item", "key", "grade", "reason", "comment", "at", "act"],
-    "/prefer": ["comparison", "key", "choice"],
+    "/study": ["question", "key", "choice", "study"],
     "/name": ["name"],
     "/login": ["name", "password", "next"],
     "/admin/account": ["annotator", "active"],
@@ -409,7 +409,7 @@ def test_sql_in_any_field_is_a_word_or_is_refused(local, text):
             assert local.post(address, data={name: text}).status_code in (303, 400, 404, 422), (address, name)
     for body in ({"item": text, "key": text, "grade": text}, {"item": 1, "key": text, "grade": 4}, text, [text]):
         assert local.post("/api/answers", json=body).status_code == 400
-        assert local.post("/api/votes", json=body).status_code == 400
+        assert local.post("/api/study-answers", json=body).status_code == 400
     local.cookies.clear()
     assert answers(store) == before
 

@@ -75,7 +75,7 @@ def test_before_any_task_the_page_for_judging_says_so_and_one_label_is_singular(
     asked = websites.client(tmp_path / "answers.db")
     page = words(asked.get("/judge"))
     assert "No task yet" in page and "Nothing left" not in page and 'href="/admin#make"' in asked.get("/judge").text
-    assert "No failure to rate yet" in asked.get("/classify").text and "No study yet" in asked.get("/prefer").text
+    assert "No study yet" in asked.get("/study").text
     assert "Version 1, 0 examples" in words(asked.get("/admin"))
     store = websites.filled(tmp_path / "one.db", tasks=1, size=1)
     asked = websites.client(store)
@@ -96,8 +96,7 @@ def test_only_those_at_the_machine_are_told_that_nothing_leaves_it(tmp_path):
 REFUSED = {
     "/judge": {"item": "99999", "key": "k" * 10, "grade": "4"},
     "/captions": {"assignment": "99999", "key": "k" * 10},
-    "/prefer": {"comparison": "99999", "key": "k" * 10, "choice": "left"},
-    "/classify": {"failure": "99999", "key": "k" * 10, "class": "size", "rating": "3"},
+    "/study": {"question": "99999", "key": "k" * 10, "choice": "left"},
     "/admin/tasks": {"pairs": "none"},
     "/admin/study": {"kind": "none"},
     "/admin/aside": {"annotator": "99999", "reason": "x"},

@@ -472,8 +472,8 @@ def test_a_task_in_progress_cannot_be_rejected(tmp_path):
 def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
     from starlette.testclient import TestClient
 
+    from limner.annotate.preference import votes
     from limner.annotate.store.contents import pairs as pairs_of
-    from limner.annotate.store.votes import votes
     from limner.web import make_app
 
     app = make_app([websites.world()], systems=("colours", "histograms"), store=tmp_path / "a.db")
@@ -487,11 +487,11 @@ def test_tasks_and_a_study_are_made_on_the_page_and_voted_on(tmp_path):
         finished(asked, made)
     assert asked.post("/admin/study", data={"queries": "3"}).status_code == 303
     finished(asked, "comparisons made")
-    page = asked.get("/prefer").text
+    page = asked.get("/study").text
     assert "histograms" not in page.partition("<main")[2], "names of systems must not be shown"
-    fields = dict(re.findall(r'name="(comparison|key)" value="([^"]+)"', page))
+    fields = dict(re.findall(r'name="(question|key)" value="([^"]+)"', page))
     for _ in range(2):
-        assert asked.post("/prefer", data={**fields, "choice": "left"}).status_code == 303
+        assert asked.post("/study", data={**fields, "choice": "left"}).status_code == 303
     assert len(votes(app.state.site.store)) == 1
 
 

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from limner.annotate._sql import inserted, sa
-from limner.annotate.store import Store
-from limner.annotate.store.answers import Answer, answers
+from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key
-from limner.annotate.store.schema import aggregation, caption, image, label, pair
-from limner.core.errors import LimnerError, UnknownId, UnknownName
+from limner.core.errors import LimnerError, UnknownName
 from limner.stats import dawid_skene
 
 GRADE_VALUES = (1, 2, 3, 4)
@@ -78,35 +75,8 @@ def _grades(given: Iterable[Answer]) -> dict[Key, list[int]]:
     return found
 
 
-def aggregate(store: Store, method: str = "majority") -> list[Label]:
-    """Aggregates the valid answers to one label per pair, and saves them in the store."""
+def aggregate(given: Sequence[Answer], method: str = "majority") -> list[Label]:
+    """One label per pair, by one of `METHODS`."""
     if method not in METHODS:
-        raise UnknownName("aggregation method", method, METHODS)
-    given = answers(store)
-    found = METHODS[method](given)
-    if not found:
-        raise LimnerError("no answers yet: nothing to aggregate")
-    numbers = {(a.image, a.caption): a.pair for a in given}
-    with store.writing() as connection:
-        key = inserted(connection, aggregation, method=method, answers=len(given), added=store.now())
-        rows = [{"aggregation_id": key, "pair_id": numbers[x.image, x.caption], **_columns(x)} for x in found]
-        connection.execute(sa.insert(label), rows)
-    return found
-
-
-def _columns(each: Label) -> dict[str, object]:
-    return {"grade": each.grade, "confidence": each.confidence, "answers": each.answers}
-
-
-def labels(store: Store, *, number: int | None = None) -> list[Label]:
-    """The labels of one aggregation, the last one by default."""
-    with store.reading() as connection:
-        chosen = number or connection.scalar(sa.select(sa.func.max(aggregation.c.id)))
-    if chosen is None:
-        raise UnknownId("no aggregation yet: run 'limner annotate aggregate' first")
-    columns = (image.c.key.label("image"), caption.c.key.label("caption"), label.c.grade, label.c.confidence)
-    query = sa.select(*columns, label.c.answers).join_from(label, pair).join(image).join(caption)
-    rows = store.rows(query.where(label.c.aggregation_id == chosen).order_by(label.c.id))
-    if not rows:
-        raise UnknownId(f"no aggregation {chosen}")
-    return [Label(**row) for row in rows]
+        raise UnknownName("way to aggregate", method, METHODS)
+    return METHODS[method](given)

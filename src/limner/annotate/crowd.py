@@ -1,29 +1,23 @@
-"""The crowd form of Flickr8k (Hodosh et al. 2013, section 4.3.2): one image, ten captions, a tick for each that fits.
-
-A tick is a yes (grade 4), no tick is a no (grade 1). A caption with minor mistakes may be ticked, unlike a "100% yes"
-of the pair form, so these answers have their own guideline version. The paper's guideline is in an unpublished
-appendix; the wording here follows its description in the paper.
-"""
+"""Tasks with the crowd's form (`forms/captions.toml`): a tick is a yes (grade 4), no tick is a no (grade 1)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
+from limner.annotate.form import Form
+from limner.annotate.form_files import read_form
 from limner.annotate.store import AlreadyFull, Store
 from limner.annotate.store.answers import submit
 from limner.annotate.store.tasks import Item
 from limner.core.errors import LimnerError
 
-GUIDELINE = "crowd-1"
-"""Version of the wording below; it is stored with every answer given on this form."""
-WORDS = (
-    "Tick every caption that describes the image. Several may fit, or none.",
-    "Minor mistakes are allowed, for example in the number of people or things.",
-    "Do not tick a caption that describes only some part of the image and could not stand under it.",
-    "Do not tick a caption that has nothing to do with the image.",
-)
 YES, NO = 4, 1
+
+
+def crowd_form() -> Form:
+    """The question, the rules and their version, which is stored with every answer."""
+    return read_form("captions")
 
 
 def blocks(items: Sequence[Item]) -> list[tuple[Item, ...]]:
@@ -56,7 +50,7 @@ def submit_block(
             f"caption {min(strange)} does not belong to this image: expected some of the {len(block)} shown"
         )
     took = None if milliseconds is None else milliseconds // max(1, len(block))
-    finished = False
+    finished, guideline = False, crowd_form().guideline
     for item in block:
         grade = YES if item.id in ticked else NO
         try:
@@ -67,7 +61,7 @@ def submit_block(
                 key=f"{key}-{item.id}",
                 grade=grade,
                 milliseconds=took,
-                guideline=GUIDELINE,
+                guideline=guideline,
             )
         except AlreadyFull:  # someone else gave the last answer in the meantime
             continue

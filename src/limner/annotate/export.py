@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from limner.annotate._sql import inserted, sa
-from limner.annotate.aggregate import METHODS, majority
-from limner.annotate.failing import labelled
-from limner.annotate.forms import FORMS, form_of, write
+from limner.annotate.aggregate import METHODS, aggregate, majority
+from limner.annotate.answer_files import FORMS, form_of, write
+from limner.annotate.failing import failure_answers, labelled
 from limner.annotate.guideline import newest
 from limner.annotate.label_studio import IMAGE_URL, tasks, write_tasks
 from limner.annotate.merge import to_judgements
@@ -21,7 +21,6 @@ from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer, answers
 from limner.annotate.store.contents import Key, pair_numbers
 from limner.annotate.store.contents import pairs as stored_pairs
-from limner.annotate.store.failures import failure_answers
 from limner.annotate.store.people import annotator_ids
 from limner.annotate.store.scales import refuse_changed, scale_of
 from limner.annotate.store.schema import assignment, caption, judgement, task, task_item
@@ -66,14 +65,12 @@ def export(
         raise LimnerError("image_url is for the form label-studio only: leave it out")
     if not given:
         raise LimnerError("no answers yet: nothing to write")
-    return write(given, lambda: METHODS[method](given), path, form=form, scale=scale_of(store))
+    return write(given, lambda: aggregate(given, method), path, form=form, scale=scale_of(store))
 
 
 def judgements(store: Store, *, method: str = "majority", name: str = "annotated") -> Judgements:
     """The store's answers as judgements, image -> text."""
-    if method not in METHODS:
-        raise UnknownName("way to aggregate", method, METHODS)
-    return to_judgements(METHODS[method](answers(store)), name=name)
+    return to_judgements(aggregate(answers(store), method), name=name)
 
 
 def import_answers(store: Store, given: Iterable[Given], *, key: str) -> int:

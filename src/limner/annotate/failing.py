@@ -14,38 +14,65 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from limner.annotate.form_files import read_form
 from limner.annotate.store import Store
-from limner.annotate.store.failures import (
-    RATINGS,
-    STUDY,
-    FailureAnswer,
-    failure_answers,
-    failure_progress,
-    failure_studies,
-)
+from limner.annotate.store.studies import Question, add_questions, add_study, studies, study_answers, study_named
+from limner.annotate.store.studies import study_progress as progress_of
+from limner.annotate.study_results import ResultTable, StudyResults, ends, percent, percents
 from limner.core.collection import Collection
-from limner.core.errors import LimnerError, UnknownName
+from limner.core.errors import LimnerError
 from limner.explain.failure_classes import ALTERNATIVE, CLASSES
 from limner.explain.failure_rules import Rule, rules
 from limner.explain.failures import Failure
 from limner.language.word_overlap import content_words
 from limner.stats import Interval, mean_interval
 
-CHOICES = {
-    "object": "object class: another kind of thing",
-    "colour": "object colour",
-    "number": "object enumeration: too many or too few",
-    "action": "action",
-    "size": "size",
-    "detail": "details",
-    ALTERNATIVE: "nothing: a successful alternative",
-}
-"""Class -> label on the page."""
-KEYS = {name: "x" if name == ALTERNATIVE else name[0] for name in CHOICES}
-"""Class -> key on the page."""
-QUESTION = "How similar in meaning are both images, given the query? 1 is not at all, 10 is the same."
+STUDY = "failures"
+"""Name of the form, and default name of a study."""
 COMMON = 2
 """Minimum number of words that a query shares with its image's other captions; the paper excludes "very few"."""
+
+
+@dataclass(frozen=True)
+class FailureAnswer:
+    """One person's answer about one failure: the classes that disagree, and a rating from 1 to 10."""
+
+    query: str
+    returned: str
+    classes: frozenset[str]
+    rating: int
+    annotator: str
+
+
+def add_failures(store: Store, failures: Iterable[Failure], *, study: str = STUDY, people: int = 1) -> int:
+    """Adds failures to judge; queries that the study has already are left out. Returns the number of new failures."""
+    add_study(store, study, read_form(STUDY))
+    new = [
+        Question(
+            {"text": each.text, "returned": each.returned, "truth": each.truth},
+            {"query": each.query, "by_text": each.by_text},
+        )
+        for each in failures
+    ]
+    return add_questions(store, study, new, people=people)
+
+
+def failure_answers(store: Store, *, study: str | None = None) -> list[FailureAnswer]:
+    """All answers of a study of failures, or of all such studies, in order."""
+    names = [each.name for each in studies(store).values() if each.form.results == "failures"]
+    return [
+        FailureAnswer(
+            each.question.hidden["query"], each.question.shown["returned"], frozenset(_marked(each.answer)),
+            int(str(each.answer["rating"])), each.annotator,
+        )
+        for each in study_answers(store, study)
+        if each.question.study in names
+    ]  # fmt: skip
+
+
+def _marked(answer: Mapping[str, object]) -> list[str]:
+    marked = answer["classes"]
+    return [str(name) for name in marked] if isinstance(marked, list) else []
 
 
 def with_keywords(found: Sequence[Failure], collection: Collection, *, min_common: int = COMMON) -> list[Failure]:
@@ -130,11 +157,8 @@ class FailureStudy:
 
 def results(store: Store, *, study: str = STUDY) -> FailureStudy:
     """Table 2 and figures 9 and 10 of the paper, computed from the answers so far."""
-    if study not in failure_studies(store):
-        raise UnknownName("study of failures", study, failure_studies(store))
-    return summed_up(
-        failure_answers(store, study=study), study=study, asked=failure_progress(store, study=study)["asked"]
-    )
+    study_named(store, study)
+    return summed_up(failure_answers(store, study=study), study=study, asked=progress_of(store, study)["asked"])
 
 
 def summed_up(given: Sequence[FailureAnswer], *, study: str = STUDY, asked: int = 0) -> FailureStudy:
@@ -150,7 +174,7 @@ def summed_up(given: Sequence[FailureAnswer], *, study: str = STUDY, asked: int 
         study,
         labels,
         {name: _share([name in each for each in labels.values()]) for name in CLASSES},
-        {rating: counted[rating] for rating in RATINGS},
+        {rating: counted[rating] for rating in read_form(STUDY).part("rating").numbers},
         float(rated.mean()) if len(rated) else float("nan"),
         interval,
         {number: disagreeing[number] for number in range(max(disagreeing, default=0) + 1)},
@@ -184,3 +208,42 @@ def _majority(said: Sequence[frozenset[str]]) -> frozenset[str]:
         return frozenset({ALTERNATIVE})
     counts = Counter(name for each in said for name in each if name != ALTERNATIVE)
     return frozenset(name for name, count in counts.items() if 2 * count >= len(said))
+
+
+# --- as tables --------------------------------------------------------------------------------------------------
+
+
+def study_results(store: Store, name: str, *, samples: int = 0, measures: Sequence[str] = ()) -> StudyResults:
+    """The results of a study as tables; nothing is drawn, and no measure is compared."""
+    made, question = results(store, study=name), study_named(store, name).form.question
+    total = max(1, len(made.labels))
+    shares = [
+        (label, f"{each.failures:,}", percent(each.share), percents(each.interval))
+        for label, each in made.shares.items()
+    ]
+    numbers = [(str(n), f"{failures:,}", percent(failures / total)) for n, failures in made.numbers.items()]
+    ratings = [(str(rating), f"{answers:,}") for rating, answers in made.ratings.items()]
+    interval = made.rating_interval
+    mean = f"mean rating {made.mean_rating:.2f}" if made.answers else "no ratings yet"
+    mean += f" ({interval.low:.2f} to {interval.high:.2f})" if interval else ""
+    tables = [
+        ResultTable("Share of failures with each class", ("class", "failures", "share", "95% interval"), shares),
+        ResultTable("Classes that disagree per failure", ("classes that disagree", "failures", "share"), numbers),
+        ResultTable("Ratings", ("rating", "answers"), ratings),
+    ]
+    notes = [mean, *(f"rule: {rule}" for rule in made.rules)]
+    return StudyResults(name, question, made.answers, made.asked, tables, notes, _data(made))
+
+
+def _data(made: FailureStudy) -> dict[str, object]:
+    shares = {
+        name: {"failures": each.failures, "share": each.share, "interval": ends(each.interval)}
+        for name, each in made.shares.items()
+    }
+    return {
+        "study": made.study, "answers": made.answers, "asked": made.asked, "failures": len(made.labels),
+        "classes": shares, "ratings": dict(made.ratings), "mean_rating": made.mean_rating,
+        "rating_interval": ends(made.rating_interval), "numbers": dict(made.numbers),
+        "rules": [vars(rule) for rule in made.rules],
+        "labels": {query: sorted(names) for query, names in made.labels.items()},
+    }  # fmt: skip

@@ -11,7 +11,7 @@ from itertools import count, takewhile
 
 from limner.annotate.scale import GUIDELINE, Scale
 from limner.annotate.store import Store
-from limner.annotate.store.scales import scale_of
+from limner.annotate.store.scales import keep_scale, scale_of
 from limner.core.errors import LimnerError
 
 TEXT = """\
@@ -120,3 +120,23 @@ def _refuse_bad(text: str, examples: tuple[GuidelineExample, ...], scale: Scale)
         scale.check_grade(each.grade)
         if not each.image or not each.text.strip():
             raise LimnerError("an example needs an image and a caption")
+
+
+def set_scale(store: Store, scale: Scale, *, guideline: str = "") -> None:
+    """Gives a store its own grades and reasons, and a guideline that names them as its newest version.
+
+    Args:
+        store: A store without answers.
+        scale: The grades and reasons, e.g. from `form_files.read_scale`.
+        guideline: The rules, one in each line; by default they are made from the grades' meanings.
+    """
+    keep_scale(store, scale)
+    examples = [each for each in newest(store).examples if each.grade in scale.by_value]
+    revise(store, guideline.strip() or default_guideline(scale), examples)
+
+
+def default_guideline(scale: Scale) -> str:
+    """The rules for a scale without its own guideline."""
+    meanings = [f"{grade.label}: {grade.meaning}" for grade in scale.grades if grade.meaning]
+    rest = "Judge what is there, not how well it is written. Zoom in before you say that something is missing."
+    return "\n".join([f"Read the caption, look at the image, and answer: {scale.question}", *meanings, rest])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from limner.annotate.scale import GRADES, RELEVANCE, SCALE, Given, Scale, check_comment
+from limner.annotate.scale import RELEVANCE, SCALE, Given, Scale, check_comment
 from limner.core.collection import Collection
 from limner.core.errors import LimnerError, shown
 from limner.core.files import write_text
@@ -111,7 +111,7 @@ def collection_tasks(collection: Collection, *, image_url: str = IMAGE_URL) -> l
         image_url: Address of an image, where `{image}` is replaced by its id.
     """
     judged = collection.judgements.restrict(candidates=collection.texts.ids)
-    words = {RELEVANCE[grade]: GRADES[grade] for grade in sorted(GRADES, reverse=True)} | {0.0: GRADES[1]}
+    words = {RELEVANCE[grade.value]: grade.label for grade in SCALE.grades}
     odd = sorted(set(judged.grades.tolist()) - set(words))
     if odd:
         raise LimnerError(f"grades {shown(map(str, odd))}: expected 0, 0.5 or 1; set a threshold with at_least() first")

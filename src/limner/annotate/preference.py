@@ -19,9 +19,12 @@ from itertools import combinations
 
 import numpy as np
 
+from limner.annotate.form_files import read_form
 from limner.annotate.store import Store
-from limner.annotate.store.votes import STUDY, Rivals, Vote, add_comparisons, studies
-from limner.core.errors import LimnerError
+from limner.annotate.store.contents import DIRECTIONS
+from limner.annotate.store.studies import Question, add_questions, questions, studies, study_answers
+from limner.annotate.store.studies import add_study as add_form
+from limner.core.errors import LimnerError, UnknownName
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
 from limner.stats.inputs import Vector
@@ -34,8 +37,44 @@ FAULTS = {
     "E": "all are wrong",
 }
 """The five rankings of the paper's study."""
+STUDY = "preference"
+"""Name of the form, and default name of a study."""
 QUERIES, LEAST, MOST, PEOPLE = 40, 5, 8, 8
 """The paper's study: number of queries, right answers per query, people who compare each pair of rankings."""
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Two rankings for one query; their names are stored but must not be shown.
+
+    Args:
+        query: Id of the query: a caption ("t2i") or image ("i2t").
+        left: Name of the ranking on the left.
+        right: Name of the ranking on the right.
+        left_items: Ids of the ranking on the left, best first.
+        right_items: Ids of the ranking on the right, best first.
+        direction: "t2i" or "i2t".
+    """
+
+    query: str
+    left: str
+    right: str
+    left_items: tuple[str, ...]
+    right_items: tuple[str, ...]
+    direction: str = "t2i"
+
+
+@dataclass(frozen=True)
+class Vote:
+    """One preference: which of two rankings was preferred for a query, or neither ("tie")."""
+
+    study: str
+    query: str
+    left: str
+    right: str
+    choice: str
+    annotator: str
+    added: int
 
 
 @dataclass(frozen=True)
@@ -248,5 +287,45 @@ def add_study(store: Store, made: PreferenceStudy, *, name: str = STUDY, people:
     if not name or name in studies(store):
         raise LimnerError(f"study {name!r}: expected a name that is not used by another study of the store")
     positives = {query: list(good) for query, good in made.positives.items()}
-    store.set(f"study {name}", {"ties": made.ties, "direction": made.direction, "positives": positives})
-    return add_comparisons(store, made.rivals, study=name, replication=people, seed=seed)
+    form = read_form(STUDY) if made.ties else read_form(STUDY).without("choice", "tie")
+    add_form(store, name, form, {"direction": made.direction, "positives": positives})
+    return add_comparisons(store, made.rivals, study=name, people=people, seed=seed)
+
+
+def add_comparisons(
+    store: Store, rivals: Iterable[Rivals], *, study: str = STUDY, people: int = 1, seed: int = 0
+) -> int:
+    """Adds comparisons to a study, with left and right randomised. Returns the number of added comparisons."""
+    if study not in studies(store):
+        add_form(store, study, read_form(STUDY))
+    draw = random.Random(seed)
+    new = []
+    for each in rivals:
+        if each.direction not in DIRECTIONS:
+            raise UnknownName("direction", each.direction, DIRECTIONS)
+        if each.left == each.right:
+            raise LimnerError(f"ranking {each.left!r} is compared with itself: expected two rankings")
+        sides = [(each.left, each.left_items), (each.right, each.right_items)]
+        (left, left_items), (right, right_items) = sides if draw.random() < 0.5 else sides[::-1]
+        shown = {"query": each.query, "left": left_items, "right": right_items, "direction": each.direction}
+        new.append(Question(shown, {"left": left, "right": right}))
+    return add_questions(store, study, new, people=people)
+
+
+def comparisons(store: Store, *, study: str = STUDY) -> dict[int, Rivals]:
+    """All comparisons of a study by id, with left and right as shown, and the names of the rankings."""
+    return {each.id: _rivals(each) for each in questions(store, study)}
+
+
+def _rivals(of: Question) -> Rivals:
+    left, right = (tuple(of.shown[side]) for side in ("left", "right"))
+    return Rivals(of.shown["query"], of.hidden["left"], of.hidden["right"], left, right, of.shown["direction"])
+
+
+def votes(store: Store, *, study: str = STUDY) -> list[Vote]:
+    """All votes of a study, in order."""
+    return [
+        Vote(study, rivals.query, rivals.left, rivals.right, str(each.answer["choice"]), each.annotator, each.added)
+        for each in study_answers(store, study)
+        for rivals in (_rivals(each.question),)
+    ]

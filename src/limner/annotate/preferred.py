@@ -6,40 +6,23 @@ R@k and mAP@R with the scores of five rankings, and find that people's preferenc
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
-from limner.annotate.preference import counted
+from limner.annotate.preference import FAULTS, STUDY, Rivals, Vote, comparisons, counted, votes
 from limner.annotate.store import Store
-from limner.annotate.store.people import annotator_ids
-from limner.annotate.store.votes import (
-    CHOICES,
-    STUDY,
-    Rivals,
-    Vote,
-    add_votes,
-    comparisons,
-    studies,
-    study_progress,
-    study_setting,
-    votes,
-)
-from limner.core.errors import LimnerError, UnknownName
-from limner.core.files import replacing
+from limner.annotate.store.studies import study_named, study_progress
+from limner.annotate.study_results import ResultTable, StudyResults, ends, percents
+from limner.core.errors import LimnerError
 from limner.core.judgements import Judgements
 from limner.core.ranking import Ranking
-from limner.core.spreadsheet import guarded_row, unguarded
-from limner.datasets.text_files import table
 from limner.evaluation.evaluate import evaluate
 from limner.stats import Interval, Preference, bradley_terry, kendall_tau_b, mean_interval
 from limner.stats.inputs import Vector
 
 MEASURES = ("R@1", "R@5", "mAP@R")
-COLUMNS = ("query", "left", "right", "choice", "annotator")
 
 
 @dataclass(frozen=True)
@@ -99,9 +82,8 @@ def preferences(
         measures: Measures to compare with the votes, if the right answers are known.
         samples: Bootstrap samples for the intervals of the scores.
     """
-    if study not in studies(store):
-        raise UnknownName("study", study, studies(store))
-    asked, given, far = comparisons(store, study=study), votes(store, study=study), study_progress(store, study=study)
+    positives = study_named(store, study).settings.get("positives") or {}
+    asked, given, far = comparisons(store, study=study), votes(store, study=study), study_progress(store, study)
     shown = _lists(asked.values())
     same = same_lists(shown)
     known = sorted({name for name, _ in shown})
@@ -113,8 +95,8 @@ def preferences(
     scores, notes = _scores(counts, names, samples, clusters)
     if same:
         notes.append(f"{len(same)} lists are identical to another ranking of the same query, and count as that one")
-    found, more = _agreements(shown, given, scores, study_setting(store, study).get("positives") or {}, measures)
-    return Preferred(study, names, counts, scores, found, far["votes"], far["asked"], (*notes, *more))
+    found, more = _agreements(shown, given, scores, positives, measures)
+    return Preferred(study, names, counts, scores, found, far["answers"], far["asked"], (*notes, *more))
 
 
 def _lists(asked: Iterable[Rivals]) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -221,50 +203,58 @@ def _tau(means: Mapping[str, float], scores: Preference | None) -> float:
         return float("nan")
 
 
-# --- files ------------------------------------------------------------------------------------------------------
+# --- as tables --------------------------------------------------------------------------------------------------
 
 
-def write_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
-    """Writes the votes of a study as a csv: query, both rankings, choice, annotator. Returns the number of votes."""
-    rows = [{name: asdict(vote)[name] for name in COLUMNS} for vote in votes(store, study=study)]
-    with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-        writer.writeheader()
-        writer.writerows(guarded_row(row) for row in rows)
-    return len(rows)
+def study_results(store: Store, name: str, *, samples: int = 1000, measures: Sequence[str] = ()) -> StudyResults:
+    """The results of a study as tables."""
+    made = preferences(store, study=name, measures=measures or MEASURES, samples=samples)
+    tables = [*([] if made.scores is None else [_scores_table(made, made.scores)]), *_measures_table(made)]
+    question = study_named(store, name).form.question
+    return StudyResults(name, question, made.votes, made.asked, tables, made.notes, _data(made))
 
 
-def read_votes(store: Store, path: str | Path, *, study: str = STUDY) -> int:
-    """Adds votes from a csv (query, left, right, choice, annotator) to the store, all or none.
-
-    `left` and `right` name the rankings in any order; `choice` is left, right or tie, as in the row. Votes
-    that are already stored are skipped.
-
-    Returns:
-        The number of new votes.
-    """
-    source = Path(path)
-    if not source.is_file():
-        raise LimnerError(f"no file {source}: expected a csv with the columns {', '.join(COLUMNS)}")
-    numbers = {(r.query, r.left, r.right): number for number, r in comparisons(store, study=study).items()}
-    if not numbers:
-        raise UnknownName("study", study, studies(store))
+def _scores_table(made: Preferred, scores: Preference) -> ResultTable:
+    title = "Bradley-Terry scores, which sum to 100, and how often each was preferred"
     rows = [
-        _checked(at, {k: unguarded(v) for k, v in row.items()}, numbers) for at, row in table(source, delimiter=",")
+        (
+            f"{name} ({FAULTS[name]})" if name in FAULTS else name,
+            f"{scores.scores[i]:.2f}",
+            "-" if scores.low[i] != scores.low[i] else f"{scores.low[i]:.2f} to {scores.high[i]:.2f}",
+            *(f"{votes:g}" for votes in made.counts[i]),
+        )
+        for i, name in enumerate(made.names)
     ]
-    people = annotator_ids(store, (row[2] for row in rows))
-    return add_votes(store, [(number, people[who], choice) for number, choice, who in rows], study=study)
+    return ResultTable(title, ("ranking", "score", "95% interval", *(f"over {name}" for name in made.names)), rows)
 
 
-def _checked(at: object, row: Mapping[str, str], numbers: Mapping[tuple[str, str, str], int]) -> tuple[int, str, str]:
-    missing = [name for name in COLUMNS if not row.get(name)]
-    if missing:
-        raise LimnerError(f"{at}: no {missing[0]}; expected {', '.join(COLUMNS)}")
-    query, left, right, choice, who = (row[name] for name in COLUMNS)
-    if choice not in CHOICES:
-        raise LimnerError(f"{at}: choice {choice!r}; expected {', '.join(CHOICES)}")
-    if (query, left, right) in numbers:
-        return numbers[query, left, right], choice, who
-    if (query, right, left) not in numbers:
-        raise LimnerError(f"{at}: the study does not compare {left!r} with {right!r} for query {query!r}")
-    return numbers[query, right, left], {"left": "right", "right": "left"}.get(choice, choice), who
+def _measures_table(made: Preferred) -> list[ResultTable]:
+    title = "Mean of each measure, its rank correlation with the scores, and the votes it agrees with"
+    head = ("measure", *made.names, "tau-b with the scores", "votes it agrees with")
+    rows = [
+        (each.measure, *(_number(each.values[name]) for name in made.names), _number(each.tau), _share(each))
+        for each in made.measures
+    ]
+    return [ResultTable(title, head, rows)] if rows else []
+
+
+def _number(value: float) -> str:
+    return "-" if value != value else f"{value:.3f}"
+
+
+def _share(agreement: MeasureAgreement) -> str:
+    if agreement.agreed != agreement.agreed:
+        return "-"
+    interval = f" ({percents(agreement.interval)})" if agreement.interval else ""
+    return f"{100 * agreement.agreed:.1f}%{interval} of {agreement.decided:,}"
+
+
+def _data(made: Preferred) -> dict[str, object]:
+    scores = made.scores and {
+        name: {"score": made.scores.scores[i], "low": made.scores.low[i], "high": made.scores.high[i]}
+        for i, name in enumerate(made.names)
+    }
+    measures = [{**vars(each), "values": dict(each.values), "interval": ends(each.interval)} for each in made.measures]
+    counts = {name: dict(zip(made.names, made.counts[i].tolist(), strict=True)) for i, name in enumerate(made.names)}
+    return {"study": made.study, "answers": made.votes, "asked": made.asked, "scores": scores, "counts": counts,
+            "measures": measures, "notes": list(made.notes)}  # fmt: skip

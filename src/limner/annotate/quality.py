@@ -306,7 +306,7 @@ def review(store: Store, assignment: int, decision: str, *, reason: str, by: int
     with store.writing() as connection:
         found = connection.execute(sa.select(assignments.c.finished).where(assignments.c.id == assignment)).first()
         if found is None:
-            raise UnknownId(f"no assignment {assignment}: see 'limner annotate review'")
+            raise UnknownId(f"no assignment {assignment}: see 'limner annotate people review'")
         if found.finished is None:
             raise LimnerError(f"assignment {assignment} is not finished: wait until all of its pairs are answered")
         values = {"assignment_id": assignment, "decision": decision, "reason": reason.strip(), "by_id": by}

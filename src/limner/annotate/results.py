@@ -99,6 +99,19 @@ class Study:
         """Whether every interval is valid after each answer."""
         return all(row.found is None or row.found.estimate.mode == "anytime" for row in self.rows)
 
+    def to_json(self) -> dict[str, object]:
+        """The state as plain values."""
+        rows = [
+            {"system": row.system, "measure": row.measure,
+             "estimate": None if row.found is None else row.found.to_json(),
+             "missing": row.missing, "narrow": row.narrow(self.half_width)}
+            for row in self.rows
+        ]  # fmt: skip
+        names = ("direction", "unit", "half_width", "labels", "waiting", "narrow")
+        facts = {name: getattr(self, name) for name in names}
+        whole: dict[str, object] = plain({**facts, "rows": rows, "strata": [vars(each) for each in self.strata]})
+        return {**whole, "notes": list(self.notes)}
+
     @property
     def widest(self) -> float | None:
         """The widest half-width so far, in points."""

@@ -1,20 +1,22 @@
 """The answer scale: grades, and the reasons that some of them may have.
 
-The built-in scale is that of Chun et al. (2022, appendix B.1): four grades, and reasons for the middle two. There are
-four grades and not three, so that nobody can choose a neutral middle every time. A store can have its own grades and
-reasons (`limner.annotate.own_scale`). Every grade of a scale has one of the four values 4 (yes) to 1 (no), which are
-what a store keeps and what all measures and designs use.
+The built-in scale, in `forms/pairs.toml`, is that of Chun et al. (2022, appendix B.1): four grades, and reasons for
+the middle two. There are four grades and not three, so that nobody can choose a neutral middle every time. A store can
+have its own grades and reasons (`limner.annotate.form_files`). Every grade of a scale has one of the four values
+4 (yes) to 1 (no), which are what a store keeps and what all measures and designs use.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from limner.core.errors import LimnerError, UnknownName
 
-GRADES = {4: "100% yes", 3: "partially yes", 2: "mostly no", 1: "100% no"}
-"""Grade -> label on the page, of the built-in scale."""
+FORMS = Path(__file__).parent / "forms"
+"""The folder of limner's forms."""
 
 COUNTS_AS = {4: "yes", 3: "weak yes", 2: "weak no", 1: "no"}
 """Grade -> what it counts as in every scale; yes and weak yes are relevant."""
@@ -22,37 +24,8 @@ COUNTS_AS = {4: "yes", 3: "weak yes", 2: "weak no", 1: "no"}
 RELEVANCE = {4: 1.0, 3: 0.5, 2: 0.0, 1: 0.0}
 """Grade -> grade of the judgement: yes and weak yes are both positives, with different grades."""
 
-WRONG = (
-    "quantity", "colour", "size", "species", "gender", "age", "action", "emotion", "location", "orientation", "other",
-)  # fmt: skip
-"""How a description can be wrong: as in ECCV Caption, plus size, which is also a failure class."""
-
-REASONS = {
-    "not-in-image": "the caption tells of what is not in the image",
-    "not-in-caption": "the caption leaves out the main thing of the image",
-    **{f"wrong-{what}": f"the caption describes it wrongly: {what}" for what in WRONG},
-    "grammar": "the caption is no correct sentence",
-}
-"""Reason -> what it says, of the built-in scale."""
-
-CLASS_OF = {
-    "not-in-image": "object",
-    "not-in-caption": "detail",
-    "wrong-quantity": "number",
-    "wrong-colour": "colour",
-    "wrong-size": "size",
-    "wrong-species": "object",
-    "wrong-action": "action",
-    **{f"wrong-{what}": "detail" for what in ("gender", "age", "emotion", "location", "orientation", "other")},
-}
-"""Reason of the built-in scale -> failure class; a grammar error is not a failure."""
-
 GUIDELINE = "1"
 """Version of the wording above; every answer stores the version it was given under."""
-
-QUESTION = "Does the caption describe the image?"
-_WRONGLY = "It describes wrongly"
-_KEYS = dict(zip(REASONS, "inqcdpgatelowm", strict=True))
 
 COMMENT_LENGTH = 500
 """Most characters of a comment with an answer."""
@@ -151,7 +124,7 @@ class Scale:
 
     grades: tuple[Grade, ...]
     reasons: tuple[Reason, ...]
-    question: str = QUESTION
+    question: str = "Does the caption describe the image?"
 
     @property
     def own(self) -> bool:
@@ -216,17 +189,15 @@ class Scale:
         return tuple(name for name in known if name in given)
 
 
-SCALE = Scale(
-    tuple(Grade(value, label, str(value), value in (2, 3)) for value, label in GRADES.items()),
-    tuple(
-        Reason(
-            name,
-            name.removeprefix("wrong-") if name.startswith("wrong-") else words,
-            _KEYS[name],
-            _WRONGLY if name.startswith("wrong-") else "",
-            CLASS_OF.get(name, ""),
-        )
-        for name, words in REASONS.items()
-    ),
-)
+def _built_in() -> Scale:
+    """The scale of `forms/pairs.toml`."""
+    table = tomllib.loads((FORMS / "pairs.toml").read_text(encoding="utf-8"))
+    values = {words: value for value, words in COUNTS_AS.items()}
+    grades = [
+        Grade(values[row["counts_as"]], row["label"], row["key"], row.get("reasons", False)) for row in table["grades"]
+    ]
+    return Scale(tuple(grades), tuple(Reason(**row) for row in table["reasons"]), table["question"])
+
+
+SCALE = _built_in()
 """The built-in scale."""

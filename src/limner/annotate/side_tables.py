@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from limner.annotate._sql import sa
-from limner.annotate.scale import SCALE, WRONG, Scale
+from limner.annotate.scale import SCALE, Scale
 from limner.annotate.store import Store
 from limner.annotate.store.answers import Answer
 from limner.annotate.store.contents import Key, Proposal
@@ -26,7 +26,7 @@ from limner.core.judgements import Judgements
 
 WORKLOADS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, None))
 """Ranges of tasks per person, as grouped in the paper."""
-WRONG_WAYS = {f"wrong-{what}": what for what in WRONG}
+WRONG_WAYS = {r.name: r.label for r in SCALE.reasons if r.name.startswith("wrong-")}
 SHORTCOMINGS = ("not-in-image", "not-in-caption", "wrong", "grammar")
 
 
@@ -140,7 +140,9 @@ def shortcomings(
 
 def wrong_ways(given: Iterable[Answer], proposals: Iterable[Proposal], *, depth: int = 5) -> dict[str, Shares]:
     """Table B.3b: how captions are wrong (quantity, colour, ...), by the system that proposed the pair."""
-    return _reasons(given, proposals, depth, WRONG, lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS})
+    return _reasons(
+        given, proposals, depth, tuple(WRONG_WAYS.values()), lambda why: {WRONG_WAYS[r] for r in why if r in WRONG_WAYS}
+    )
 
 
 def _reasons(

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from limner.core.errors import LimnerError, count
-from limner.web import studies
+from limner.web import study_pages
 from limner.web.accounts import accounts_of
 from limner.web.assigning import assigned_of
 from limner.web.effect import FORMS
@@ -54,16 +54,15 @@ def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> R
         form: The form that was refused; it keeps what was sent.
         error: Why it was refused.
     """
+    from limner.annotate.form_files import as_toml
     from limner.annotate.guideline import newest
-    from limner.annotate.own_scale import as_toml
     from limner.annotate.scale import COUNTS_AS
     from limner.annotate.store.contents import counts
     from limner.annotate.store.exclusions import exclusions
-    from limner.annotate.store.failures import failure_progress
     from limner.annotate.store.people import annotators
     from limner.annotate.store.scales import scale_of
+    from limner.annotate.store.studies import studies, study_progress
     from limner.annotate.store.tasks import progress
-    from limner.annotate.store.votes import study_progress
 
     site, store = ask.site, ask.site.store
     job, told, failed = _state(ask)
@@ -72,8 +71,7 @@ def admin_page(ask: Ask, *, form: str = "", error: Exception | None = None) -> R
     known = {
         "progress": progress(store),
         "counts": counts(store),
-        "study": study_progress(store),
-        "rated": failure_progress(store),
+        "studies": {name: study_progress(store, name) for name in studies(store)},
         "systems": site.library.names,
         "collection": judged_collection(ask),
         "refused": form,
@@ -259,7 +257,8 @@ def _pooled(ask: Ask, job: Job, name: str, systems: list[str], depth: int, most:
 
 def own_scale(ask: Ask) -> Response:
     """Gives the store its own grades and reasons, before the first answer."""
-    from limner.annotate.own_scale import parse_scale, set_scale
+    from limner.annotate.form_files import parse_scale
+    from limner.annotate.guideline import set_scale
 
     scale, rules = parse_scale(ask.field("scale").replace("\r\n", "\n"))
     set_scale(ask.site.store, scale, guideline=rules)
@@ -268,9 +267,9 @@ def own_scale(ask: Ask) -> Response:
 
 def make_study(ask: Ask) -> Response:
     """Creates a preference study of every pair of systems, or of rankings with known errors."""
-    how = studies.asked_for(ask)
+    how = study_pages.asked_for(ask)
     name = judged_collection(ask)
-    return begin(ask, f"making a study on {name}", lambda job: studies.make(ask, job, how))
+    return begin(ask, f"making a study on {name}", lambda job: study_pages.make(ask, job, how))
 
 
 # --- people -----------------------------------------------------------------------------------------------------

@@ -117,19 +117,6 @@ def _operation(
     return found
 
 
-def _failure_answer() -> dict[str, object]:
-    """An answer about a failure: what disagrees, or that nothing does, and a rating."""
-    from limner.explain.failure_classes import ALTERNATIVE, CLASSES
-
-    wrong = {"items": {"type": "string", "enum": [name for name in CLASSES if name != ALTERNATIVE]}}
-    nothing = {"items": {"const": ALTERNATIVE}, "maxItems": 1}
-    classes = {"type": "array", "minItems": 1, "maxItems": 20, "oneOf": [wrong, nothing]}
-    return _sent(
-        ("failure", "key", "classes", "rating"),
-        failure=_NUMBER, key=_KEY, classes=classes, rating=_whole(1, 10), milliseconds=_MILLISECONDS,
-    )  # fmt: skip
-
-
 def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
     """The query parameters of a search URL."""
     systems: dict[str, object] = {"type": "array", "items": _words(), "maxItems": 8}
@@ -191,10 +178,10 @@ def description(
     from limner.annotate.scale import SCALE
 
     answer = _answer(scale or SCALE, versions)
-    choice = {"type": "string", "enum": ["left", "right", "tie"]}
-    vote = _sent(
-        ("comparison", "key", "choice"), comparison=_NUMBER, key=_KEY, choice=choice, milliseconds=_MILLISECONDS
-    )
+    study_answer = _sent(
+        ("question", "key", "answer"), question=_NUMBER, key=_KEY, answer={"type": "object"},
+        milliseconds=_MILLISECONDS,
+    )  # fmt: skip
     paths = {
         "/api/collections": {"get": _operation("What is served", role="reviewer")},
         "/api/search": {"get": _operation("Search", role="reviewer", address=_search_words(corrections))},
@@ -213,10 +200,9 @@ def description(
             )
         },
         "/api/mine": {"get": _operation("What I have done", role="annotator")},
-        "/api/comparison": {"get": _operation("The next comparison", role="annotator")},
-        "/api/votes": {"post": _operation("Vote", role="annotator", sent=vote)},
+        "/api/question": {"get": _operation("The next question of a study", role="annotator")},
+        "/api/study-answers": {"post": _operation("Answer a question", role="annotator", sent=study_answer)},
         "/api/study": {"get": _operation("Estimates so far, and whether labelling can stop", role="reviewer")},
-        "/api/failure-answers": {"post": _operation("Judge a failure", role="annotator", sent=_failure_answer())},
         "/api/status": {"get": _operation("Progress, agreement, annotators", role="reviewer")},
     }
     about = "Judging pairs of images and texts. Send Content-Type: application/json; in a team, the session's cookie."

@@ -19,8 +19,6 @@ from limner.web import (
     admin,
     api,
     assigning,
-    classifying,
-    crowding,
     details,
     effect,
     estimating,
@@ -28,10 +26,9 @@ from limner.web import (
     judging,
     mapping,
     pages,
-    preferring,
     search_page,
     side_by_side,
-    studies,
+    study_pages,
     wins,
 )
 from limner.web.jobs import Pending
@@ -111,14 +108,11 @@ def routes() -> list[BaseRoute]:
         Route("/judge", endpoint(judging.judge_page), methods=["GET"]),
         Route("/judge", endpoint(judging.judge_form), methods=["POST"]),
         Route("/practice", endpoint(guideline.practice_page)),
-        Route("/captions", endpoint(crowding.captions_page), methods=["GET"]),
-        Route("/captions", endpoint(crowding.captions_form), methods=["POST"]),
-        Route("/prefer", endpoint(preferring.prefer_page), methods=["GET"]),
-        Route("/prefer", endpoint(preferring.prefer_form), methods=["POST"]),
-        Route("/classify", endpoint(classifying.classify_page), methods=["GET"]),
-        Route("/classify", endpoint(classifying.classify_form), methods=["POST"]),
-        Route("/classes", endpoint(classifying.classes_page, role="reviewer")),
-        Route("/studies", endpoint(studies.studies_page, role="reviewer")),
+        Route("/captions", endpoint(study_pages.captions_page), methods=["GET"]),
+        Route("/captions", endpoint(study_pages.captions_form), methods=["POST"]),
+        Route("/study", endpoint(study_pages.study_page), methods=["GET"]),
+        Route("/study", endpoint(study_pages.study_form), methods=["POST"]),
+        Route("/studies", endpoint(study_pages.studies_page, role="reviewer")),
     ]
     static = Mount("/static", StaticFiles(directory=HERE / "static"))
     return [*looking, *people, *judged, *_admins(), *_machines(), static]
@@ -160,9 +154,8 @@ def _machines() -> list[BaseRoute]:
         Route("/api/answers", endpoint(judging.api_answer), methods=["POST"]),
         Route("/api/answers/undo", endpoint(judging.api_undo), methods=["POST"]),
         Route("/api/mine", endpoint(judging.api_mine)),
-        Route("/api/comparison", endpoint(preferring.api_comparison)),
-        Route("/api/votes", endpoint(preferring.api_vote), methods=["POST"]),
+        Route("/api/question", endpoint(study_pages.api_question)),
+        Route("/api/study-answers", endpoint(study_pages.api_study_answer), methods=["POST"]),
         Route("/api/study", endpoint(estimating.api_study, role="reviewer")),
-        Route("/api/failure-answers", endpoint(classifying.api_failure_answer), methods=["POST"]),
         Route("/api/status", endpoint(admin.api_status, role="reviewer")),
     ]

@@ -16,7 +16,6 @@ from limner.core.errors import LimnerError
 from limner.evaluation.reports.page.estimates import both_drawn, legend
 from limner.evaluation.reports.page.words import direction_title
 from limner.evaluation.reports.page.words import plain as shown_value
-from limner.evaluation.tables import json_ready
 from limner.web.jobs import NOTICED, Job
 from limner.web.site import Ask, page
 
@@ -119,16 +118,5 @@ def _cells(row: StudyRow) -> dict[str, str]:
 def api_study(ask: Ask) -> Response:
     """The same as JSON."""
     known, job = studies_of(ask)
-    found = [] if known is None else [_plain(study) for study in known.studies]
+    found = [] if known is None else [study.to_json() for study in known.studies]
     return JSONResponse({"newest": job is None, "narrow": known is not None and known.narrow, "studies": found})
-
-
-def _plain(study: Study) -> dict[str, object]:
-    rows = [
-        {"system": row.system, "measure": row.measure, "estimate": None if row.found is None else row.found.to_json(),
-         "missing": row.missing, "narrow": row.narrow(study.half_width)}
-        for row in study.rows
-    ]  # fmt: skip
-    kept = {name: getattr(study, name) for name in ("direction", "unit", "half_width", "labels", "waiting", "narrow")}
-    whole: dict[str, object] = json_ready({**kept, "rows": rows, "strata": [vars(each) for each in study.strata]})
-    return {**whole, "notes": list(study.notes)}

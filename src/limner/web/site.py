@@ -41,8 +41,7 @@ PAGES = (
     ("/failures", "Failures", "reviewer", "What the wrong answers got wrong, drawn on the images."),
     ("/map", "Map", "reviewer", "Images and texts as points: what lies together, and where the failures are."),
     ("/judge", "Judge", "annotator", "Does this caption describe this image? Works with the keyboard alone."),
-    ("/prefer", "Prefer", "annotator", "Which of two lists answers better?"),
-    ("/classify", "Rate failures", "annotator", "What did a wrong answer get wrong, and how close is it?"),
+    ("/study", "Studies", "annotator", "Which of two lists is better, what an answer got wrong, or your own question."),
     ("/estimate", "Estimate", "reviewer", "Estimates while people label, and when there are enough labels."),
     ("/admin", "Progress", "reviewer", "Progress, agreement of annotators, and export of the answers."),
 )

@@ -19,10 +19,10 @@ Functions that a page calls:
 | `store.reservations` | `assign_tasks`, `move_tasks`, `release_tasks`, `assigned_work`, `tasks_left` |
 | `store.answers` | `submit`, `undo`, `answers`, `history` |
 | `store.exclusions` | `exclude`, `lift`, `exclusions` |
-| `store.votes` | `add_comparisons`, `next_comparison`, `cast_vote`, `add_votes`, `votes`, `studies`, `study_progress` |
+| `store.studies` | `add_study`, `add_questions`, `next_question`, `give_answer`, `study_answers`, `study_progress` |
 | `quality` | `agreement`, `annotator_table`, `review_queue`, `review`, `set_aside` |
 | `export` | `export`, `FORMS`, `judgements` |
-| `store.scales` | `scale_of` (grades and reasons of this store; `own_scale.set_scale` changes them) |
+| `store.scales` | `scale_of` (grades and reasons of this store; `guideline.set_scale` changes them) |
 | `scale` | `SCALE` (the built-in scale), `GUIDELINE` |
 
 How a page labels: `task = lease(store, annotator.id)` (None if nothing is left; a task that the annotator already holds

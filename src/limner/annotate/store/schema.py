@@ -228,88 +228,36 @@ exclusion = sa.Table(
     sa.Index("ix_exclusion_kind_target", "kind", "target"),
 )
 
-aggregation = sa.Table(
-    "aggregation",
-    metadata,
-    _number(),
-    _text("method"),
-    sa.Column("answers", sa.Integer, nullable=False),
-    _time("added"),
+# A study: a form (data, as JSON), questions, and one answer of each person to each question.
+study = sa.Table(
+    "study", metadata, _number(), _text("name", unique=True), _text("form"), _text("settings"), _time("added")
 )
 
-label = sa.Table(
-    "label",
+question = sa.Table(
+    "question",
     metadata,
     _number(),
-    _to("aggregation"),
-    _to("pair"),
-    sa.Column("grade", sa.Integer, nullable=False),
-    sa.Column("confidence", sa.Float, nullable=False),
-    sa.Column("answers", sa.Integer, nullable=False),
-    sa.UniqueConstraint("aggregation_id", "pair_id"),
-)
-
-comparison = sa.Table(
-    "comparison",
-    metadata,
-    _number(),
-    _text("study"),
-    _text("query"),
-    _text("direction"),
-    _text("left_name"),
-    _text("right_name"),
-    _text("left_items"),
-    _text("right_items"),
+    _to("study"),
+    _text("key"),  # the values that identify it, as JSON
+    _text("shown"),
+    _text("hidden"),
     sa.Column("replication", sa.Integer, nullable=False),
     _time("added"),
-    sa.UniqueConstraint("study", "query", "left_name", "right_name"),
-    _one_of("direction", ("i2t", "t2i")),
-)
-
-vote = sa.Table(
-    "vote",
-    metadata,
-    _number(),
-    _to("comparison"),
-    _to("annotator"),
-    _text("choice"),
-    _text("client_key", unique=True),
-    sa.Column("milliseconds", sa.Integer, nullable=True),
-    _time("added"),
-    sa.UniqueConstraint("comparison_id", "annotator_id"),
-    _one_of("choice", ("left", "right", "tie")),
-)
-
-# A query whose first answer is not relevant; people mark what is wrong with the answer, and rate it.
-failure = sa.Table(
-    "failure",
-    metadata,
-    _number(),
-    _text("study"),
-    _text("query"),
-    _text("text"),
-    _text("truth"),
-    _text("returned"),
-    sa.Column("by_text", sa.Boolean, nullable=False),
-    sa.Column("replication", sa.Integer, nullable=False),
-    _time("added"),
-    sa.UniqueConstraint("study", "query"),
+    sa.UniqueConstraint("study_id", "key"),
     sa.CheckConstraint("replication >= 1", name="replication"),
 )
 
-failure_answer = sa.Table(
-    "failure_answer",
+study_answer = sa.Table(
+    "study_answer",
     metadata,
     _number(),
-    _to("failure"),
+    _to("question"),
     _to("annotator"),
-    _text("classes"),
-    sa.Column("rating", sa.Integer, nullable=False),
+    _text("answer"),
     _text("client_key", unique=True),
     sa.Column("milliseconds", sa.Integer, nullable=True),
     _time("added"),
-    sa.UniqueConstraint("failure_id", "annotator_id"),
-    sa.CheckConstraint("rating BETWEEN 1 AND 10", name="rating"),
+    sa.UniqueConstraint("question_id", "annotator_id"),
 )
 
 # The measures to estimate, the systems and the judge; fixed when the design is created.

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limner.cli.commands import answers as later
-from limner.cli.commands import assigning, designs, failing, preferring, scales, side_tables
+from limner.cli.commands import designs, people, study
 from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
-from limner.cli.commands.people import people
 from limner.cli.commands.serve import Certificate, Key, Proxy, Url
 from limner.cli.console import answer, progress
 from limner.cli.inputs import SYSTEM, Features, system_word
@@ -287,19 +286,10 @@ def serve(
 
 app.command("plan")(designs.plan)
 app.command("judge")(designs.judge)
-app.command("people")(people)
-app.command("assign")(assigning.assign)
-app.command("scale")(scales.scale)
-app.command("failures")(failing.failures)
-app.command("classes")(failing.classes)
-app.command("study")(preferring.study)
-app.command("votes")(preferring.votes)
-app.command("preferences")(preferring.preferences)
-app.command("tables")(side_tables.tables)
 app.command("status")(later.status)
-app.command("review")(later.review)
-app.command("aggregate")(later.aggregate)
+app.command("estimate")(later.estimate)
 app.command("merge")(later.merge)
-app.command("bias")(later.bias)
 app.command("export")(later.export)
 app.command("import")(later.import_)
+app.add_typer(study.app, name="study")
+app.add_typer(people.app, name="people")

@@ -15,8 +15,11 @@ from limner.cli.options import Json, flag, installed_store, out_word, saved, wor
 from limner.core.errors import LimnerError, UnknownName, count
 
 if TYPE_CHECKING:
+    from limner.annotate.results import Study as PlanState
     from limner.annotate.store import Store
     from limner.core.judgements import Judgements
+
+MODES = ("anytime", "fixed")
 
 _STORE: Any = {"metavar": "STORE", "help": "A file for SQLite, or postgresql://user@host/name."}
 Where = Annotated[str, typer.Argument(**_STORE, callback=installed_store)]
@@ -95,71 +98,8 @@ def _status(data: Mapping[str, Any], doubtful: int, store: str) -> str:
         ]  # fmt: skip
         lines.append(table([head, *rows]))
     if doubtful:
-        lines.append(f"{count(doubtful, 'task')} to review: limner annotate review {shown(store)}")
+        lines.append(f"{count(doubtful, 'task')} to review: limner annotate people review {shown(store)}")
     return "\n".join(lines)
-
-
-def review(
-    store: Where,
-    assignment: Annotated[int | None, typer.Argument(metavar="NUMBER", help="The task to decide on.")] = None,
-    accept: Annotated[bool, flag("--accept", "Its answers count.")] = False,
-    reject: Annotated[
-        bool, flag("--reject", "Its answers no longer count, and the task goes to someone else.")
-    ] = False,
-    reason: Annotated[str | None, word("The reason; it is stored.", metavar="TEXT")] = None,
-    exclude_below: Annotated[
-        float | None,
-        word("Exclude annotators with a lower share of correct controls, e.g. 0.7.", metavar="SHARE", min=0, max=1),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, word("Exclude image=ID, caption=ID or annotator=NAME, with --reason.", metavar="KIND=ID")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """List finished tasks with a wrong control, or accept or reject one of them; or exclude bad items.
-
-    Examples:
-      $ limner annotate review work.db
-      $ limner annotate review work.db 12 --reject --reason "both controls wrong"
-      $ limner annotate review work.db --exclude-below 0.7
-      $ limner annotate review work.db --exclude caption=248212 --reason "says that there is no image"
-    """
-    from limner.annotate import quality
-
-    if accept and reject:
-        raise typer.BadParameter("give either --accept or --reject, not both")
-    with opened(store) as db:
-        if assignment is not None:
-            if not (accept or reject) or not reason:
-                raise typer.BadParameter("give --accept or --reject, and --reason TEXT")
-            quality.review(db, assignment, "accept" if accept else "reject", reason=reason)
-        aside = quality.set_aside(db, threshold=exclude_below) if exclude_below is not None else []
-        out = _excluded(db, exclude or [], reason)
-        queue = quality.review_queue(db)
-    rows = [
-        {"number": d.assignment, "annotator": d.annotator, "wrong": len(d.wrong), "controls": d.controls,
-         "pairs": [f"{a.image} | {a.caption}: {a.grade} ({a.role})" for a in d.wrong],
-         "comments": [a.comment for a in d.wrong if a.comment]}
-        for d in queue
-    ]  # fmt: skip
-    listed = [f"{r['number']:6}  {r['annotator']}: {r['wrong']} of {r['controls']} controls wrong" for r in rows]
-    lines = [f"annotators excluded: {', '.join(aside) or 'none'}"] if exclude_below is not None else []
-    lines += [f"excluded: {', '.join(out)}"] if out else []
-    data = {"queue": rows, "set_aside": aside, "taken_out": out}
-    answer("\n".join([*lines, *listed] or ["nothing to review"]), data, as_json=as_json)
-
-
-def _excluded(store: Store, words: list[str], reason: str | None) -> list[str]:
-    from limner.annotate.store.exclusions import exclude
-
-    for each in words:
-        kind, equals, target = each.partition("=")
-        if not equals or kind not in ("image", "caption", "annotator"):
-            raise typer.BadParameter(f"--exclude got {each!r}: expected image=ID, caption=ID or annotator=NAME")
-        if not reason:
-            raise typer.BadParameter("--exclude needs --reason TEXT, which is stored")
-        exclude(store, kind, target, reason=reason)
-    return words
 
 
 # --- judgements -------------------------------------------------------------------------------------------------
@@ -167,24 +107,52 @@ def _excluded(store: Store, words: list[str], reason: str | None) -> list[str]:
 Method = Annotated[str, word("majority, or dawid-skene (estimates the error rates of annotators too).")]
 
 
-def aggregate(store: Where, method: Method = "majority", as_json: Json = False) -> None:
-    """Aggregate all answers to one label per pair, and save the labels in the store.
+def estimate(
+    store: Where,
+    method: Method = "majority",
+    mode: Annotated[str, word("anytime, or fixed: intervals that are valid for one look.")] = "anytime",
+    as_json: Json = False,
+) -> None:
+    """Show what the answers say so far: labels by grade, and the interval of each measure of a plan.
 
     Examples:
-      $ limner annotate aggregate work.db --method dawid-skene
+      $ limner annotate estimate work.db
+      $ limner annotate estimate work.db --method dawid-skene --json
     """
-    from limner.annotate.aggregate import aggregate as make_labels
+    from limner.annotate.aggregate import aggregate
+    from limner.annotate.results import studies
+    from limner.annotate.store.answers import answers
     from limner.annotate.store.scales import scale_of
 
-    with opened(store) as db:
-        labels, grades = make_labels(db, method), scale_of(db).grades
-    counts = {grade.label: sum(x.grade == grade.value for x in labels) for grade in grades}
-    data = {"method": method, "pairs": len(labels), "grades": counts}
+    if mode not in MODES:
+        raise UnknownName("mode", mode, MODES)
+    with opened(store) as db, progress("estimating"):
+        labels, grades, plans = aggregate(answers(db), method), scale_of(db).grades, studies(db, mode=mode)
+    counts = {grade.label: sum(label.grade == grade.value for label in labels) for grade in grades}
     lines = [
         f"{count(len(labels), 'pair')} by {method}",
-        *(f"  {words:14} {number:8,}" for words, number in counts.items()),
+        *(f"  {grade:14} {number:8,}" for grade, number in counts.items()),
     ]
-    answer("\n".join(lines), data, as_json=as_json)
+    parts = ["\n".join(lines), *map(_plan_table, plans)]
+    data = {"method": method, "pairs": len(labels), "grades": counts, "plans": [each.to_json() for each in plans]}
+    answer("\n\n".join(parts), data, as_json=as_json)
+
+
+def _plan_table(plan: PlanState) -> str:
+    """One direction of a plan: the interval of each measure of each system."""
+    rows = []
+    for row in plan.rows:
+        if row.found is None:
+            rows.append((row.system, row.measure, "-", row.missing))
+            continue
+        interval, show = row.found.estimate, row.found.measure.show
+        ends = f"{show(interval.low)} to {show(interval.high)} ({interval.mode})"
+        rows.append((row.system, row.measure, show(interval.value), ends))
+    head = (
+        f"{plan.direction}: {count(plan.labels, 'label')}, {count(plan.waiting, 'unit')} to answer, target "
+        f"+-{plan.half_width:g} points{'; narrow enough' if plan.narrow else ''}"
+    )
+    return "\n".join([head, table([("system", "measure", "estimate", "interval"), *rows]), *plan.notes])
 
 
 def merge(
@@ -208,8 +176,8 @@ def merge(
       $ limner annotate merge work.db -o better.qrels
       $ limner annotate merge work.db --with cxc.qrels -o all.qrels --save-verified people.qrels
     """
-    from limner.annotate.aggregate import METHODS
-    from limner.annotate.forms import read_judgements
+    from limner.annotate.aggregate import METHODS, aggregate
+    from limner.annotate.answer_files import read_judgements
     from limner.annotate.merge import merge as join
     from limner.annotate.merge import taken_out
     from limner.annotate.store.answers import answers
@@ -218,7 +186,7 @@ def merge(
     if method not in METHODS:
         raise UnknownName("way to aggregate", method, METHODS)
     with opened(store) as db:
-        labels, known, (images, captions) = METHODS[method](answers(db)), original(db), taken_out(db)
+        labels, known, (images, captions) = aggregate(answers(db), method), original(db), taken_out(db)
     others = [read_judgements(file) for file in further or []]
     merged = join(labels, known, further=others, invalid_images=images, invalid_captions=captions)
     if save is not None:
@@ -236,7 +204,7 @@ def merge(
 
 
 def _save(judgements: Judgements, target: Path) -> None:
-    from limner.annotate.forms import write_eccv
+    from limner.annotate.answer_files import write_eccv
     from limner.core.files import replacing
     from limner.datasets.trec import write_qrels
 
@@ -248,50 +216,6 @@ def _save(judgements: Judgements, target: Path) -> None:
     else:
         raise LimnerError(f"{target} ends in {target.suffix!r}: judgements are written as .qrels, or into a folder")
     saved([target])
-
-
-def bias(
-    store: Where,
-    measure: Annotated[str, word("R@1 or R-Precision, where a weak yes counts half.")] = "R@1",
-    direction: Annotated[str, word("t2i or i2t.")] = "t2i",
-    depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,
-    as_json: Json = False,
-) -> None:
-    """Measure how much the judgements favour the systems that proposed them, by number of systems.
-
-    Examples:
-      $ limner annotate bias work.db
-      $ limner annotate bias work.db --direction i2t --json
-    """
-    from limner.annotate.bias import biases, by_size, diversity, lists_from
-    from limner.annotate.export import judgements
-    from limner.annotate.store.contents import DIRECTIONS, proposals
-
-    if direction not in DIRECTIONS:
-        raise UnknownName("direction", direction, DIRECTIONS)
-    with opened(store) as db:
-        kept, judged = proposals(db, turn=1), judgements(db)
-    lists = lists_from(kept, direction)
-    if len(lists) < 2:
-        raise LimnerError(f"{len(lists)} systems propose {direction}: bias needs two or more; pool several")
-    pooled = [p for p in kept if p.rank <= depth]
-    with progress("measuring every subset of the systems") as told:
-        found = []
-        if len(judged):
-            found = biases(lists, judged, pooled, measure=measure, direction=direction, progress=told)
-        unlike = diversity(lists)
-    sizes = by_size(found)
-    rows = [(size, f"{b.overall:.2f}", f"{b.own:.2f}", f"{b.others:.2f}") for size, b in sizes.items()]
-    pairs = [(f"{a}, {b}", f"{tau:.3f}", f"{rank:.2f}") for (a, b), (tau, rank) in unlike.items()]
-    data = {
-        "measure": measure,
-        "sizes": {size: {"all": b.overall, "self": b.own, "non-self": b.others} for size, b in sizes.items()},
-        "subsets": [{"systems": b.systems, "all": b.overall, "self": b.own, "non-self": b.others} for b in found],
-        "diversity": [{"systems": two, "tau": t, "mean_rank": r} for two, (t, r) in unlike.items()],
-    }
-    head = table([("systems", "bias", "self", "non-self"), *rows])
-    head = head if rows else "no bias to measure: no answer has found a match yet"
-    answer(f"{head}\n\n{table([('two systems', 'tau-b', 'mean rank'), *pairs])}", data, as_json=as_json)
 
 
 # --- files ------------------------------------------------------------------------------------------------------
@@ -363,8 +287,8 @@ def import_(
     """
     import hashlib
 
+    from limner.annotate.answer_files import form_of, read_answers
     from limner.annotate.export import import_answers
-    from limner.annotate.forms import form_of, read_answers
     from limner.annotate.label_studio import read_tasks
     from limner.annotate.store.scales import scale_of
 

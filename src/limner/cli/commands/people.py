@@ -1,4 +1,4 @@
-"""limner annotate people: accounts and invitations of a store, for its administrator."""
+"""limner annotate people: accounts and invitations of a store, who gets which tasks, and whose answers count."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ import typer
 
 from limner.cli.commands.answers import Where, opened
 from limner.cli.console import answer, table, tell
-from limner.cli.options import Json, word
-from limner.core.errors import LimnerError, UnknownId
+from limner.cli.options import Json, flag, word
+from limner.core.errors import LimnerError, UnknownId, count
 
 if TYPE_CHECKING:
     from limner.annotate.store import Store
     from limner.annotate.store.people import Annotator
 
 
+COMMANDS: dict[str, object] = {}  # a group of annotate
+app = typer.Typer(no_args_is_help=True, help="Accounts, assigned tasks, and the review of answers.")
+
+
+@app.command("list")
 def people(
     store: Where,
     role: Annotated[
@@ -43,11 +48,11 @@ def people(
     """List accounts and open invitations; change roles and passwords, close accounts, revoke invitations.
 
     Examples:
-      $ limner annotate people work.db
-      $ limner annotate people work.db --role ada=reviewer
-      $ limner annotate people work.db --password ada
-      $ limner annotate people work.db --reset ada --url https://labels.example.org
-      $ limner annotate people work.db --close bob --revoke all
+      $ limner annotate people list work.db
+      $ limner annotate people list work.db --role ada=reviewer
+      $ limner annotate people list work.db --password ada
+      $ limner annotate people list work.db --reset ada --url https://labels.example.org
+      $ limner annotate people list work.db --close bob --revoke all
     """
     from limner.annotate.store.people import annotators, open_invites, set_active, set_role
 
@@ -103,7 +108,7 @@ def named(store: Store, name: str) -> Annotator:
 
     found = by_name(store, name)
     if found is None:
-        raise UnknownId(f"no account {name!r}: 'limner annotate people' lists them")
+        raise UnknownId(f"no account {name!r}: 'limner annotate people list' lists them")
     return found
 
 
@@ -137,4 +142,127 @@ def _set_password(store: Store, account: Annotator) -> None:
     tell(f"the password of {account.name} is changed; all their sessions have ended")
 
 
-COMMANDS: dict[str, object] = {}  # a subcommand of annotate
+# --- tasks of one person ----------------------------------------------------------------------------------------
+
+
+@app.command()
+def assign(
+    store: Where,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The annotator.", show_default=False)] = None,
+    tasks: Annotated[int | None, word("Assign at most this many open tasks.", metavar="N", min=1)] = None,
+    task: Annotated[list[int] | None, word("Assign this task, by number. Repeatable.", metavar="NUMBER")] = None,
+    turn: Annotated[int | None, word("Only tasks of this round of pooling.", "--round", metavar="N", min=1)] = None,
+    move: Annotated[
+        str | None, word("Move the unfinished assigned tasks to someone else.", "--to", metavar="NAME")
+    ] = None,
+    release: Annotated[bool, flag("--release", "Let anyone take the unfinished assigned tasks.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Assign tasks to one annotator, who gets them first; move or release what is not finished; show who has what.
+
+    One place of an assigned task is kept for its annotator, so the number of people per pair stays as it was. Answers
+    are never lost.
+
+    Examples:
+      $ limner annotate people assign work.db
+      $ limner annotate people assign work.db ada --tasks 5
+      $ limner annotate people assign work.db ada --task 3 --task 7
+      $ limner annotate people assign work.db ada --to bob
+      $ limner annotate people assign work.db ada --release
+    """
+    from limner.annotate.store.reservations import assigned_work
+
+    wanted = [tasks is not None or turn is not None, bool(task), move is not None, release]
+    if sum(wanted) > 1 or (name is None) == any(wanted):
+        raise typer.BadParameter("give a NAME with one of --tasks or --round, --task, --to, --release; or nothing")
+    with opened(store) as db:
+        told = "" if name is None else _changed(db, name, tasks, task, turn, move)
+        work = assigned_work(db)
+    rows = [{"annotator": w.annotator, "assigned": w.assigned, "finished": w.finished, "left": w.left} for w in work]
+    head = ("annotator", "assigned", "finished", "left")
+    shown = table([head, *((w.annotator, w.assigned, w.finished, len(w.left)) for w in work)])
+    lines = [told] * bool(told) + [shown if work else "no task is assigned"]
+    answer("\n".join(lines), {"people": rows}, as_json=as_json)
+
+
+def _changed(
+    store: Store, name: str, number: int | None, tasks: list[int] | None, turn: int | None, move: str | None
+) -> str:
+    from limner.annotate.store.reservations import assign_tasks, move_tasks, release_tasks
+
+    who = named(store, name)
+    if number is not None or turn is not None or tasks:
+        made = assign_tasks(store, who.id, number=number, tasks=tasks or None, turn=turn)
+        return f"{count(len(made), 'task')} assigned to {who.name}"
+    if move is not None:
+        other = named(store, move)
+        moved, freed = move_tasks(store, who.id, other.id)
+        return f"{count(len(moved), 'task')} moved from {who.name} to {other.name}, {len(freed):,} released"
+    return f"{count(len(release_tasks(store, who.id)), 'task')} of {who.name} released"
+
+
+# --- review ---------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def review(
+    store: Where,
+    assignment: Annotated[int | None, typer.Argument(metavar="NUMBER", help="The task to decide on.")] = None,
+    accept: Annotated[bool, flag("--accept", "Its answers count.")] = False,
+    reject: Annotated[
+        bool, flag("--reject", "Its answers no longer count, and the task goes to someone else.")
+    ] = False,
+    reason: Annotated[str | None, word("The reason; it is stored.", metavar="TEXT")] = None,
+    exclude_below: Annotated[
+        float | None,
+        word("Exclude annotators with a lower share of correct controls, e.g. 0.7.", metavar="SHARE", min=0, max=1),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, word("Exclude image=ID, caption=ID or annotator=NAME, with --reason.", metavar="KIND=ID")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List finished tasks with a wrong control, or accept or reject one of them; or exclude bad items.
+
+    Examples:
+      $ limner annotate people review work.db
+      $ limner annotate people review work.db 12 --reject --reason "both controls wrong"
+      $ limner annotate people review work.db --exclude-below 0.7
+      $ limner annotate people review work.db --exclude caption=248212 --reason "says that there is no image"
+    """
+    from limner.annotate import quality
+
+    if accept and reject:
+        raise typer.BadParameter("give either --accept or --reject, not both")
+    with opened(store) as db:
+        if assignment is not None:
+            if not (accept or reject) or not reason:
+                raise typer.BadParameter("give --accept or --reject, and --reason TEXT")
+            quality.review(db, assignment, "accept" if accept else "reject", reason=reason)
+        aside = quality.set_aside(db, threshold=exclude_below) if exclude_below is not None else []
+        out = _excluded(db, exclude or [], reason)
+        queue = quality.review_queue(db)
+    rows = [
+        {"number": d.assignment, "annotator": d.annotator, "wrong": len(d.wrong), "controls": d.controls,
+         "pairs": [f"{a.image} | {a.caption}: {a.grade} ({a.role})" for a in d.wrong],
+         "comments": [a.comment for a in d.wrong if a.comment]}
+        for d in queue
+    ]  # fmt: skip
+    listed = [f"{r['number']:6}  {r['annotator']}: {r['wrong']} of {r['controls']} controls wrong" for r in rows]
+    lines = [f"annotators excluded: {', '.join(aside) or 'none'}"] if exclude_below is not None else []
+    lines += [f"excluded: {', '.join(out)}"] if out else []
+    data = {"queue": rows, "set_aside": aside, "taken_out": out}
+    answer("\n".join([*lines, *listed] or ["nothing to review"]), data, as_json=as_json)
+
+
+def _excluded(store: Store, words: list[str], reason: str | None) -> list[str]:
+    from limner.annotate.store.exclusions import exclude
+
+    for each in words:
+        kind, equals, target = each.partition("=")
+        if not equals or kind not in ("image", "caption", "annotator"):
+            raise typer.BadParameter(f"--exclude got {each!r}: expected image=ID, caption=ID or annotator=NAME")
+        if not reason:
+            raise typer.BadParameter("--exclude needs --reason TEXT, which is stored")
+        exclude(store, kind, target, reason=reason)
+    return words

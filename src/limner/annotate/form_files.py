@@ -1,0 +1,354 @@
+"""Forms from files: those of limner (`forms/*.toml`), and your own as TOML or JSON.
+
+A file with `grades` and `reasons` is the form of pairs: each grade counts as yes, weak yes, weak no or no; at most one
+each, and always with a yes and a no. So measures, controls, agreement and designs work as with the built-in grades.
+A file with `shown` and `parts` is any other form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from limner.annotate.form import PART_KINDS, SEVERAL, SHOWN_KINDS, Form, Option, Part, Shown
+from limner.annotate.scale import COUNTS_AS, FORMS, SCALE, Grade, Reason, Scale
+from limner.core.errors import LimnerError
+from limner.core.paths import parse_json, parse_toml, read_text
+from limner.explain.failure_classes import ALTERNATIVE, CLASSES
+
+RESERVED = {
+    "r": "reasons", "z": "zoom", "s": "skip", "u": "undo", "h": "guideline", "k": "comment",
+}  # fmt: skip
+"""Letters that already mean something on the page of pairs."""
+MOST_OPTIONS = 20
+MOST_FILE = 50_000
+_LABEL, _MEANING, _QUESTION, _NAME = 60, 300, 200, re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_PART_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_VALUES = {words: value for value, words in COUNTS_AS.items()}
+_TOP = ("question", "guideline", "grades", "reasons")
+_GRADE = ("label", "counts_as", "key", "reasons", "meaning")
+_REASON = ("label", "key", "name", "group", "failure")
+_FORM = ("question", "shown", "parts", "hint", "rules", "guideline", "beside", "identity", "sides", "results")
+_SHOWN = ("name", "kind", "caption")
+_PART = ("name", "kind", "label", "noun", "options", "options_from", "least", "alone", "low", "high")
+_OPTION = ("name", "label", "key")
+_HINT = "see 'limner annotate study form' for examples"
+RESULTS = ("", "preference", "failures")
+
+
+# --- any form -----------------------------------------------------------------------------------------------------
+
+
+def built_in_forms() -> tuple[str, ...]:
+    """The names of limner's forms."""
+    return tuple(sorted(path.stem for path in FORMS.glob("*.toml")))
+
+
+def form_text(name: str) -> str:
+    """The file of a form of limner, or your own one, as text."""
+    path = FORMS / f"{name}.toml" if name in built_in_forms() else Path(name)
+    if path.suffix.lower() not in (".toml", ".json"):
+        raise LimnerError(f"form {name[:80]!r}: expected {', '.join(built_in_forms())}, or a .toml or .json file")
+    return read_text(path, what="form")
+
+
+def read_form(name: str) -> Form:
+    """A form of limner by name, or one from your own .toml or .json file."""
+    path = Path(name)
+    form = parse_form(form_text(name), where=name, form=path.suffix.lower().lstrip(".") or "toml")
+    if form.results and name not in built_in_forms():
+        raise LimnerError(f"{name}: results = {form.results!r} is for limner's own form: leave it out")
+    return replace(form, name=path.stem)
+
+
+def parse_form(text: str, *, where: str = "the form", form: str = "toml") -> Form:
+    """A form from text.
+
+    >>> made = parse_form('''
+    ... question = "Is the image sharp?"
+    ... shown = [{name = "image", kind = "image"}]
+    ... parts = [{name = "sharp", kind = "one", options = [{name = "yes", label = "Yes"}, {name = "no", label = "No"}]}]
+    ... ''')
+    >>> made.check({"sharp": "yes"}, {"image": "1"})
+    {'sharp': 'yes'}
+    """
+    try:
+        parsed = _parsed(text, where, form)
+        if isinstance(parsed, dict) and "parts" not in parsed:
+            return form_of_scale(parse_scale(text, where=where, form=form)[0])
+        row = _table(parsed, _FORM, "the file")
+        made = Form(
+            where, _words(row, "question", _QUESTION, needed=True), tuple(map(_shown, _rows(row, "shown", _SHOWN))),
+            tuple(map(_part, _rows(row, "parts", _PART))), _words(row, "hint", _MEANING),
+            _names(row, "rules", _MEANING),
+            _words(row, "guideline", _LABEL), row.get("beside", False) is True, _names(row, "identity", _LABEL),
+            _names(row, "sides", _LABEL), _choice(row, "results", RESULTS),
+        )  # fmt: skip
+        _refuse_unfit(made)
+    except LimnerError as error:
+        raise LimnerError(f"{where}: {error}; {_HINT}" if _HINT not in str(error) else str(error)) from None
+    return made
+
+
+def form_of_scale(scale: Scale) -> Form:
+    """The form of pairs with the grades and reasons of a scale."""
+    grades = tuple(Option(str(value), grade.label, grade.key) for value, grade in scale.by_value.items())
+    parts = [Part("grade", "one", noun="grade", options=grades)]
+    if scale.reasons:
+        reasons = tuple(Option(each.name, each.label, each.key) for each in scale.reasons)
+        asked = ("grade", tuple(str(grade.value) for grade in scale.reasoned))
+        parts.append(Part("reasons", "several", "Reasons", "reason", reasons, least=0, only_with=asked))
+    return Form("pairs", scale.question, (Shown("image", "image"), Shown("caption", "caption")), tuple(parts))
+
+
+def _shown(row: Mapping[str, object]) -> Shown:
+    return Shown(_name(row), _choice(row, "kind", SHOWN_KINDS), _words(row, "caption", _QUESTION))
+
+
+def _part(row: Mapping[str, object]) -> Part:
+    name, kind = _name(row), _choice(row, "kind", PART_KINDS)
+    options = tuple(_option(each, kind) for each in _rows(row, "options", _OPTION))
+    if len(options) > MOST_OPTIONS:
+        raise LimnerError(f"{name!r} has {len(options)} options: expected at most {MOST_OPTIONS}")
+    source = _words(row, "options_from", _LABEL)
+    if (kind in ("one", "several")) != bool(options or source):
+        raise LimnerError(f"part {name!r} is {kind!r}: expected options for one and several, and none for the others")
+    alone = _words(row, "alone", _LABEL)
+    if alone and alone not in [each.name for each in options]:
+        raise LimnerError(f"alone {alone!r} of {name!r}: expected one of its options")
+    _refuse_repeated((each.name for each in options), "two options have the name {!r}: expected different ones")
+    least, low, high = _number(row, "least", 1), _number(row, "low", 1), _number(row, "high", 10)
+    if not 0 <= low < high <= 100:
+        raise LimnerError(f"{name!r} from {low} to {high}: expected 0 to 100, the smaller number first")
+    label, noun = _words(row, "label", _QUESTION), _words(row, "noun", _LABEL) or "choice"
+    return Part(name, kind, label, noun, options, source, least, alone, low, high)
+
+
+def _option(row: Mapping[str, object], kind: str) -> Option:
+    name, label, key = row.get("name"), _words(row, "label", _QUESTION, needed=True), row.get("key", "")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise LimnerError(f"name {name!r:.60} of {label!r}: give one of 1 to 40 small letters, digits and -")
+    if not isinstance(key, str) or not re.fullmatch("[a-z0-9]?", key):
+        raise LimnerError(f"key {key!r:.20} of {label!r}: expected one small letter or digit")
+    return Option(name, label, key)
+
+
+def _refuse_unfit(form: Form) -> None:
+    """Refuses a form whose parts do not fit together."""
+    if not form.shown or not form.parts:
+        raise LimnerError("expected at least one thing that is shown, and one part of an answer")
+    names = [*(each.name for each in form.shown), *(part.name for part in form.parts)]
+    _refuse_repeated((*names, "annotator", "milliseconds"), "the name {!r} is used twice: expected different ones")
+    lists = [each.name for each in form.shown if each.kind in SEVERAL]
+    for part in form.parts:
+        if part.options_from and part.options_from in names and part.options_from not in lists:
+            raise LimnerError(f"options_from {part.options_from!r}: expected the name of a list")
+    used: dict[str, str] = {}
+    for option in (option for part in form.parts for option in part.options if option.key):
+        if option.key in used:
+            raise LimnerError(f"{used[option.key]!r} and {option.label!r} have the same key {option.key!r}")
+        used[option.key] = option.label
+
+
+# --- grades and reasons -------------------------------------------------------------------------------------------
+
+
+def read_scale(path: str | Path) -> tuple[Scale, str]:
+    """Grades and reasons: those of a form of limner ("pairs", "experts"), or from a .toml or .json file.
+
+    Returns:
+        The scale, and the text of the guideline (empty if the file has none).
+    """
+    where = str(path)
+    return parse_scale(form_text(where), where=where, form=Path(path).suffix.lower().lstrip(".") or "toml")
+
+
+def parse_scale(text: str, *, where: str = "the scale", form: str = "toml") -> tuple[Scale, str]:
+    """Reads grades and reasons from text; what the text leaves out is as in the built-in scale.
+
+    Args:
+        text: TOML or JSON.
+        where: Its origin, for error messages.
+        form: "toml" or "json".
+
+    >>> made, _ = parse_scale('grades = [{label = "fits", counts_as = "yes"}, {label = "does not", counts_as = "no"}]')
+    >>> print(*made.grades, sep=", ")
+    2 fits, 1 does not
+    """
+    try:
+        given = _table(_parsed(text, where, form), _TOP, "the file")
+        question = _words(given, "question", _QUESTION) or SCALE.question
+        rules = given.get("guideline", "")
+        if not isinstance(rules, str):
+            raise LimnerError(f"guideline is {rules!r:.40}: expected text, one rule in each line")
+        reasons = _reasons(given) if "reasons" in given else SCALE.reasons
+        grades = _grades(given, bool(reasons)) if "grades" in given else _usual_grades(bool(reasons))
+        _refuse_shared_keys(grades, reasons)
+    except LimnerError as error:
+        raise LimnerError(f"{where}: {error}; {_HINT}") from None
+    return Scale(grades, reasons, question), rules
+
+
+def _parsed(text: str, where: str, form: str) -> object:
+    if form not in ("toml", "json"):
+        raise LimnerError(f"a file ending in .{form}: expected .toml or .json")
+    if len(text) > MOST_FILE:
+        raise LimnerError(f"{len(text):,} characters: expected at most {MOST_FILE:,}")
+    return parse_json(text, where="it") if form == "json" else parse_toml(text, where="it")
+
+
+def _table(given: object, known: Sequence[str], what: str) -> Mapping[str, object]:
+    if not isinstance(given, dict):
+        raise LimnerError(f"{what} is {given!r:.40}: expected a table with {', '.join(known)}")
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise LimnerError(f"{what} has an unknown key {unknown[0]!r}: expected {', '.join(known)}")
+    return given
+
+
+def _rows(table: Mapping[str, object], name: str, columns: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The tables of a list; an empty list if there is none."""
+    listed = table.get(name, [])
+    if not isinstance(listed, list):
+        raise LimnerError(f"{name} is {listed!r:.40}: expected a list of tables")
+    one = name.removesuffix("s")
+    return [_table(each, columns, f"{one} {number}") for number, each in enumerate(listed, start=1)]
+
+
+def _names(table: Mapping[str, object], name: str, most: int) -> tuple[str, ...]:
+    """A list of short texts."""
+    listed = table.get(name, [])
+    if not isinstance(listed, list):
+        raise LimnerError(f"{name} is {listed!r:.40}: expected a list of texts")
+    return tuple(_words({name: each}, name, most, needed=True) for each in listed)
+
+
+def _name(table: Mapping[str, object]) -> str:
+    name = table.get("name")
+    if not isinstance(name, str) or not _PART_NAME.fullmatch(name):
+        raise LimnerError(f"name {name!r:.60}: expected 1 to 40 small letters, digits and _, a letter first")
+    return name
+
+
+def _choice(table: Mapping[str, object], name: str, choices: Sequence[str]) -> str:
+    value = table.get(name, "")
+    if value not in choices:
+        raise LimnerError(f"{name} {value!r:.40}: expected {', '.join(filter(None, choices))}")
+    return str(value)
+
+
+def _number(table: Mapping[str, object], name: str, default: int) -> int:
+    value = table.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise LimnerError(f"{name} {value!r:.40}: expected a whole number")
+    return value
+
+
+def _words(given: Mapping[str, object], name: str, most: int, *, needed: bool = False) -> str:
+    text = given.get(name, "")
+    if not isinstance(text, str) or len(text) > most or not text.isprintable() or (needed and not text.strip()):
+        raise LimnerError(f"{name} {text!r:.80}: expected {1 if needed else 0} to {most} characters on one line")
+    return text.strip()
+
+
+def _key(given: Mapping[str, object], allowed: str, default: str = "") -> str:
+    key = given.get("key", default)
+    if not isinstance(key, str) or not re.fullmatch(allowed, key.lower()):
+        expected = "one letter" if "0-9" not in allowed else "one letter or digit"
+        raise LimnerError(f"key {key!r:.20} of {given['label']!r}: expected {expected}")
+    if key.lower() in RESERVED:
+        raise LimnerError(f"key {key!r} of {given['label']!r} already means {RESERVED[key.lower()]} on the page")
+    return key.lower()
+
+
+def _grades(table: Mapping[str, object], reasoned: bool) -> tuple[Grade, ...]:
+    rows = _rows(table, "grades", _GRADE)
+    for row in rows:
+        _words(row, "label", _LABEL, needed=True)
+        if row.get("counts_as") not in list(_VALUES):
+            raise LimnerError(
+                f"grade {row['label']!r} has counts_as = {row.get('counts_as')!r:.40}: expected one of "
+                f"{', '.join(_VALUES)}"
+            )
+        if not isinstance(row.get("reasons", False), bool):
+            raise LimnerError(f"grade {row['label']!r} has reasons = {row['reasons']!r:.40}: expected true or false")
+    rows = sorted(rows, key=lambda row: -_VALUES[row["counts_as"]])
+    _refuse_repeated((row["counts_as"] for row in rows), "two grades count as {}: expected one each")
+    _refuse_repeated((row["label"] for row in rows), "two grades have the label {!r}: expected different ones")
+    if len(rows) < 2 or (rows[0]["counts_as"], rows[-1]["counts_as"]) != ("yes", "no"):
+        raise LimnerError("grades: expected one that counts as yes and one that counts as no")
+    return tuple(_grade(row, str(len(rows) - place), reasoned) for place, row in enumerate(rows))
+
+
+def _usual_grades(reasoned: bool) -> tuple[Grade, ...]:
+    return tuple(replace(grade, reasons=grade.reasons and reasoned) for grade in SCALE.grades)
+
+
+def _grade(row: Mapping[str, Any], key: str, reasoned: bool) -> Grade:
+    value = _VALUES[row["counts_as"]]
+    asks = row.get("reasons", value in (2, 3) and reasoned)
+    if asks and not reasoned:
+        raise LimnerError(f"grade {row['label']!r} asks for reasons, but there are none")
+    return Grade(value, row["label"].strip(), _key(row, "[a-z0-9]", key), asks, _words(row, "meaning", _MEANING))
+
+
+def _reasons(table: Mapping[str, object]) -> tuple[Reason, ...]:
+    rows = _rows(table, "reasons", _REASON)
+    if len(rows) > MOST_OPTIONS:
+        raise LimnerError(f"{len(rows)} reasons: expected at most {MOST_OPTIONS}")
+    made = tuple(map(_reason, rows))
+    _refuse_repeated((each.name for each in made), "two reasons have the name {!r}: expected different ones")
+    return made
+
+
+def _reason(row: Mapping[str, object]) -> Reason:
+    label = _words(row, "label", _LABEL, needed=True)
+    name = row.get("name") or re.sub(r"[^a-z0-9]+", "-", label.lower())[:40].strip("-")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise LimnerError(f"name {name!r:.60} of {label!r}: give one of 1 to 40 small letters, digits and -")
+    failure = row.get("failure", "")
+    if failure not in ("", *CLASSES) or failure == ALTERNATIVE:
+        known = ", ".join(each for each in CLASSES if each != ALTERNATIVE)
+        raise LimnerError(f"failure {failure!r:.40} of {label!r}: expected one of {known}")
+    return Reason(name, label, _key(row, "[a-z]"), _words(row, "group", _LABEL), failure)
+
+
+def _refuse_repeated(values: Iterable[str], words: str) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise LimnerError(words.format(value))
+        seen.add(value)
+
+
+def _refuse_shared_keys(grades: Iterable[Grade], reasons: Iterable[Reason]) -> None:
+    used: dict[str, str] = {}
+    for key, label in [*((each.key, each.label) for each in grades), *((each.key, each.label) for each in reasons)]:
+        if key in used:
+            raise LimnerError(f"{used[key]!r} and {label!r} have the same key {key!r}")
+        used[key] = label
+
+
+def as_toml(scale: Scale, *, guideline: str = "") -> str:
+    """The scale as a TOML file that `read_scale` reads again."""
+    lines = [f"question = {_quoted(scale.question)}"]
+    rules = [_quoted(line)[1:-1] for line in guideline.strip().splitlines()]
+    lines += ['guideline = """', *rules, '"""'] if rules else []
+    lines += [] if scale.reasons else ["reasons = []"]
+    for grade in scale.grades:
+        lines += ["", "[[grades]]", f"label = {_quoted(grade.label)}", f'counts_as = "{COUNTS_AS[grade.value]}"']
+        lines += [f'key = "{grade.key}"', f"reasons = {str(grade.reasons).lower()}"]
+        lines += [f"meaning = {_quoted(grade.meaning)}"] * bool(grade.meaning)
+    for reason in scale.reasons:
+        lines += ["", "[[reasons]]", f"label = {_quoted(reason.label)}", f'key = "{reason.key}"']
+        lines += [f'name = "{reason.name}"', *([f"group = {_quoted(reason.group)}"] * bool(reason.group))]
+        lines += [f'failure = "{reason.failure}"'] * bool(reason.failure)
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,484 @@
+"""limner annotate study: studies of any form, from a sample to results."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limner.cli.commands.answers import NewStore, Where, opened, shown
+from limner.cli.commands.evaluate import COLLECTION
+from limner.cli.console import answer, progress, table
+from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, out_word, part, word
+from limner.cli.studies import remember, several
+from limner.cli.training import SYSTEM, Features, system_word
+from limner.core.errors import LimnerError, UnknownName, count
+from limner.core.progress import counting
+
+if TYPE_CHECKING:
+    from limner.annotate.form import Form
+    from limner.annotate.pool import Lists
+    from limner.annotate.preference import PreferenceStudy
+    from limner.annotate.side_tables import Refuted, Shares, Workload
+    from limner.core.collection import Collection
+    from limner.core.judgements import Judgements
+
+COMMANDS: dict[str, object] = {}  # a group of annotate
+app = typer.Typer(no_args_is_help=True, help="Studies: a form, a sample of questions, and what people answered.")
+DIRECTIONS = ("t2i", "i2t")
+FORM = "preference, failures, a .toml or .json file, or another form of 'limner annotate study form'."
+Name = Annotated[str, typer.Argument(metavar="STUDY", help="Name of the study.")]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the questions of a study are drawn from a collection and systems."""
+
+    systems: Mapping[str, Lists]
+    part: Collection
+    judgements: str | None
+    direction: str
+    limit: int | None
+    relevant: tuple[int, int]
+    keywords: int
+    people: int
+    ties: bool
+    name: str
+    seed: int
+
+
+@app.command()
+def add(
+    store: NewStore,
+    form: Annotated[str, typer.Argument(metavar="FORM", help=FORM)],
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION", help=COLLECTION)],
+    items: Annotated[
+        Path | None,
+        word("The questions: csv or jsonl, with a column for each thing that the form shows.", metavar="FILE"),
+    ] = None,
+    system: Annotated[list[str] | None, system_word(f"A system: {SYSTEM} Repeatable for preference.")] = None,
+    features: Features = None,
+    scores: Annotated[list[str] | None, word("Similarities, images by texts. Repeatable.", metavar="NAME=FILE")] = None,
+    run: Annotated[list[str] | None, word("A TREC run. Repeatable, both directions.", metavar="NAME=FILE")] = None,
+    judgements: Annotated[
+        str | None, word("Relevance judgements: a name of the collection's judgements, or a file.", metavar="NAME|FILE")
+    ] = None,
+    direction: Annotated[str, word("t2i (text queries) or i2t.")] = "t2i",
+    limit: Annotated[
+        int | None,
+        word("Number of random queries.", metavar="N", min=1, show_default="40 of preference, all failures"),
+    ] = None,
+    min_relevant: Annotated[
+        int, word("preference: minimum number of relevant candidates of a query.", metavar="N", min=5)
+    ] = 5,
+    max_relevant: Annotated[
+        int, word("preference: maximum number of them, and length of a list.", metavar="N", min=1)
+    ] = 8,
+    ties: Annotated[bool, flag("--ties", "preference: people may say that neither is better.")] = False,
+    keywords: Annotated[
+        int,
+        word("failures: minimum number of words shared by a query and its image's captions.", metavar="N", min=0),
+    ] = 2,
+    people: Annotated[
+        int | None,
+        word("Number of people who answer each question.", metavar="N", min=1, show_default="8 of preference, or 1"),
+    ] = None,
+    name: Annotated[str | None, word("Name of the study.", "--study", show_default="that of the form")] = None,
+    seed: Annotated[int, word("Another seed, other questions.", metavar="N", min=0)] = 0,
+    split: Split = None,
+    option: Loading = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Create a study: the questions of a form about a collection.
+
+    preference: two rankings side by side, of every pair of systems, or without systems of the rankings A to E of each
+    query with known errors (Chun et al. 2022, appendix D.1). failures: what is wrong with a system's wrong first
+    answers (Lymperaiou et al. 2022). Your own form: the questions of --items.
+
+    Examples:
+      $ limner annotate study add work.db preference scenes --judgements complete
+      $ limner annotate study add work.db preference scenes --system histograms --system colours --people 3 --ties
+      $ limner annotate study add work.db failures scenes --system histograms --limit 100 --people 3
+      $ limner annotate study add work.db sharpness.toml scenes --items images.csv
+    """
+    from limner.annotate.form_files import read_form
+
+    made = read_form(form)
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    if bool(made.results) == (items is not None):
+        raise typer.BadParameter(
+            f"the questions of {made.name} are drawn from a collection: leave --items out"
+            if made.results
+            else f"the questions of {made.name} come from a file: give --items FILE"
+        )
+    whole = load(collection, option)
+    if system or scores or run or made.results == "failures":
+        systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
+    else:
+        systems, held = {}, part(whole, split)
+    usual = 8 if made.results == "preference" else 1
+    relevant = (min_relevant, max_relevant)
+    how = Sampling(
+        systems, held, judgements, direction, limit, relevant, keywords, people or usual, ties, name or made.name, seed
+    )
+    data, text, fill = _sample(made, how, items)
+    with opened(store, create=True) as db:
+        remember(db, held, collection, loading(option), split)
+        data["questions"] = added = fill(db)
+    data |= {"study": how.name, "people": how.people, "answers": added * how.people}
+    each = f"{count(added, 'question')}, {count(how.people, 'person', 'people')} each"
+    answer(f"{text}{each}\nNext: limner annotate serve {shown(store)}, page /study", data, as_json=as_json)
+
+
+def _sample(form: Form, how: Sampling, items: Path | None) -> tuple[dict[str, Any], str, Any]:
+    """Facts about the sample, the same as text, and what puts it into a store."""
+    if form.results == "preference":
+        from limner.annotate.preference import add_study as add_preference
+
+        made = _preference(how)
+        facts = {"queries": len(made.queries)}
+        text = f"{count(len(made.queries), 'query', 'queries')}: "
+        return facts, text, lambda db: add_preference(db, made, name=how.name, people=how.people, seed=how.seed)
+    if form.results == "failures":
+        from limner.annotate.failing import add_failures
+
+        chosen, facts, text = _failures(how)
+        return facts, text, lambda db: add_failures(db, chosen, study=how.name, people=how.people)
+    from limner.annotate.store.studies import add_questions, add_study
+    from limner.annotate.study_files import read_questions
+
+    questions = read_questions(items or Path(), form)
+
+    def fill(db: Any) -> int:
+        add_study(db, how.name, form)
+        return add_questions(db, how.name, questions, people=how.people)
+
+    return {}, "", fill
+
+
+def _preference(how: Sampling) -> PreferenceStudy:
+    from limner.annotate.pool import lists_of
+    from limner.annotate.preference import QUERIES, study_of_rankings, study_of_systems
+
+    truth, queries, (least, most) = _truth(how), how.limit or QUERIES, how.relevant
+    common: dict[str, Any] = {"queries": queries, "direction": how.direction, "ties": how.ties, "seed": how.seed}
+    if not how.systems:
+        return study_of_rankings(truth, min_relevant=least, max_relevant=most, **common)
+    lists = {}
+    with progress(f"ranking with {len(how.systems)} systems", "systems") as step:
+        for name, system in counting(list(how.systems.items()), step):
+            rankings = lists_of(system, depth=most)
+            if how.direction in rankings:
+                lists[name] = rankings[how.direction]
+    return study_of_systems(lists, judgements=truth, length=most, **common)
+
+
+def _failures(how: Sampling) -> tuple[list[Any], dict[str, Any], str]:
+    """The drawn failures of a system, and how many there are."""
+    from limner.annotate.failing import with_keywords
+    from limner.explain.failures import failures
+    from limner.scores import Scores
+
+    if len(how.systems) != 1:
+        raise typer.BadParameter(f"{len(how.systems)} systems: failures are those of one --system")
+    (system,) = how.systems.values()
+    by_direction: Mapping[str, Any] = {"i2t": system, "t2i": system.T} if isinstance(system, Scores) else system
+    if how.direction not in by_direction:
+        raise LimnerError(
+            f"no system for {how.direction!r}: got {', '.join(by_direction)}; give a run of that direction"
+        )
+    with progress("finding failures", "queries") as step:
+        wrong = failures(
+            by_direction[how.direction], how.part, direction=how.direction, judgements=how.part.judgements.name,
+            progress=step,
+        )  # fmt: skip
+        kept = with_keywords(wrong, how.part, min_common=how.keywords)
+    chosen = kept if how.limit is None or how.limit >= len(kept) else random.Random(how.seed).sample(kept, how.limit)
+    facts = {"failures": len(wrong), "kept": len(kept)}
+    return chosen, facts, f"{len(wrong):,} failures, {len(kept):,} with {how.keywords} common words or more; "
+
+
+def _truth(how: Sampling) -> Judgements:
+    """The judgements, query -> candidate: by name from the collection, or from a file."""
+    from limner.annotate.answer_files import read_judgements
+
+    collection, wanted = how.part, how.judgements
+    if wanted is None or wanted in collection.all_judgements or not Path(wanted).exists():
+        return collection.judged(wanted or collection.judgements.name, how.direction)
+    read = read_judgements(wanted).restrict(queries=collection.images.ids, candidates=collection.texts.ids)
+    return read if how.direction == "i2t" else read.T
+
+
+@app.command("list")
+def list_(store: Where, as_json: Json = False) -> None:
+    """List the studies of a store with their progress.
+
+    Examples:
+      $ limner annotate study list work.db
+    """
+    from limner.annotate.store.studies import studies, study_progress
+
+    with opened(store) as db:
+        rows = [{"study": each.name, "form": each.form.name, **study_progress(db, each.name)}
+                for each in studies(db).values()]  # fmt: skip
+    head = ("study", "form", "questions", "answers", "asked")
+    listed = table([head, *(tuple(str(row[name]) for name in head) for row in rows)])
+    answer(listed if rows else "no study", {"studies": rows}, as_json=as_json)
+
+
+@app.command()
+def results(
+    store: Where,
+    name: Name,
+    measures: Annotated[
+        str, word("preference: measures to compare with the votes.", metavar="NAMES", show_default="R@1 R@5 mAP@R")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Show what people answered in a study.
+
+    preference: Bradley-Terry scores, and which measures agree with the votes; failures: the share of each class and
+    the ratings; another form: each part of its answers, and how far people agree.
+
+    Examples:
+      $ limner annotate study results work.db preference
+      $ limner annotate study results work.db preference --measures "R@1 nDCG@5 mAP@R" --json
+      $ limner annotate study results work.db failures
+    """
+    from limner.annotate.study_results import study_results
+
+    with opened(store) as db, progress("counting the answers"):
+        made = study_results(db, name, measures=measures.split())
+    head = f"study {made.study!r}: {made.answers:,} of {count(made.asked, 'answer')}"
+    tables = [f"{each.title}\n{table([each.head, *each.rows])}" for each in made.tables if each.rows]
+    answer("\n\n".join([head, *tables, *made.notes]), dict(made.data), as_json=as_json)
+
+
+@app.command()
+def export(
+    store: Where,
+    name: Name,
+    out: Annotated[Path, out_word("A csv: the question, the answer, the annotator.", "--output", "-o")],
+    as_json: Json = False,
+) -> None:
+    """Write the answers of a study to a csv.
+
+    Examples:
+      $ limner annotate study export work.db preference -o votes.csv
+    """
+    from limner.annotate.study_files import write_study_answers
+
+    with opened(store) as db:
+        rows = write_study_answers(db, out, name)
+    answer(f"wrote {out}: {count(rows, 'answer')}", {"wrote": str(out), "rows": rows}, as_json=as_json)
+
+
+@app.command("import")
+def import_(
+    store: Where,
+    name: Name,
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="As 'study export' writes it.")],
+    as_json: Json = False,
+) -> None:
+    """Add answers to a study that were given elsewhere, all or none.
+
+    Examples:
+      $ limner annotate study import work.db preference crowd.csv
+    """
+    from limner.annotate.study_files import read_study_answers
+
+    with opened(store) as db:
+        added = read_study_answers(db, file, name)
+    answer(f"{count(added, 'answer')} added from {file}", {"added": added, "file": str(file)}, as_json=as_json)
+
+
+@app.command()
+def form(
+    name: Annotated[
+        str | None, typer.Argument(metavar="FORM", help="A form of limner, or a .toml or .json file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the forms, or print the file of one: a form of your own is such a file.
+
+    Examples:
+      $ limner annotate study form
+      $ limner annotate study form failures
+    """
+    from limner.annotate.form_files import built_in_forms, form_text, read_form
+
+    if name is None:
+        forms = {each: read_form(each).question for each in built_in_forms()}
+        answer(table([("form", "question"), *forms.items()]), {"forms": forms}, as_json=as_json)
+        return
+    made = read_form(name)
+    answer(form_text(name).rstrip(), made.to_json(), as_json=as_json)
+
+
+@app.command()
+def scale(
+    store: Where,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FORM", help="Own grades and reasons: experts, or a .toml or .json file.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the grades and reasons for the pairs of a store as TOML; or set them, before the first answer.
+
+    Each grade counts as yes, weak yes, weak no or no for the measures. A store that does not exist is created.
+
+    Examples:
+      $ limner annotate study scale work.db
+      $ limner annotate study scale work.db experts
+      $ limner annotate study scale work.db products.toml
+    """
+    from limner.annotate.form_files import as_toml, read_scale
+    from limner.annotate.guideline import newest, set_scale
+    from limner.annotate.store.scales import scale_of
+
+    new = None if file is None else read_scale(file)
+    with opened(store, create=new is not None) as db:
+        if new is not None:
+            set_scale(db, new[0], guideline=new[1])
+        present, rules = scale_of(db), newest(db)
+    toml = as_toml(present, guideline=rules.text if present.own else "")
+    data = {**asdict(present), "own": present.own, "guideline": rules.version}
+    set_line = f"{len(present.grades)} grades and {count(len(present.reasons), 'reason')}; guideline {rules.version}"
+    answer(toml.rstrip() if new is None else set_line, data, as_json=as_json)
+
+
+@app.command()
+def bias(
+    store: Where,
+    measure: Annotated[str, word("R@1 or R-Precision, where a weak yes counts half.")] = "R@1",
+    direction: Annotated[str, word("t2i or i2t.")] = "t2i",
+    depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,
+    as_json: Json = False,
+) -> None:
+    """Measure how much the judgements favour the systems that proposed them, by number of systems.
+
+    Examples:
+      $ limner annotate study bias work.db
+      $ limner annotate study bias work.db --direction i2t --json
+    """
+    from limner.annotate.bias import biases, by_size, diversity, lists_from
+    from limner.annotate.export import judgements
+    from limner.annotate.store.contents import DIRECTIONS, proposals
+
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    with opened(store) as db:
+        kept, judged = proposals(db, turn=1), judgements(db)
+    lists = lists_from(kept, direction)
+    if len(lists) < 2:
+        raise LimnerError(f"{len(lists)} systems propose {direction}: bias needs two or more; pool several")
+    pooled = [p for p in kept if p.rank <= depth]
+    with progress("measuring every subset of the systems") as told:
+        found = []
+        if len(judged):
+            found = biases(lists, judged, pooled, measure=measure, direction=direction, progress=told)
+        unlike = diversity(lists)
+    sizes = by_size(found)
+    rows = [(size, f"{b.overall:.2f}", f"{b.own:.2f}", f"{b.others:.2f}") for size, b in sizes.items()]
+    pairs = [(f"{a}, {b}", f"{tau:.3f}", f"{rank:.2f}") for (a, b), (tau, rank) in unlike.items()]
+    data = {
+        "measure": measure,
+        "sizes": {size: {"all": b.overall, "self": b.own, "non-self": b.others} for size, b in sizes.items()},
+        "subsets": [{"systems": b.systems, "all": b.overall, "self": b.own, "non-self": b.others} for b in found],
+        "diversity": [{"systems": two, "tau": t, "mean_rank": r} for two, (t, r) in unlike.items()],
+    }
+    head = table([("systems", "bias", "self", "non-self"), *rows])
+    head = head if rows else "no bias to measure: no answer has found a match yet"
+    answer(f"{head}\n\n{table([('two systems', 'tau-b', 'mean rank'), *pairs])}", data, as_json=as_json)
+
+
+@app.command()
+def tables(
+    store: Where,
+    depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,
+    further: Annotated[
+        list[Path] | None,
+        word("Other judgements that may reject original pairs. Repeatable.", "--with", metavar="FILE"),
+    ] = None,
+    limit: Annotated[int, word("Maximum number of rejected original pairs to list.", metavar="N", min=0)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show people by workload, answers by system and rank, reasons by system, and original pairs called "100% no".
+
+    Tables B.1, B.2 and B.3 and the list C.1 of Chun et al. (2022).
+
+    Examples:
+      $ limner annotate study tables work.db
+      $ limner annotate study tables work.db --with cxc.qrels --json
+    """
+    from limner.annotate import side_tables as made
+    from limner.annotate.answer_files import read_judgements
+    from limner.annotate.scale import SCALE
+    from limner.annotate.store.answers import answers
+    from limner.annotate.store.contents import proposals
+    from limner.annotate.store.scales import scale_of
+    from limner.annotate.studies import original
+
+    others = [read_judgements(file) for file in further or []]
+    with opened(store) as db, progress("counting the answers"):
+        given, lists, scale = answers(db), proposals(db), scale_of(db)
+        work, ranks = made.by_workload(db), made.by_rank(given, lists, depth=depth, scale=scale)
+        short = made.shortcomings(given, lists, depth=depth, scale=scale)
+        wrong = made.wrong_ways(given, lists, depth=depth) if scale.reasons == SCALE.reasons else {}
+        refuted = made.refuted_originals(db, given, original(db), further=others)
+    data = {
+        "workload": [{**vars(w), "ratio": w.ratio} for w in work],
+        "ranks": {s: {str(r or "all"): dict(x.counts) for r, x in rows.items()} for s, rows in ranks.items()},
+        "shortcomings": {s: dict(x.counts) for s, x in short.items()},
+        "wrong": {s: dict(x.counts) for s, x in wrong.items()},
+        "refuted": [vars(r) for r in refuted],
+    }
+    parts = [_workload(work), *(_ranks(s, rows) for s, rows in ranks.items())]
+    parts += [_shares("shortcomings, %", short)] + [_shares("wrong in, %", wrong)] * bool(wrong or not scale.own)
+    parts.append(_refuted(refuted[:limit], len(refuted), scale.label(1)))
+    answer("\n\n".join(parts), data, as_json=as_json)
+
+
+def _workload(work: list[Workload]) -> str:
+    rows = [
+        (_span(w), w.people, w.submitted, w.approved, "-" if w.ratio != w.ratio else f"{100 * w.ratio:.1f}%")
+        for w in work
+    ]
+    return table([("tasks each", "people", "submitted", "approved", "ratio"), *rows])
+
+
+def _span(w: Workload) -> str:
+    return f"{w.least} and more" if w.most is None else str(w.least) if w.least == w.most else f"{w.least} to {w.most}"
+
+
+def _ranks(system: str, rows: dict[int | None, Shares]) -> str:
+    head = (system, *next(iter(rows.values())).counts, "answers")
+    lines = [(rank or "all", *map(_percent, x.shares.values()), x.total) for rank, x in rows.items()]
+    return table([head, *lines])
+
+
+def _shares(title: str, found: dict[str, Shares]) -> str:
+    names = next((tuple(x.counts) for x in found.values()), ())
+    return table(
+        [(title, *names, "reasons"), *((s, *map(_percent, x.shares.values()), x.total) for s, x in found.items())]
+    )
+
+
+def _percent(share: float) -> str:
+    return "-" if share != share else f"{100 * share:.1f}"
+
+
+def _refuted(found: list[Refuted], total: int, no: str) -> str:
+    rows = [(r.caption, r.image, f"{r.refusals} of {r.answers}", r.text) for r in found]
+    head = f"{total:,} original pairs that someone called {no}"
+    more = "\nTo exclude one: limner annotate people review STORE --exclude caption=ID --reason TEXT" if rows else ""
+    return f"{head}\n{table([('caption', 'image', 'answers', 'text'), *rows])}{more}" if rows else head
