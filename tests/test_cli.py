@@ -49,8 +49,6 @@ ANNOTATE = [
     "merge",
     "export",
     "import",
-    "study",
-    "people",
 ]
 STUDY = ["add", "list", "results", "export", "import", "form", "scale", "bias", "tables"]
 PEOPLE = ["list", "assign", "review"]
