@@ -117,6 +117,13 @@ def _operation(
     return found
 
 
+def _parts() -> dict[str, object]:
+    """An answer to a question of a study: a name, words, a number or a list of names for each part of the form."""
+    value = {"anyOf": [_words(500), _whole(0, 100), {"type": "array", "items": _words(100), "maxItems": 100}]}
+    names = {"pattern": "^[a-z][a-z0-9_]{0,39}$"}
+    return {"type": "object", "propertyNames": names, "additionalProperties": value, "maxProperties": 20}
+
+
 def _search_words(corrections: Iterable[str]) -> tuple[object, ...]:
     """The query parameters of a search URL."""
     systems: dict[str, object] = {"type": "array", "items": _words(), "maxItems": 8}
@@ -179,9 +186,8 @@ def description(
 
     answer = _answer(scale or SCALE, versions)
     study_answer = _sent(
-        ("question", "key", "answer"), question=_NUMBER, key=_KEY, answer={"type": "object"},
-        milliseconds=_MILLISECONDS,
-    )  # fmt: skip
+        ("question", "key", "answer"), question=_NUMBER, key=_KEY, answer=_parts(), milliseconds=_MILLISECONDS
+    )
     paths = {
         "/api/collections": {"get": _operation("What is served", role="reviewer")},
         "/api/search": {"get": _operation("Search", role="reviewer", address=_search_words(corrections))},
