@@ -13,9 +13,9 @@ import typer
 from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
+from limner.cli.inputs import SYSTEM, Features, system_word
 from limner.cli.options import Json, Loading, Split, Trust, flag, load, loading, out_word, part, word
 from limner.cli.studies import remember, several
-from limner.cli.training import SYSTEM, Features, system_word
 from limner.core.errors import LimnerError, UnknownName, count
 from limner.core.progress import counting
 
