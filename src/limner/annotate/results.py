@@ -109,7 +109,7 @@ class Study:
         ]  # fmt: skip
         names = ("direction", "unit", "half_width", "labels", "waiting", "narrow")
         facts = {name: getattr(self, name) for name in names}
-        whole: dict[str, object] = plain({**facts, "rows": rows, "strata": [vars(each) for each in self.strata]})
+        whole: dict[str, object] = json_ready({**facts, "rows": rows, "strata": [vars(each) for each in self.strata]})
         return {**whole, "notes": list(self.notes)}
 
     @property
