@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
-from limner.annotate.form import Form
+from limner.annotate.form import StudyForm
 from limner.annotate.form_files import read_form
 from limner.annotate.store import AlreadyFull, Store
 from limner.annotate.store.answers import submit
@@ -15,7 +15,7 @@ from limner.core.errors import LimnerError
 YES, NO = 4, 1
 
 
-def crowd_form() -> Form:
+def crowd_form() -> StudyForm:
     """The question, the rules and their version, which is stored with every answer."""
     return read_form("captions")
 

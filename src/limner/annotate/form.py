@@ -22,7 +22,7 @@ Answer = Mapping[str, object]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownField:
     """One thing that is shown: its name in a question, its kind (one of `SHOWN_KINDS`), and the words beside it."""
 
     name: str
@@ -31,7 +31,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Option:
+class AnswerOption:
     """One possible answer: the name that is stored, and its label and key on the page."""
 
     name: str
@@ -40,7 +40,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Part:
+class AnswerPart:
     """One part of an answer.
 
     Args:
@@ -61,7 +61,7 @@ class Part:
     kind: str
     label: str = ""
     noun: str = "choice"
-    options: tuple[Option, ...] = ()
+    options: tuple[AnswerOption, ...] = ()
     options_from: str = ""
     least: int = 1
     alone: str = ""
@@ -106,7 +106,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Form:
+class StudyForm:
     """The form of a study.
 
     Args:
@@ -125,8 +125,8 @@ class Form:
 
     name: str
     question: str
-    shown: tuple[Shown, ...]
-    parts: tuple[Part, ...]
+    shown: tuple[ShownField, ...]
+    parts: tuple[AnswerPart, ...]
     hint: str = ""
     rules: tuple[str, ...] = ()
     guideline: str = ""
@@ -140,14 +140,14 @@ class Form:
         """The names of the values that identify a question."""
         return self.identity or tuple(each.name for each in self.shown if each.kind not in SEVERAL)
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> AnswerPart:
         """A part by name."""
         parts = {part.name: part for part in self.parts}
         if name not in parts:
             raise UnknownName("part of the answer", name[:80], parts)
         return parts[name]
 
-    def options(self, part: Part, shown: Mapping[str, object]) -> list[str]:
+    def options(self, part: AnswerPart, shown: Mapping[str, object]) -> list[str]:
         """The names of a part's options, for a question."""
         listed = shown.get(part.options_from)
         return [str(key) for key in listed] if isinstance(listed, (list, tuple)) else [o.name for o in part.options]
@@ -164,7 +164,7 @@ class Form:
             checked[part.name] = part.check(value, self.options(part, shown))
         return checked
 
-    def without(self, part: str, option: str) -> Form:
+    def without(self, part: str, option: str) -> StudyForm:
         """The form without an option of a part."""
         left = tuple(each for each in self.part(part).options if each.name != option)
         parts = tuple(replace(each, options=left) if each.name == part else each for each in self.parts)
@@ -175,19 +175,19 @@ class Form:
         return asdict(self)
 
 
-def form_from_json(stored: Mapping[str, object]) -> Form:
-    """A form from `Form.to_json`."""
+def form_from_json(stored: Mapping[str, object]) -> StudyForm:
+    """A form from `StudyForm.to_json`."""
     plain: dict[str, object] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
-    plain["shown"] = tuple(Shown(**each) for each in _rows(plain["shown"]))
+    plain["shown"] = tuple(ShownField(**each) for each in _rows(plain["shown"]))
     plain["parts"] = tuple(_part(each) for each in _rows(plain["parts"]))
-    return Form(**plain)  # type: ignore[arg-type]
+    return StudyForm(**plain)  # type: ignore[arg-type]
 
 
-def _part(row: Mapping[str, object]) -> Part:
+def _part(row: Mapping[str, object]) -> AnswerPart:
     only = row.get("only_with")
-    options = tuple(Option(**each) for each in _rows(row.get("options", ())))
+    options = tuple(AnswerOption(**each) for each in _rows(row.get("options", ())))
     with_ = (str(only[0]), tuple(only[1])) if isinstance(only, (list, tuple)) else None
-    return Part(**{**row, "options": options, "only_with": with_})  # type: ignore[arg-type]
+    return AnswerPart(**{**row, "options": options, "only_with": with_})  # type: ignore[arg-type]
 
 
 def _rows(value: object) -> list[dict[str, str]]:

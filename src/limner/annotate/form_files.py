@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from limner.annotate.form import PART_KINDS, SEVERAL, SHOWN_KINDS, Form, Option, Part, Shown
+from limner.annotate.form import PART_KINDS, SEVERAL, SHOWN_KINDS, AnswerOption, AnswerPart, ShownField, StudyForm
 from limner.annotate.scale import COUNTS_AS, FORMS, SCALE, Grade, Reason, Scale
 from limner.core.errors import LimnerError
 from limner.core.paths import parse_json, parse_toml, read_text
@@ -56,7 +56,7 @@ def form_text(name: str) -> str:
     return read_text(path, what="form")
 
 
-def read_form(name: str) -> Form:
+def read_form(name: str) -> StudyForm:
     """A form of limner by name, or one from your own .toml or .json file."""
     path = Path(name)
     form = parse_form(form_text(name), where=name, form=path.suffix.lower().lstrip(".") or "toml")
@@ -65,7 +65,7 @@ def read_form(name: str) -> Form:
     return replace(form, name=path.stem)
 
 
-def parse_form(text: str, *, where: str = "the form", form: str = "toml") -> Form:
+def parse_form(text: str, *, where: str = "the form", form: str = "toml") -> StudyForm:
     """A form from text.
 
     >>> made = parse_form('''
@@ -81,7 +81,7 @@ def parse_form(text: str, *, where: str = "the form", form: str = "toml") -> For
         if isinstance(parsed, dict) and "parts" not in parsed:
             return form_of_scale(parse_scale(text, where=where, form=form)[0])
         row = _table(parsed, _FORM, "the file")
-        made = Form(
+        made = StudyForm(
             where, _words(row, "question", _QUESTION, needed=True), tuple(map(_shown, _rows(row, "shown", _SHOWN))),
             tuple(map(_part, _rows(row, "parts", _PART))), _words(row, "hint", _MEANING),
             _names(row, "rules", _MEANING),
@@ -94,22 +94,23 @@ def parse_form(text: str, *, where: str = "the form", form: str = "toml") -> For
     return made
 
 
-def form_of_scale(scale: Scale) -> Form:
+def form_of_scale(scale: Scale) -> StudyForm:
     """The form of pairs with the grades and reasons of a scale."""
-    grades = tuple(Option(str(value), grade.label, grade.key) for value, grade in scale.by_value.items())
-    parts = [Part("grade", "one", noun="grade", options=grades)]
+    grades = tuple(AnswerOption(str(value), grade.label, grade.key) for value, grade in scale.by_value.items())
+    parts = [AnswerPart("grade", "one", noun="grade", options=grades)]
     if scale.reasons:
-        reasons = tuple(Option(each.name, each.label, each.key) for each in scale.reasons)
+        reasons = tuple(AnswerOption(each.name, each.label, each.key) for each in scale.reasons)
         asked = ("grade", tuple(str(grade.value) for grade in scale.reasoned))
-        parts.append(Part("reasons", "several", "Reasons", "reason", reasons, least=0, only_with=asked))
-    return Form("pairs", scale.question, (Shown("image", "image"), Shown("caption", "caption")), tuple(parts))
+        parts.append(AnswerPart("reasons", "several", "Reasons", "reason", reasons, least=0, only_with=asked))
+    shown = (ShownField("image", "image"), ShownField("caption", "caption"))
+    return StudyForm("pairs", scale.question, shown, tuple(parts))
 
 
-def _shown(row: Mapping[str, object]) -> Shown:
-    return Shown(_name(row), _choice(row, "kind", SHOWN_KINDS), _words(row, "caption", _QUESTION))
+def _shown(row: Mapping[str, object]) -> ShownField:
+    return ShownField(_name(row), _choice(row, "kind", SHOWN_KINDS), _words(row, "caption", _QUESTION))
 
 
-def _part(row: Mapping[str, object]) -> Part:
+def _part(row: Mapping[str, object]) -> AnswerPart:
     name, kind = _name(row), _choice(row, "kind", PART_KINDS)
     options = tuple(_option(each, kind) for each in _rows(row, "options", _OPTION))
     if len(options) > MOST_OPTIONS:
@@ -125,19 +126,19 @@ def _part(row: Mapping[str, object]) -> Part:
     if not 0 <= low < high <= 100:
         raise LimnerError(f"{name!r} from {low} to {high}: expected 0 to 100, the smaller number first")
     label, noun = _words(row, "label", _QUESTION), _words(row, "noun", _LABEL) or "choice"
-    return Part(name, kind, label, noun, options, source, least, alone, low, high)
+    return AnswerPart(name, kind, label, noun, options, source, least, alone, low, high)
 
 
-def _option(row: Mapping[str, object], kind: str) -> Option:
+def _option(row: Mapping[str, object], kind: str) -> AnswerOption:
     name, label, key = row.get("name"), _words(row, "label", _QUESTION, needed=True), row.get("key", "")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise LimnerError(f"name {name!r:.60} of {label!r}: give one of 1 to 40 small letters, digits and -")
     if not isinstance(key, str) or not re.fullmatch("[a-z0-9]?", key):
         raise LimnerError(f"key {key!r:.20} of {label!r}: expected one small letter or digit")
-    return Option(name, label, key)
+    return AnswerOption(name, label, key)
 
 
-def _refuse_unfit(form: Form) -> None:
+def _refuse_unfit(form: StudyForm) -> None:
     """Refuses a form whose parts do not fit together."""
     if not form.shown or not form.parts:
         raise LimnerError("expected at least one thing that is shown, and one part of an answer")

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from limner.annotate.form import SEVERAL, Answer, Form
+from limner.annotate.form import SEVERAL, Answer, StudyForm
 from limner.annotate.store import Store
 from limner.annotate.store.people import annotator_ids
 from limner.annotate.store.studies import Question, add_answers, questions, study_answers, study_named
@@ -16,7 +16,7 @@ from limner.core.spreadsheet import guarded_row, unguarded
 from limner.datasets.text_files import json_lines, table
 
 
-def read_questions(path: str | Path, form: Form) -> list[Question]:
+def read_questions(path: str | Path, form: StudyForm) -> list[Question]:
     """Reads the questions of a form: a csv or JSON lines with a column for each thing that is shown.
 
     Several things are separated by `;` in a csv. Other columns are kept, and not shown.
@@ -68,7 +68,7 @@ def write_study_answers(store: Store, path: str | Path, name: str) -> int:
     return len(rows)
 
 
-def columns(form: Form) -> tuple[str, ...]:
+def columns(form: StudyForm) -> tuple[str, ...]:
     """The columns of a file of answers."""
     return (*form.identified_by, *(part.name for part in form.parts), "annotator", "milliseconds")
 
@@ -94,7 +94,7 @@ def read_study_answers(store: Store, path: str | Path, name: str) -> int:
 
 
 def _answer_of(
-    at: object, row: Mapping[str, str], form: Form, by_identity: Mapping[tuple[str, ...], Question]
+    at: object, row: Mapping[str, str], form: StudyForm, by_identity: Mapping[tuple[str, ...], Question]
 ) -> tuple[int, str, Answer, int | None]:
     optional = ("milliseconds", *(part.name for part in form.parts if part.kind == "text" or not part.least))
     missing = [name for name in columns(form) if not row.get(name) and name not in optional]

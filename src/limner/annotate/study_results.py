@@ -9,14 +9,14 @@ from importlib import import_module
 
 import numpy as np
 
-from limner.annotate.form import Form, Part
+from limner.annotate.form import AnswerPart, StudyForm
 from limner.annotate.store import Store
 from limner.annotate.store.studies import StudyAnswer, study_answers, study_named, study_progress
 from limner.core.errors import LimnerError
 from limner.stats import Interval, krippendorff_alpha, mean_interval
 
 ANALYSES = {"preference": "limner.annotate.preferred", "failures": "limner.annotate.failing"}
-"""`Form.results` -> the module with its `study_results`."""
+"""`StudyForm.results` -> the module with its `study_results`."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def study_results(store: Store, name: str, *, samples: int = 1000, measures: Seq
     return StudyResults(name, form.question, len(answers), asked, tables, notes, whole)
 
 
-def _table(part: Part, form: Form, answers: Sequence[StudyAnswer]) -> ResultTable:
+def _table(part: AnswerPart, form: StudyForm, answers: Sequence[StudyAnswer]) -> ResultTable:
     """How often each value of a part was given."""
     given = [each.answer[part.name] for each in answers]
     if part.kind == "text":
@@ -100,7 +100,7 @@ def _table(part: Part, form: Form, answers: Sequence[StudyAnswer]) -> ResultTabl
     return ResultTable(part.name, (part.noun if names else part.name, "answers", "share", "95% interval"), rows)
 
 
-def _agreement(part: Part, answers: Sequence[StudyAnswer]) -> float:
+def _agreement(part: AnswerPart, answers: Sequence[StudyAnswer]) -> float:
     """Krippendorff's alpha of the people who answered; NaN if it is undefined."""
     people = {name: row for row, name in enumerate(dict.fromkeys(each.annotator for each in answers))}
     columns = {key: column for column, key in enumerate(dict.fromkeys(each.question.id for each in answers))}

@@ -27,7 +27,7 @@ from limner.web.recording import record_collection
 from limner.web.site import Ask, page, query
 
 if TYPE_CHECKING:
-    from limner.annotate.form import Form, Part
+    from limner.annotate.form import AnswerPart, StudyForm
     from limner.annotate.preference import PreferenceStudy
     from limner.annotate.store.studies import Question
     from limner.web.loaded import Loaded
@@ -50,7 +50,7 @@ class ShownThing:
 class PartField:
     """One part of an answer on the page: (value, label, key) of its options, and what is marked."""
 
-    part: Part
+    part: AnswerPart
     options: Sequence[tuple[str, str, str]]
     marked: Sequence[str] = ()
 
@@ -83,7 +83,7 @@ def study_page(ask: Ask, error: str = "") -> Response:
     )  # fmt: skip
 
 
-def _rows(ask: Ask, form: Form, question: Question) -> list[list[ShownThing]]:
+def _rows(ask: Ask, form: StudyForm, question: Question) -> list[list[ShownThing]]:
     """What is shown, in rows of things of one kind."""
     things = [_thing(ask, each.kind, each.name, each.caption, question.shown) for each in form.shown]
     return [list(row) for _, row in itertools.groupby(things, key=lambda thing: thing.kind)]
@@ -108,7 +108,7 @@ def _thing(ask: Ask, kind: str, name: str, caption: str, shown: Mapping[str, Any
     return ShownThing(kind, name, caption, addresses)
 
 
-def _field(ask: Ask, form: Form, part: Part, question: Question, *, again: bool) -> PartField:
+def _field(ask: Ask, form: StudyForm, part: AnswerPart, question: Question, *, again: bool) -> PartField:
     """A part with its options; what was sent about this question stays marked."""
     from limner.annotate.store.contents import caption_text
 
@@ -141,13 +141,13 @@ def study_form(ask: Ask) -> Response:
     return RedirectResponse(f"/study?{query(study=ask.field('study')[:200])}".rstrip("?"), 303)
 
 
-def _form_of(ask: Ask, number: int) -> Form:
+def _form_of(ask: Ask, number: int) -> StudyForm:
     from limner.annotate.store.studies import form_of_question
 
     return form_of_question(ask.site.store, number)
 
 
-def _sent(ask: Ask, part: Part) -> object:
+def _sent(ask: Ask, part: AnswerPart) -> object:
     """A part of an answer from the fields of a form."""
     if part.kind == "several":
         return [value for value in ask.form.getlist(part.name) if isinstance(value, str)]

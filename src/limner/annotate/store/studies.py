@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from limner.annotate._sql import inserted, sa
-from limner.annotate.form import Answer, Form, form_from_json
+from limner.annotate.form import Answer, StudyForm, form_from_json
 from limner.annotate.store import AlreadyFull, Store, alone
 from limner.annotate.store.schema import annotator, question, study, study_answer
 from limner.core.errors import LimnerError, UnknownId, UnknownName
@@ -19,12 +19,12 @@ _ANSWERED = "this question has your answer, or all the answers it needs: continu
 
 
 @dataclass(frozen=True)
-class Study:
+class StoredStudy:
     """A study: its name, its form, and what its results need beside the answers."""
 
     id: int
     name: str
-    form: Form
+    form: StudyForm
     settings: Mapping[str, Any]
 
 
@@ -44,7 +44,7 @@ class Question:
     id: int = 0
     study: str = ""
 
-    def identity(self, form: Form) -> tuple[str, ...]:
+    def identity(self, form: StudyForm) -> tuple[str, ...]:
         """The values that identify the question in a file."""
         return tuple(str(self.hidden.get(name, self.shown.get(name, ""))) for name in form.identified_by)
 
@@ -60,7 +60,7 @@ class StudyAnswer:
     added: int
 
 
-def add_study(store: Store, name: str, form: Form, settings: Mapping[str, object] | None = None) -> Study:
+def add_study(store: Store, name: str, form: StudyForm, settings: Mapping[str, object] | None = None) -> StoredStudy:
     """Adds a study; the present one if it has the same form and settings; another one with its name is refused."""
     if not name.strip():
         raise LimnerError("a study needs a name")
@@ -74,22 +74,22 @@ def add_study(store: Store, name: str, form: Form, settings: Mapping[str, object
             raise LimnerError(f"study {name!r} has another form or other settings: expected a name that is not used")
         else:
             number = row["id"]
-    return Study(number, name, form, dict(settings or {}))
+    return StoredStudy(number, name, form, dict(settings or {}))
 
 
-def studies(store: Store) -> dict[str, Study]:
+def studies(store: Store) -> dict[str, StoredStudy]:
     """The studies of a store by name, in the order of creation."""
     rows = store.rows(sa.select(study).order_by(study.c.id))
     return {row["name"]: _study(store, row) for row in rows}
 
 
-def _study(store: Store, row: Mapping[str, Any]) -> Study:
+def _study(store: Store, row: Mapping[str, Any]) -> StoredStudy:
     where = f"study {row['name']!r} of the store {store.where}"
     form = form_from_json(parse_json(row["form"], where=where))
-    return Study(row["id"], row["name"], form, parse_json(row["settings"], where=where))
+    return StoredStudy(row["id"], row["name"], form, parse_json(row["settings"], where=where))
 
 
-def study_named(store: Store, name: str) -> Study:
+def study_named(store: Store, name: str) -> StoredStudy:
     """A study by name."""
     by_name = studies(store)
     if name not in by_name:
@@ -203,12 +203,12 @@ def give_answer(
         return True
 
 
-def form_of_question(store: Store, question_id: int) -> Form:
+def form_of_question(store: Store, question_id: int) -> StudyForm:
     """The form of the study of a question."""
     return _with_form(store, question_id)[0]
 
 
-def _with_form(store: Store, question_id: int) -> tuple[Form, Mapping[str, Any]]:
+def _with_form(store: Store, question_id: int) -> tuple[StudyForm, Mapping[str, Any]]:
     """The form of a question, and what it shows."""
     query = sa.select(study, question.c.shown).join_from(question, study).where(question.c.id == question_id)
     rows = store.rows(query)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from limner.cli.commands import study_tables
 from limner.cli.commands.answers import NewStore, Where, opened, shown
 from limner.cli.commands.evaluate import COLLECTION
 from limner.cli.console import answer, progress, table
@@ -20,10 +21,9 @@ from limner.core.errors import LimnerError, UnknownName, count
 from limner.core.progress import counting
 
 if TYPE_CHECKING:
-    from limner.annotate.form import Form
+    from limner.annotate.form import StudyForm
     from limner.annotate.pool import Lists
     from limner.annotate.preference import PreferenceStudy
-    from limner.annotate.side_tables import Refuted, Shares, Workload
     from limner.core.collection import Collection
     from limner.core.judgements import Judgements
 
@@ -109,34 +109,40 @@ def add(
     from limner.annotate.form_files import read_form
 
     made = read_form(form)
-    if direction not in DIRECTIONS:
-        raise UnknownName("direction", direction, DIRECTIONS)
-    if bool(made.results) == (items is not None):
-        raise typer.BadParameter(
-            f"the questions of {made.name} are drawn from a collection: leave --items out"
-            if made.results
-            else f"the questions of {made.name} come from a file: give --items FILE"
-        )
+    _refuse_unfit(made, direction, items)
     whole = load(collection, option)
     if system or scores or run or made.results == "failures":
         systems, held = several(system or [], scores or [], run or [], whole, split, features=features, trust=trust)
     else:
         systems, held = {}, part(whole, split)
-    usual = 8 if made.results == "preference" else 1
-    relevant = (min_relevant, max_relevant)
-    how = Sampling(
-        systems, held, judgements, direction, limit, relevant, keywords, people or usual, ties, name or made.name, seed
-    )
+    people = people or (8 if made.results == "preference" else 1)
+    relevant, name = (min_relevant, max_relevant), name or made.name
+    how = Sampling(systems, held, judgements, direction, limit, relevant, keywords, people, ties, name, seed)
     data, text, fill = _sample(made, how, items)
     with opened(store, create=True) as db:
         remember(db, held, collection, loading(option), split)
-        data["questions"] = added = fill(db)
-    data |= {"study": how.name, "people": how.people, "answers": added * how.people}
-    each = f"{count(added, 'question')}, {count(how.people, 'person', 'people')} each"
-    answer(f"{text}{each}\nNext: limner annotate serve {shown(store)}, page /study", data, as_json=as_json)
+        data["questions"] = fill(db)
+    answer(_added(data, text, how, store), data, as_json=as_json)
 
 
-def _sample(form: Form, how: Sampling, items: Path | None) -> tuple[dict[str, Any], str, Any]:
+def _added(data: dict[str, Any], text: str, how: Sampling, store: str) -> str:
+    """What was added, and what to do next."""
+    data |= {"study": how.name, "people": how.people, "answers": data["questions"] * how.people}
+    each = f"{count(data['questions'], 'question')}, {count(how.people, 'person', 'people')} each"
+    return f"{text}{each}\nNext: limner annotate serve {shown(store)}, page /study"
+
+
+def _refuse_unfit(form: StudyForm, direction: str, items: Path | None) -> None:
+    """Refuses a direction that there is not, and questions from a file for a form that draws its own."""
+    if direction not in DIRECTIONS:
+        raise UnknownName("direction", direction, DIRECTIONS)
+    if form.results and items is not None:
+        raise typer.BadParameter(f"the questions of {form.name} are drawn from a collection: leave --items out")
+    if not form.results and items is None:
+        raise typer.BadParameter(f"the questions of {form.name} come from a file: give --items FILE")
+
+
+def _sample(form: StudyForm, how: Sampling, items: Path | None) -> tuple[dict[str, Any], str, Any]:
     """Facts about the sample, the same as text, and what puts it into a store."""
     if form.results == "preference":
         from limner.annotate.preference import add_study as add_preference
@@ -356,129 +362,5 @@ def scale(
     answer(toml.rstrip() if new is None else set_line, data, as_json=as_json)
 
 
-@app.command()
-def bias(
-    store: Where,
-    measure: Annotated[str, word("R@1 or R-Precision, where a weak yes counts half.")] = "R@1",
-    direction: Annotated[str, word("t2i or i2t.")] = "t2i",
-    depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,
-    as_json: Json = False,
-) -> None:
-    """Measure how much the judgements favour the systems that proposed them, by number of systems.
-
-    Examples:
-      $ limner annotate study bias work.db
-      $ limner annotate study bias work.db --direction i2t --json
-    """
-    from limner.annotate.bias import biases, by_size, diversity, lists_from
-    from limner.annotate.export import judgements
-    from limner.annotate.store.contents import DIRECTIONS, proposals
-
-    if direction not in DIRECTIONS:
-        raise UnknownName("direction", direction, DIRECTIONS)
-    with opened(store) as db:
-        kept, judged = proposals(db, turn=1), judgements(db)
-    lists = lists_from(kept, direction)
-    if len(lists) < 2:
-        raise LimnerError(f"{len(lists)} systems propose {direction}: bias needs two or more; pool several")
-    pooled = [p for p in kept if p.rank <= depth]
-    with progress("measuring every subset of the systems") as told:
-        found = []
-        if len(judged):
-            found = biases(lists, judged, pooled, measure=measure, direction=direction, progress=told)
-        unlike = diversity(lists)
-    sizes = by_size(found)
-    rows = [(size, f"{b.overall:.2f}", f"{b.own:.2f}", f"{b.others:.2f}") for size, b in sizes.items()]
-    pairs = [(f"{a}, {b}", f"{tau:.3f}", f"{rank:.2f}") for (a, b), (tau, rank) in unlike.items()]
-    data = {
-        "measure": measure,
-        "sizes": {size: {"all": b.overall, "self": b.own, "non-self": b.others} for size, b in sizes.items()},
-        "subsets": [{"systems": b.systems, "all": b.overall, "self": b.own, "non-self": b.others} for b in found],
-        "diversity": [{"systems": two, "tau": t, "mean_rank": r} for two, (t, r) in unlike.items()],
-    }
-    head = table([("systems", "bias", "self", "non-self"), *rows])
-    head = head if rows else "no bias to measure: no answer has found a match yet"
-    answer(f"{head}\n\n{table([('two systems', 'tau-b', 'mean rank'), *pairs])}", data, as_json=as_json)
-
-
-@app.command()
-def tables(
-    store: Where,
-    depth: Annotated[int, word("The pool depth.", metavar="K", min=1)] = 5,
-    further: Annotated[
-        list[Path] | None,
-        word("Other judgements that may reject original pairs. Repeatable.", "--with", metavar="FILE"),
-    ] = None,
-    limit: Annotated[int, word("Maximum number of rejected original pairs to list.", metavar="N", min=0)] = 20,
-    as_json: Json = False,
-) -> None:
-    """Show people by workload, answers by system and rank, reasons by system, and original pairs called "100% no".
-
-    Tables B.1, B.2 and B.3 and the list C.1 of Chun et al. (2022).
-
-    Examples:
-      $ limner annotate study tables work.db
-      $ limner annotate study tables work.db --with cxc.qrels --json
-    """
-    from limner.annotate import side_tables as made
-    from limner.annotate.answer_files import read_judgements
-    from limner.annotate.scale import SCALE
-    from limner.annotate.store.answers import answers
-    from limner.annotate.store.contents import proposals
-    from limner.annotate.store.scales import scale_of
-    from limner.annotate.studies import original
-
-    others = [read_judgements(file) for file in further or []]
-    with opened(store) as db, progress("counting the answers"):
-        given, lists, scale = answers(db), proposals(db), scale_of(db)
-        work, ranks = made.by_workload(db), made.by_rank(given, lists, depth=depth, scale=scale)
-        short = made.shortcomings(given, lists, depth=depth, scale=scale)
-        wrong = made.wrong_ways(given, lists, depth=depth) if scale.reasons == SCALE.reasons else {}
-        refuted = made.refuted_originals(db, given, original(db), further=others)
-    data = {
-        "workload": [{**vars(w), "ratio": w.ratio} for w in work],
-        "ranks": {s: {str(r or "all"): dict(x.counts) for r, x in rows.items()} for s, rows in ranks.items()},
-        "shortcomings": {s: dict(x.counts) for s, x in short.items()},
-        "wrong": {s: dict(x.counts) for s, x in wrong.items()},
-        "refuted": [vars(r) for r in refuted],
-    }
-    parts = [_workload(work), *(_ranks(s, rows) for s, rows in ranks.items())]
-    parts += [_shares("shortcomings, %", short)] + [_shares("wrong in, %", wrong)] * bool(wrong or not scale.own)
-    parts.append(_refuted(refuted[:limit], len(refuted), scale.label(1)))
-    answer("\n\n".join(parts), data, as_json=as_json)
-
-
-def _workload(work: list[Workload]) -> str:
-    rows = [
-        (_span(w), w.people, w.submitted, w.approved, "-" if w.ratio != w.ratio else f"{100 * w.ratio:.1f}%")
-        for w in work
-    ]
-    return table([("tasks each", "people", "submitted", "approved", "ratio"), *rows])
-
-
-def _span(w: Workload) -> str:
-    return f"{w.least} and more" if w.most is None else str(w.least) if w.least == w.most else f"{w.least} to {w.most}"
-
-
-def _ranks(system: str, rows: dict[int | None, Shares]) -> str:
-    head = (system, *next(iter(rows.values())).counts, "answers")
-    lines = [(rank or "all", *map(_percent, x.shares.values()), x.total) for rank, x in rows.items()]
-    return table([head, *lines])
-
-
-def _shares(title: str, found: dict[str, Shares]) -> str:
-    names = next((tuple(x.counts) for x in found.values()), ())
-    return table(
-        [(title, *names, "reasons"), *((s, *map(_percent, x.shares.values()), x.total) for s, x in found.items())]
-    )
-
-
-def _percent(share: float) -> str:
-    return "-" if share != share else f"{100 * share:.1f}"
-
-
-def _refuted(found: list[Refuted], total: int, no: str) -> str:
-    rows = [(r.caption, r.image, f"{r.refusals} of {r.answers}", r.text) for r in found]
-    head = f"{total:,} original pairs that someone called {no}"
-    more = "\nTo exclude one: limner annotate people review STORE --exclude caption=ID --reason TEXT" if rows else ""
-    return f"{head}\n{table([('caption', 'image', 'answers', 'text'), *rows])}{more}" if rows else head
+app.command()(study_tables.bias)
+app.command()(study_tables.tables)
