@@ -36,7 +36,7 @@ def attainable(
             and there is no place where they belong.
     """
     table, rows = fit(made, scores), np.arange(len(made.images))
-    local = table.local(rows, others=foreign)
+    local = table.local(rows, without_diagonal=foreign)
     more = [*said(made, table.table), places(local, alone=True).stays] if foreign else []
     values = {ALONE: np.diag(local), TRAINED: trained(made, scores, local, bad, more)}
     values |= {} if foreign else {TOGETHER: places(local).stays}
@@ -66,7 +66,7 @@ def said(made: limner.Collection, table: np.ndarray) -> list[np.ndarray]:
     found = [np.take_along_axis(alike, order[:, :many], axis=1).mean(axis=1) for many in NEIGHBOURS]
     model, probable = BigramModel(each for texts in own for each in texts), []
     for texts in own:
-        with model.without(texts):
+        with model.leaving_out(texts):
             probable.append(np.mean([model.score(each) / (1 + len(words(each))) for each in texts]))
     return [*found, np.array(probable), np.array([np.mean([len(words(e)) for e in texts]) for texts in own])]
 

@@ -13,8 +13,8 @@ from limner import stats
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.explain.concept_agreement import SCORES, agreement, match, similarities
-from limner.explain.concepts import Concepts, Faults, Thing, of_images, read_csv, read_visual_genome
-from limner.explain.failures import Explanations, Failure, explain, failures, told
+from limner.explain.concepts import Concepts, Faults, ImageObject, of_images, read_csv, read_visual_genome
+from limner.explain.failures import Explanations, Failure, describe_failure, explain, failures
 from limner.explain.noun_phrases import mentioned, phrases
 from limner.language.wordnet import Similarities, WordNet
 
@@ -23,12 +23,14 @@ WORDNET = WordNet.load()
 
 def shown(*names: str, **counts: int) -> Concepts:
     """An image that shows these concepts, once each or as often as said."""
-    things = [Thing(f"{name}.n.01") for name in names]
-    return Concepts(tuple(things + [Thing(f"{name}.n.01") for name, n in counts.items() for _ in range(n)]))
+    things = [ImageObject(f"{name}.n.01") for name in names]
+    return Concepts(tuple(things + [ImageObject(f"{name}.n.01") for name, n in counts.items() for _ in range(n)]))
 
 
 def boxed(**areas: list[float]) -> Concepts:
-    return Concepts(tuple(Thing(f"{name}.n.01", (0, 0, a, 1), area=a) for name, each in areas.items() for a in each))
+    return Concepts(
+        tuple(ImageObject(f"{name}.n.01", (0, 0, a, 1), area=a) for name, each in areas.items() for a in each)
+    )
 
 
 def compared(truth: Concepts, returned: Concepts, **options):
@@ -63,7 +65,7 @@ def test_the_zebras_to_the_digit():
 def test_the_zebras_size_disagreement_is_two_of_six_with_the_papers_four_zebra_boxes():
     """|E| = 28 between the zebras means four boxes by seven: one of the five zebras has no box."""
     truth, returned = zebras()
-    boxless = [Thing("zebra.n.01"), *truth.things[1:]]
+    boxless = [ImageObject("zebra.n.01"), *truth.things[1:]]
     found = compared(Concepts(tuple(boxless)), returned)
     assert (len(found.sizes), found["SD"], found["CE"]) == (6, 2 / 6, 6)
 
@@ -120,7 +122,9 @@ def test_size_difference_does_not_depend_on_who_is_the_truth():
 
 
 def test_attributes_and_relations():
-    red, blue = (Thing("dog.n.01", attributes=frozenset({("colour", c), ("size", "small")})) for c in ("red", "blue"))
+    red, blue = (
+        ImageObject("dog.n.01", attributes=frozenset({("colour", c), ("size", "small")})) for c in ("red", "blue")
+    )
     on = frozenset({("dog.n.01", "on", "car.n.01"), ("car.n.01", "under", "dog.n.01")})
     found = compared(Concepts((red,), on), Concepts((blue,), on - {("car.n.01", "under", "dog.n.01")}))
     assert (found["AA"], found["RA"]) == (0.5, 0.5)
@@ -135,7 +139,7 @@ def test_attributes_and_relations():
         (Concepts(), shown("dog"), {"CA", "NCS", "CE", "SD", "SD mean", "AA", "RA"}),
         (shown("dog"), Concepts(), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
         (shown("dog"), shown("dog"), {"NCS", "SD", "SD mean", "AA", "RA"}),
-        (shown("dog"), Concepts((Thing("qwzx"),)), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
+        (shown("dog"), Concepts((ImageObject("qwzx"),)), {"NCS", "CE", "SD", "SD mean", "AA", "RA"}),
         (boxed(dog=[1.0]), boxed(dog=[1.0]), {"NCS", "AA", "RA"}),
     ],
 )
@@ -302,13 +306,13 @@ def test_means_of_counts_need_twenty_images(images):
 
 def test_counts_are_counts_and_shares_are_shares():
     """One hit is 1, not 100%; none is 0, not 0.0%."""
-    dog, cat = Concepts((Thing("dog.n.01"),)), Concepts((Thing("cat.n.01"),))
+    dog, cat = Concepts((ImageObject("dog.n.01"),)), Concepts((ImageObject("cat.n.01"),))
     assert {"object hits: 1", "object misses: 0", "wrong counts: 0.0%"} <= set(str(explained((dog, dog))).split("\n"))
     lines = str(explained((dog, cat))).split("\n")
     assert {"object hits: 0", "object misses: 1", "matched synsets: 50.0%", "wrong counts: –"} <= set(lines)
 
 
 def test_a_failure_in_words():
-    text = told(Failure("q", "zebras", "g", "r", True), compared(*zebras()))
+    text = describe_failure(Failure("q", "zebras", "g", "r", True), compared(*zebras()))
     assert "CA 0.273" in text and "NCS 0.139" in text and "5 zebra became 7" in text
     assert "acceptable alternative" in text

@@ -590,7 +590,7 @@ def test_a_lower_bound_asks_for_further_judgements_only_where_there_are_none():
 
 @pytest.mark.parametrize("share", [0.8996, 0.89999])
 def test_a_share_below_what_is_needed_is_not_rounded_up_to_it(share, monkeypatch):
-    monkeypatch.setattr("limner.explain.audit.label_doubts.telling", lambda *_: share)
+    monkeypatch.setattr("limner.explain.audit.label_doubts.separation", lambda *_: share)
     notes = audit(collection(), look=False, scores=own_scores(0.1, np.arange(N))).notes
     assert any("in 89.9% of comparisons, at least 90% are needed" in note for note in notes)
 

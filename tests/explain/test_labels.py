@@ -11,7 +11,7 @@ import pytest
 
 import limner
 from limner.core.errors import LimnerError, UnknownName
-from limner.explain.concepts import Concepts, Thing
+from limner.explain.concepts import Concepts, ImageObject
 from limner.explain.failure_classes import CLASSES, ClaimReader, label, label_all, read_labels, setting_words
 from limner.explain.failure_rules import rates, rules, table, together
 from limner.explain.failures import Failure
@@ -20,8 +20,8 @@ from limner.language.wordnet import WordNet
 READER = ClaimReader(WordNet.load(), {"beach": frozenset({"beach"})})
 
 
-def thing(name: str, **attributes: str) -> Thing:
-    return Thing(f"{name}.n.01", attributes=frozenset(attributes.items()))
+def thing(name: str, **attributes: str) -> ImageObject:
+    return ImageObject(f"{name}.n.01", attributes=frozenset(attributes.items()))
 
 
 def classes(text: str, truth: Concepts, returned: Concepts, **more) -> set[str]:

@@ -223,7 +223,7 @@ def test_captions_are_left_out_and_come_back():
     texts = ["a dog runs", "a dog runs", "the dog sits", "a cat", "a a a", ""]
     model, asked = BigramModel(texts), ["a dog", "runs the cat", "a a", "bird"]
     before = [model.score(text) for text in asked]
-    with model.without(["a dog runs", "a a a"]):
+    with model.leaving_out(["a dog runs", "a a a"]):
         rest = BigramModel(["a dog runs", "the dog sits", "a cat", ""])
         assert [model.score(text) for text in asked] == [rest.score(text) for text in asked]
         assert [model.order_score(text) for text in asked] == [rest.order_score(text) for text in asked]

@@ -78,10 +78,10 @@ def load(spec: Any, *, split: str | None = None, trust: bool = True, **options: 
     _refuse_no_path(name, loader, path)
     chosen = checked(loader, options, what=repr(name), filled=1)
     arguments = () if path is None else (path,)
-    told = damage_told(path or name, what=f"data set of the form {name!r}")
-    with told if name in _BY_NAME else nullcontext():
-        found = loader(*arguments, split=split, **chosen)
-    return found.split(split) if split is not None and found.splits else found  # a loader may leave this to `load`
+    damage = damage_told(path or name, what=f"data set of the form {name!r}")
+    with damage if name in _BY_NAME else nullcontext():
+        loaded = loader(*arguments, split=split, **chosen)
+    return loaded.split(split) if split is not None and loaded.splits else loaded  # a loader may leave this to `load`
 
 
 def takes_option(spec: str, name: str) -> bool:
@@ -90,8 +90,8 @@ def takes_option(spec: str, name: str) -> bool:
     >>> takes_option("scenes", "images"), takes_option("scenes", "weights")
     (True, False)
     """
-    known = inspect.signature(_resolved(spec, trusted=True)[1]).parameters
-    return name in known or any(each.kind is each.VAR_KEYWORD for each in known.values())
+    parameters = inspect.signature(_resolved(spec, trusted=True)[1]).parameters
+    return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def refuse_foreign(spec: str, options: Mapping[str, object]) -> None:
@@ -128,10 +128,10 @@ def detect(path: str | Path) -> Dataset:
         raise LimnerError(
             f"no file or folder {path}, and no data set of that name: expected one of {', '.join(DATASETS)}"
         )
-    found = next((entry for entry in BUILT_IN if _fits(entry, path)), None)
-    if found is None:
+    detected = next((entry for entry in BUILT_IN if _fits(entry, path)), None)
+    if detected is None:
         raise LimnerError(_unrecognised(path))
-    return found
+    return detected
 
 
 def _unrecognised(path: Path) -> str:
@@ -169,11 +169,11 @@ def _any_file(folder: Path, pattern: str) -> bool:
 
 def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Path | None]:
     """Resolves a spec to its name in messages, its loader and its path."""
-    head, colon, rest = str(spec).partition(":")
+    head, colon, remainder = str(spec).partition(":")
     if isinstance(spec, Path) or os.path.exists(spec) or len(head) == 1:  # one letter is a drive, not a name
-        return *_known(detect(spec)), spec
-    if colon and head not in DATASETS and ("." in head or ":" in rest):
-        function, _, path = rest.partition(":")
+        return *_name_and_loader(detect(spec)), spec
+    if colon and head not in DATASETS and ("." in head or ":" in remainder):
+        function, _, path = remainder.partition(":")
         name = f"{head}:{function}"
         if not head or not function:
             raise UnknownName("data set", str(spec), DATASETS)
@@ -181,12 +181,12 @@ def _resolved(spec: str | Path, *, trusted: bool) -> tuple[str, Loader, str | Pa
     if not colon and not head.isidentifier() and head not in DATASETS:
         detect(spec)  # looks like a path that does not exist
     entry = dataset(head)
-    if entry.needs_path and not rest:
+    if entry.needs_path and not remainder:
         raise LimnerError(f"{head!r} needs a path: write '{head}:DIR'. {entry.fetch}")
-    return *_known(entry), rest or None
+    return *_name_and_loader(entry), remainder or None
 
 
-def _known(entry: Dataset) -> tuple[str, Loader]:
+def _name_and_loader(entry: Dataset) -> tuple[str, Loader]:
     return entry.name, DATASETS[entry.name]
 
 

@@ -38,8 +38,8 @@ def split_name(name: str) -> str:
 class _Rows:
     """Ids, values and fields of one kind of item, and where each was first seen."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
         self.row: dict[str, int] = {}
         self.values: list[object] = []
         self.places: list[At] = []
@@ -47,7 +47,7 @@ class _Rows:
 
     def add(self, key: str, value: object, at: At, fields: Fields) -> None:
         if not key:
-            refuse(at, f"no {self.what} id; every row needs one")
+            refuse(at, f"no {self.kind} id; every row needs one")
         self.row[key] = row = len(self.values)
         self.values.append(value)
         self.places.append(at)
@@ -59,7 +59,7 @@ class _Rows:
     def items(self, values: list[object]) -> Items:
         size = len(self.values)
         columns = {name: column + [None] * (size - len(column)) for name, column in self.fields.items()}
-        return Items(Ids(self.row, what=self.what), values, columns, self.what)
+        return Items(Ids(self.row, what=self.kind), values, columns, self.kind)
 
 
 class Assembly:
@@ -174,7 +174,7 @@ class Assembly:
         *,
         split: str | None = None,
         images: str | Path | None = None,
-        beside: Iterable[Path] = (),
+        folders: Iterable[Path] = (),
         check_images: Check = False,
         extra: Mapping[str, Judgements] | None = None,
         reverse: Mapping[str, Judgements] | None = None,
@@ -185,27 +185,27 @@ class Assembly:
         Args:
             split: Only this split.
             images: Folder with the images, as the user gave it; refused if it contains none of them.
-            beside: Folders to try if no folder was given; they need not contain images.
+            folders: Folders to try if no folder was given; they need not contain images.
             check_images: Open every image; skip and list those that cannot be opened.
             extra: Further judgements, image -> text.
             reverse: Judgements text -> image, if they are not the transpose.
             ratings: Raw human ratings, before any threshold.
         """
-        values = self._images(images, beside)
+        values = self._images(images, folders)
         rows, columns = np.array(list(self._pairs), dtype=np.int64).reshape(-1, 2).T
         grades = np.array(list(self._pairs.values()), dtype=np.float64)
         image_items, text_items = self.images.items(values), self.texts.items(self.texts.values)
         pairs = Judgements(image_items.ids, text_items.ids, rows, columns, grades)
         further = extra or {}, reverse or {}, ratings or {}
-        made = Collection(self.name, image_items, text_items, pairs, self.splits, *further)
-        chosen = made if split is None else made.split(split_name(split))
+        collection = Collection(self.name, image_items, text_items, pairs, self.splits, *further)
+        chosen = collection if split is None else collection.split(split_name(split))
         if check_images:
-            chosen = _without(chosen, self._broken(chosen.images, check_images))
+            chosen = _leaving_out(chosen, self._broken(chosen.images, check_images))
         return replace(chosen, warnings=self.notes.listed())
 
-    def _images(self, images: str | Path | None, beside: Iterable[Path]) -> list[object]:
+    def _images(self, images: str | Path | None, folders: Iterable[Path]) -> list[object]:
         if images is None:
-            folder = next((f for f in beside if f.is_dir() and any(map(_is_file, self._paths(f)))), None)
+            folder = next((f for f in folders if f.is_dir() and any(map(_is_file, self._paths(f)))), None)
         else:
             folder = Path(images)
             if not any(map(_is_file, self._paths(folder))):
@@ -246,7 +246,7 @@ def _is_file(path: object) -> bool:
     return isinstance(path, Path) and os.path.isfile(path)  # unlike Path.is_file, False for a name that is too long
 
 
-def _without(collection: Collection, broken: set[str]) -> Collection:
+def _leaving_out(collection: Collection, broken: set[str]) -> Collection:
     """The collection without these images, and without texts that belong only to them."""
     if not broken:
         return collection

@@ -46,46 +46,49 @@ def load_beir(
     sides = {name: _entries(root / file) for name, file in (("queries", QUERIES), ("corpus", CORPUS))}
     with_images = [name for name, rows in sides.items() if any("image" in row for row in rows.values())]
     if direction is None and len(with_images) != 1:
-        got = "images on both sides" if with_images else "no images"
+        problem = "images on both sides" if with_images else "no images"
         raise LimnerError(
-            f"{root} has {got}: give the side of the images with direction='t2i' (the corpus) or 'i2t' (the queries)"
+            f"{root} has {problem}: give the side of the images with direction='t2i' (the corpus) or 'i2t' (the "
+            "queries)"
         )
-    towards = direction or ("t2i" if with_images == ["corpus"] else "i2t")
-    if towards not in _DIRECTIONS:
-        raise UnknownName("direction", towards, _DIRECTIONS)
+    task = direction or ("t2i" if with_images == ["corpus"] else "i2t")
+    if task not in _DIRECTIONS:
+        raise UnknownName("direction", task, _DIRECTIONS)
     judged = _judged(root, split, sides)
-    seen, read = ("corpus", "queries") if towards == "t2i" else ("queries", "corpus")
+    image_side, text_side = ("corpus", "queries") if task == "t2i" else ("queries", "corpus")
     folder = root if images is None else existing(images, what="folder of images")
-    image_items = Items(Ids(sides[seen], what="image"), [_file(row, folder) for row in sides[seen].values()])
-    texts = Items(Ids(sides[read], what="text"), [_text(row) for row in sides[read].values()], kind="text")
+    image_items = Items(
+        Ids(sides[image_side], what="image"), [_file(row, folder) for row in sides[image_side].values()]
+    )
+    texts = Items(Ids(sides[text_side], what="text"), [_text(row) for row in sides[text_side].values()], kind="text")
     every = {pair: grade for pairs in judged.values() for pair, grade in pairs.items()}
     ids = {"queries": sides["queries"], "candidates": sides["corpus"]}
     pairs = Judgements.from_pairs([(q, c, g) for (q, c), g in every.items()], **ids, name="pairs")
-    splits = _splits(judged, 1 if towards == "t2i" else 0)
-    return Collection(root.name, image_items, texts, pairs.T if towards == "t2i" else pairs, splits)
+    splits = _splits(judged, 1 if task == "t2i" else 0)
+    return Collection(root.name, image_items, texts, pairs.T if task == "t2i" else pairs, splits)
 
 
 def _splits(judged: Mapping[str, Mapping[tuple[str, str], float]], side: int) -> dict[str, list[str]]:
     """The images of every qrels file; empty if an image is in two of them, or if there is only one."""
-    found = {split_name(name): list(dict.fromkeys(pair[side] for pair in pairs)) for name, pairs in judged.items()}
-    listed = [image for images in found.values() for image in images]
-    return found if len(found) > 1 and len(set(listed)) == len(listed) else {}
+    splits = {split_name(name): list(dict.fromkeys(pair[side] for pair in pairs)) for name, pairs in judged.items()}
+    listed = [image for images in splits.values() for image in images]
+    return splits if len(splits) > 1 and len(set(listed)) == len(listed) else {}
 
 
 def _entries(file: Path) -> dict[str, Mapping[str, object]]:
-    found: dict[str, Mapping[str, object]] = {}
+    entries: dict[str, Mapping[str, object]] = {}
     for at, row in json_lines(existing(file, what="BEIR file")):
         key = row.get("_id")
         if not isinstance(key, (str, int)) or isinstance(key, bool) or not str(key).strip():
             refuse(at, "no '_id' here; every line needs one")
-        if str(key) in found:
+        if str(key) in entries:
             refuse(at, f"'_id' {key!r} is there twice")
         if not all(isinstance(row.get(name, ""), (str, type(None))) for name in ("text", "title", "image")):
             refuse(at, f"entry {key!r}: text, title and image are texts; got something else")
-        found[str(key)] = row
-    if not found:
+        entries[str(key)] = row
+    if not entries:
         refuse(At(file), "no entries; expected a JSON object per line")
-    return found
+    return entries
 
 
 def _judged(root: Path, split: str | None, sides: Mapping[str, object]) -> dict[str, dict[tuple[str, str], float]]:
@@ -94,15 +97,15 @@ def _judged(root: Path, split: str | None, sides: Mapping[str, object]) -> dict[
     if not files:
         raise LimnerError(f"no qrels in {root}: expected {QRELS}/test.tsv")
     if split is not None:
-        wanted = next((name for name in files if split in (name, split_name(name))), None)
-        if wanted is None:
+        file_stem = next((name for name in files if split in (name, split_name(name))), None)
+        if file_stem is None:
             raise UnknownName("split", split, list(files), of=root.name)
-        files = {wanted: files[wanted]}
+        files = {file_stem: files[file_stem]}
     return {name: _grades(file, sides) for name, file in files.items()}
 
 
 def _grades(file: Path, sides: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], float] = {}
+    grades: dict[tuple[str, str], float] = {}
     for at, row in table(file, delimiter="\t", quoted=False):
         if not set(_HEAD) <= row.keys():
             refuse(At(file, 1), f"columns {', '.join(row)}: expected {', '.join(_HEAD)}")
@@ -110,12 +113,12 @@ def _grades(file: Path, sides: Mapping[str, Any]) -> dict[tuple[str, str], float
         for key, name in zip(pair, ("queries", "corpus"), strict=True):
             if key not in sides[name]:
                 refuse(at, f"{key!r} is not in {name}.jsonl")
-        if pair in found:
+        if pair in grades:
             refuse(at, f"query {pair[0]!r} and candidate {pair[1]!r} are judged a second time")
-        found[pair] = number(row["score"], at, what="score")
-        if found[pair] < 0:
+        grades[pair] = number(row["score"], at, what="score")
+        if grades[pair] < 0:
             refuse(at, f"score {row['score']} is negative; expected 0 or above")
-    return found
+    return grades
 
 
 def _text(row: Mapping[str, Any]) -> str:
@@ -144,17 +147,19 @@ def write_beir(
         raise UnknownName("direction", direction, _DIRECTIONS)
     folder = new_folder(path)
     images = list(zip(collection.images.ids, collection.images.values, strict=True))
-    seen = [_image_row(key, value) for key, value in counting(images, progress)]
-    read = [{"_id": key, "text": text} for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)]
-    queries, corpus = (read, seen) if direction == "t2i" else (seen, read)
+    image_rows = [_image_row(key, value) for key, value in counting(images, progress)]
+    text_rows = [
+        {"_id": key, "text": text} for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)
+    ]
+    queries, corpus = (text_rows, image_rows) if direction == "t2i" else (image_rows, text_rows)
     pairs = collection.judgements if direction == "i2t" else collection.judgements.T
     with replacing_folder(folder, head=CORPUS, own=()) as draft:
         for name, rows in ((QUERIES, queries), (CORPUS, [{**row, "title": ""} for row in corpus])):
             with (draft / name).open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         (draft / QRELS).mkdir()
-        for name, kept in _parts(collection, direction).items():
-            lines = [f"{q}\t{c}\t{_written(g)}\n" for q, c, g in pairs if kept is None or q in kept]
+        for name, query_ids in _parts(collection, direction).items():
+            lines = [f"{q}\t{c}\t{_written(g)}\n" for q, c, g in pairs if query_ids is None or q in query_ids]
             (draft / QRELS / f"{name}.tsv").write_text("\t".join(_HEAD) + "\n" + "".join(lines), encoding="utf-8")
     return tuple(_lost(collection))
 
@@ -179,15 +184,15 @@ def _written(grade: float) -> str:
 
 def _lost(collection: Collection) -> list[str]:
     """What a BEIR folder of this collection does not contain."""
-    said = []
+    losses = []
     if (collection.judgements.grades % 1).any():
-        said.append("some grades are not whole numbers, which BEIR's own tools expect")
+        losses.append("some grades are not whole numbers, which BEIR's own tools expect")
     drawn = sum(not isinstance(value, (str, Path)) for value in collection.images.values)
     if drawn:
-        said.append(f"{drawn:,} images are no files, so the folder has only their ids")
+        losses.append(f"{drawn:,} images are no files, so the folder has only their ids")
     if collection.extra or collection.reverse:
         further = ", ".join([*collection.extra, *collection.reverse])
-        said.append(f"further judgements were left out: {further}; write each as .qrels")
+        losses.append(f"further judgements were left out: {further}; write each as .qrels")
     if collection.texts.fields or collection.images.fields:
-        said.append("fields of images and texts were left out")
-    return said
+        losses.append("fields of images and texts were left out")
+    return losses

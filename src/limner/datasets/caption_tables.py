@@ -81,10 +81,10 @@ def load_table(
     Collection('captions': 1 images, 2 texts)
     """
     file = existing(path, what="table")
-    made = Assembly(file.name.split(".")[0], strict=strict)
-    TableReader(made, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
-    beside = [file.parent, file.parent / "images"]
-    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+    assembly = Assembly(file.name.split(".")[0], strict=strict)
+    TableReader(assembly, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
+    folders = [file.parent, file.parent / "images"]
+    return assembly.finish(split=split, images=images, folders=folders, check_images=check_images)
 
 
 def load_folder(
@@ -114,13 +114,13 @@ def load_folder(
     """
     folder = existing(path, what="folder of images")
     file = _captions_beside(folder) if captions is None else existing(captions, what="table of captions")
-    made = Assembly(folder.resolve().name, strict=strict)
-    TableReader(made, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
-    named = list(map(str, made.images.values))
+    assembly = Assembly(folder.resolve().name, strict=strict)
+    TableReader(assembly, columns or {}).add_all(table_rows(file, quoted=quoted, encoding=encoding), file)
+    named = list(map(str, assembly.images.values))
     places = (folder, folder / "images")
     images = next((place for place in places if any(os.path.isfile(place / name) for name in named)), folder)
-    _note_uncaptioned(made, images, set(named), places)
-    return made.finish(split=split, images=images, check_images=check_images)
+    _note_uncaptioned(assembly, images, set(named), places)
+    return assembly.finish(split=split, images=images, check_images=check_images)
 
 
 def holds_pairs(file: Path) -> bool:
@@ -134,18 +134,18 @@ def holds_pairs(file: Path) -> bool:
 
 
 def _captions_beside(folder: Path) -> Path:
-    found = optional_file(folder, _CAPTION_FILES) or optional_file(folder.parent, _CAPTION_FILES)
-    if found is None:
+    file = optional_file(folder, _CAPTION_FILES) or optional_file(folder.parent, _CAPTION_FILES)
+    if file is None:
         raise LimnerError(f"no table of captions in {folder} or next to it: expected captions.csv, metadata.jsonl, ...")
-    return found
+    return file
 
 
-def _note_uncaptioned(made: Assembly, images: Path, named: set[str], places: Iterable[Path]) -> None:
+def _note_uncaptioned(assembly: Assembly, images: Path, named: set[str], places: Iterable[Path]) -> None:
     captioned = {images / name for name in named}
     files = (file for place in places if place.is_dir() for file in sorted(place.iterdir()))
     bare = [file.name for file in files if file.suffix.lower() in IMAGE_ENDINGS and file not in captioned]
     if bare:
-        made.notes.add(At(images), f"images without a caption: {len(bare):,} ({shown(bare)}); left out")
+        assembly.notes.add(At(images), f"images without a caption: {len(bare):,} ({shown(bare)}); left out")
 
 
 def table_rows(file: Path, *, quoted: bool = True, encoding: str = "utf-8") -> Iterator[tuple[At, dict[str, Any]]]:
@@ -182,11 +182,11 @@ def _parquet_rows(file: Path) -> Iterator[tuple[At, dict[str, object]]]:
 class TableReader:
     """Adds table rows to an assembly, by column role."""
 
-    def __init__(self, made: Assembly, columns: Mapping[str, str]) -> None:
+    def __init__(self, assembly: Assembly, columns: Mapping[str, str]) -> None:
         for role in columns:
             if role not in COLUMNS:
                 raise UnknownName("column role", role, COLUMNS)
-        self.made = made
+        self.assembly = assembly
         self.columns = columns
         self.key_of: dict[str, str] = {}
         self.image_of: dict[object, str] = {}
@@ -205,16 +205,16 @@ class TableReader:
         cells = {role: row[name] for role, name in named.items()}
         value, image = _image(cells, at)
         if not image:
-            self.made.notes.add(at, "no image in this row; caption left out")
+            self.assembly.notes.add(at, "no image in this row; caption left out")
             return
         if image == f"row-{at.line}" and value is not None:
             image = self.image_of.setdefault(_content(value), image)
         about_image, about_text = _fields(row, named)
-        self.made.image(image, at, split=str(cells.get("split") or ""), value=value, fields=about_image)
+        self.assembly.image(image, at, split=str(cells.get("split") or ""), value=value, fields=about_image)
         captions = _captions(cells, at)
         for place, caption in enumerate(captions):
-            own, about = _of_caption(row, place, len(captions), cells, about_text, at)
-            self._add_caption(caption, image, own, at, about)
+            caption_cells, about = _of_caption(row, place, len(captions), cells, about_text, at)
+            self._add_caption(caption, image, caption_cells, at, about)
 
     def _add_caption(
         self, caption: str, image: str, cells: Mapping[str, object], at: At, fields: Mapping[str, object]
@@ -224,16 +224,16 @@ class TableReader:
         if "grade" in cells:
             key = key or self.key_of.get(caption, "")
             if self._judged_again(caption, image, key):
-                self.made.pair(image, key, grade)
+                self.assembly.pair(image, key, grade)
                 return
-        key = key or self.made.next_text(image)
-        if self.made.text(key, caption, image, at, grade=grade, fields=fields):
+        key = key or self.assembly.next_text(image)
+        if self.assembly.text(key, caption, image, at, grade=grade, fields=fields):
             self.key_of.setdefault(caption, key)
 
     def _judged_again(self, caption: str, image: str, key: str) -> bool:
-        texts = self.made.texts
-        known = key in texts.row and texts.values[texts.row[key]] == caption
-        return known and not self.made.paired(image, key)
+        texts = self.assembly.texts
+        same_text = key in texts.row and texts.values[texts.row[key]] == caption
+        return same_text and not self.assembly.paired(image, key)
 
 
 def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dict[str, str]:
@@ -241,19 +241,21 @@ def _named(row: Mapping[str, object], columns: Mapping[str, str], at: At) -> dic
     for role, name in columns.items():
         if name not in row:
             refuse(at, f"no column {name!r} for {role!r}; there are {shown(row, most=12)}")
-    found = {role: next((n for n in names if n in row), None) for role, names in COLUMNS.items()} | dict(columns)
-    named = {role: name for role, name in found.items() if name is not None}
+    by_role = {role: next((n for n in names if n in row), None) for role, names in COLUMNS.items()} | dict(columns)
+    named = {role: name for role, name in by_role.items() if name is not None}
     if "image" not in named or not {"caption", "captions"} & set(named):
-        lacking = "image" if "image" not in named else "caption"
-        names = " or ".join(map(repr, COLUMNS[lacking]))
-        refuse(at, f"no column {names}; there are {shown(row, most=12)}; name it with columns={{{lacking!r}: ...}}")
+        role_missing = "image" if "image" not in named else "caption"
+        names = " or ".join(map(repr, COLUMNS[role_missing]))
+        refuse(
+            at, f"no column {names}; there are {shown(row, most=12)}; name it with columns={{{role_missing!r}: ...}}"
+        )
     return named
 
 
 def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[str, object], dict[str, object]]:
     """The columns without a role, as fields of the image and fields of the text."""
-    known = set(named.values())
-    further = {name: cell for name, cell in row.items() if name not in known}
+    role_columns = set(named.values())
+    further = {name: cell for name, cell in row.items() if name not in role_columns}
     about_image = {name.removeprefix("image_"): cell for name, cell in further.items() if name.startswith("image_")}
     about_text = {name: cell for name, cell in further.items() if not name.startswith("image_")}
     if "language" in named:
@@ -264,7 +266,7 @@ def _fields(row: Mapping[str, object], named: Mapping[str, str]) -> tuple[dict[s
 def _of_caption(
     row: Mapping[str, object],
     place: int,
-    many: int,
+    count: int,
     cells: Mapping[str, object],
     fields: Mapping[str, object],
     at: At,
@@ -274,14 +276,14 @@ def _of_caption(
     if "captions" not in cells or not lists:
         return cells, fields
     for name, cell in lists.items():
-        if not isinstance(cell, list) or len(cell) != many:
+        if not isinstance(cell, list) or len(cell) != count:
             refuse(
-                at, f"{_EACH}{name} is {shown([str(cell)])}, expected a list with a value for each of {many} captions"
+                at, f"{_EACH}{name} is {shown([str(cell)])}, expected a list with a value for each of {count} captions"
             )
-    own = {name: cell[place] for name, cell in lists.items() if isinstance(cell, list)}
-    roles = {name: cell for name, cell in own.items() if name in ("id", "grade")}
+    of_caption = {name: cell[place] for name, cell in lists.items() if isinstance(cell, list)}
+    roles = {name: cell for name, cell in of_caption.items() if name in ("id", "grade")}
     about = {name: cell for name, cell in fields.items() if not name.startswith(_EACH)}
-    return {**cells, **roles}, about | {name: cell for name, cell in own.items() if name not in roles}
+    return {**cells, **roles}, about | {name: cell for name, cell in of_caption.items() if name not in roles}
 
 
 def _image(cells: Mapping[str, object], at: At) -> tuple[Value, str]:
@@ -306,8 +308,8 @@ def _content(value: Any) -> object:
 
 
 def _captions(cells: Mapping[str, Any], at: At) -> list[str]:
-    found = cells["caption"] if "caption" in cells else cells["captions"]
-    listed = list(found) if isinstance(found, (list, tuple, np.ndarray)) else [found]
+    given_captions = cells["caption"] if "caption" in cells else cells["captions"]
+    listed = list(given_captions) if isinstance(given_captions, (list, tuple, np.ndarray)) else [given_captions]
     for caption in listed:
         if caption is not None and not isinstance(caption, str):
             refuse(at, f"the caption is {caption!r}, expected text")

@@ -40,22 +40,22 @@ def load_clip_retrieval(
     if split is not None:
         raise LimnerError(f"split={split!r}: clip-retrieval folders have no splits")
     root = existing(path, what="clip-retrieval folder")
-    made = Assembly(root.name)
+    assembly = Assembly(root.name)
     rows = [row for file in _files(root) for row in _rows(file)]
     name = next((n for n in _NAMES if len({row.get(n) for _, row in rows} - {None, ""}) == len(rows)), None)
     for number, (at, row) in enumerate(rows):
         key = f"{number:09d}" if name is None else str(row[name])
-        made.image(key, at, value=str(row.get("image_path") or key))
-        made.text(f"{key}#0", str(row.get("caption") or ""), key, at, blank=True)
-    return made.finish(split=None, images=images, beside=[Path()], check_images=check_images)
+        assembly.image(key, at, value=str(row.get("image_path") or key))
+        assembly.text(f"{key}#0", str(row.get("caption") or ""), key, at, blank=True)
+    return assembly.finish(split=None, images=images, folders=[Path()], check_images=check_images)
 
 
 def _files(root: Path) -> list[Path]:
     numbered = {file: re.search(r"(\d+)$", file.stem) for file in (root / METADATA).glob("*.parquet")}
-    found = sorted((int(number[1]), file) for file, number in numbered.items() if number)
-    if not found:
+    files = sorted((int(number[1]), file) for file, number in numbered.items() if number)
+    if not files:
         raise LimnerError(f"no metadata in {root}: expected {METADATA}/metadata_0.parquet")
-    return [file for _, file in found]
+    return [file for _, file in files]
 
 
 def _rows(file: Path) -> list[tuple[At, dict[str, object]]]:
@@ -86,7 +86,7 @@ def write_clip_retrieval(collection: Collection, images: object, texts: object, 
     pairs = collection.judgements.relevant.restrict(candidates=collection.texts.ids)
     if not len(pairs.rows):
         raise LimnerError(f"{collection.name!r} has no pairs to write")
-    seen, said = (
+    image_vectors, text_vectors = (
         np.asarray(Embeddings.of(side).subset(ids).matrix, dtype=np.float32)
         for side, ids in ((images, collection.images.ids), (texts, collection.texts.ids))
     )
@@ -95,7 +95,7 @@ def write_clip_retrieval(collection: Collection, images: object, texts: object, 
         for i, t in zip(pairs.rows, pairs.columns, strict=True)
     ]
     with replacing_folder(folder, head=METADATA, own=()) as draft:
-        for name, matrix in ((IMAGES, seen[pairs.rows]), (TEXTS, said[pairs.columns])):
+        for name, matrix in ((IMAGES, image_vectors[pairs.rows]), (TEXTS, text_vectors[pairs.columns])):
             (draft / name).mkdir()
             np.save(draft / name / f"{name}_0.npy", matrix)
         (draft / METADATA).mkdir()
@@ -104,7 +104,7 @@ def write_clip_retrieval(collection: Collection, images: object, texts: object, 
         "an image with several texts comes once for each of them": bool((pairs.counts > 1).any()),
         "splits were left out": bool(collection.splits),
     }
-    return tuple(said for said, true in lost.items() if true)
+    return tuple(sentence for sentence, is_lost in lost.items() if is_lost)
 
 
 def _named(collection: Collection, row: int) -> str:

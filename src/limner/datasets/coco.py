@@ -41,52 +41,56 @@ def load_captions(
         strict: Raise an error instead of listing a warning.
     """
     files = _caption_files(existing(path, what="COCO captions"))
-    made = Assembly("coco", strict=strict)
+    assembly = Assembly("coco", strict=strict)
     root = files[0].parent.parent if files[0].parent.name == "annotations" else files[0].parent
     for file in files:
-        _add_file(made, file, root if images is None else Path(images), objects=objects)
-    beside = [root, root / "images"]
-    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+        _add_file(assembly, file, root if images is None else Path(images), objects=objects)
+    folders = [root, root / "images"]
+    return assembly.finish(split=split, images=images, folders=folders, check_images=check_images)
 
 
 def _caption_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    found = sorted(path.glob("captions_*.json")) or sorted(path.glob("annotations/captions_*.json"))
-    if not found:
+    files = sorted(path.glob("captions_*.json")) or sorted(path.glob("annotations/captions_*.json"))
+    if not files:
         raise LimnerError(f"no captions_*.json in {path} or its annotations/: expected COCO's caption files")
-    return found
+    return files
 
 
-def _add_file(made: Assembly, file: Path, root: Path, *, objects: bool) -> None:
+def _add_file(assembly: Assembly, file: Path, root: Path, *, objects: bool) -> None:
     content = json_file(file, keys=("images", "annotations"))
     year = file.stem.removeprefix("captions_")  # "val2017", which is also the name of the image folder
     folder = f"{year}/" if (root / year).is_dir() else ""
-    found = read_instances(file.with_name(f"instances_{year}.json")) if objects else None
+    objects_of = read_instances(file.with_name(f"instances_{year}.json")) if objects else None
     at = At(file)
     for row, entry in enumerate(content["images"]):
         refuse_missing(entry, ("id", "file_name"), at, f"images[{row}]")
         fields = {name: entry[name] for name in ("file_name", "width", "height") if name in entry}
-        if found is not None:
-            fields["objects"] = found.get(str(entry["id"]), ())
-        if str(entry["id"]) in made.images.row:
+        if objects_of is not None:
+            fields["objects"] = objects_of.get(str(entry["id"]), ())
+        if str(entry["id"]) in assembly.images.row:
             refuse(at, f"images[{row}] has the id {entry['id']} of an earlier image; ids must be unique")
-        made.image(str(entry["id"]), at, split=_YEAR.sub("", year), value=folder + entry["file_name"], fields=fields)
-    _add_annotations(made, content["annotations"], at)
+        assembly.image(
+            str(entry["id"]), at, split=_YEAR.sub("", year), value=folder + entry["file_name"], fields=fields
+        )
+    _add_annotations(assembly, content["annotations"], at)
 
 
-def _add_annotations(made: Assembly, annotations: list[dict[str, object]], at: At) -> None:
+def _add_annotations(assembly: Assembly, annotations: list[dict[str, object]], at: At) -> None:
     captioned = set()
     for row, entry in enumerate(annotations):
         refuse_missing(entry, ("id", "image_id", "caption"), at, f"annotations[{row}]")
         image = str(entry["image_id"])
-        if image not in made.images.row:
+        if image not in assembly.images.row:
             refuse(at, f"annotations[{row}] (caption {entry['id']}) names image {image}, which 'images' does not list")
         captioned.add(image)
-        made.text(str(entry["id"]), str(entry["caption"]).strip(), image, at)
-    bare = [key for key, row in made.images.row.items() if made.images.places[row] == at and key not in captioned]
+        assembly.text(str(entry["id"]), str(entry["caption"]).strip(), image, at)
+    bare = [
+        key for key, row in assembly.images.row.items() if assembly.images.places[row] == at and key not in captioned
+    ]
     if bare:
-        made.notes.add(at, f"{len(bare):,} images without captions ({shown(bare)}); kept without captions")
+        assembly.notes.add(at, f"{len(bare):,} images without captions ({shown(bare)}); kept without captions")
 
 
 def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
@@ -98,13 +102,13 @@ def read_instances(path: str | Path) -> dict[str, tuple[dict[str, Any], ...]]:
     at = At(existing(path, what="COCO instances"))
     content = json_file(at.path, keys=("annotations", "categories"))
     categories = {entry["id"]: entry for entry in content["categories"]}
-    found: dict[str, list[dict[str, object]]] = {}
+    objects_of: dict[str, list[dict[str, object]]] = {}
     for row, entry in enumerate(content["annotations"]):
         refuse_missing(entry, ("image_id", "category_id", "bbox"), at, f"annotations[{row}]")
         if entry["category_id"] not in categories:
             refuse(at, f"annotations[{row}] has category {entry['category_id']}, which 'categories' does not list")
-        found.setdefault(str(entry["image_id"]), []).append(_object(entry, categories[entry["category_id"]]))
-    return {image: tuple(objects) for image, objects in found.items()}
+        objects_of.setdefault(str(entry["image_id"]), []).append(_object(entry, categories[entry["category_id"]]))
+    return {image: tuple(objects) for image, objects in objects_of.items()}
 
 
 def _object(entry: dict[str, Any], category: dict[str, object]) -> dict[str, object]:
@@ -150,14 +154,14 @@ def load_karpathy_5k(
     """
     if split not in (None, "test"):
         raise UnknownName("split", str(split), ["test"], of="'coco-5k'")
-    made = Assembly("coco-5k", strict=strict)
+    assembly = Assembly("coco-5k", strict=strict)
     file = None if path is None else _captions_tsv(existing(path, what="COCO test split"))
-    captions = _captions_from_package(made) if file is None else _captions_from_tsv(file)
+    captions = _captions_from_package(assembly) if file is None else _captions_from_tsv(file)
     objects = None if instances is None else read_instances(instances)
-    _add_in_folds(made, captions, _fold_order(made, file, captions), _image_name(images, captions), objects)
-    made.refuse_wrong_counts(5)
+    _add_in_folds(assembly, captions, _fold_order(assembly, file, captions), _image_name(images, captions), objects)
+    assembly.refuse_wrong_counts(5)
     extra, reverse, ratings = _judged(file, cxc, eccv)
-    loaded = made.finish(images=images, check_images=check_images, extra=extra, reverse=reverse, ratings=ratings)
+    loaded = assembly.finish(images=images, check_images=check_images, extra=extra, reverse=reverse, ratings=ratings)
     if objects is None:
         return loaded
     matches = [coco_judgements.plausible_matches(loaded, zeta=zeta) for zeta in (0, 1, 2)]
@@ -188,38 +192,40 @@ Captions = dict[str, tuple[str, str, At]]  # caption id -> image id, text, where
 
 
 def _captions_tsv(path: Path) -> Path:
-    found = optional_file(path, ("karpathy_test_5k.tsv", "*test*.tsv"))
-    if found is None:
+    file = optional_file(path, ("karpathy_test_5k.tsv", "*test*.tsv"))
+    if file is None:
         raise LimnerError(f"no karpathy_test_5k.tsv in {path}: expected columns image_id, caption_id, caption")
-    return found
+    return file
 
 
 def _captions_from_tsv(file: Path) -> Captions:
-    found: Captions = {}
+    captions: Captions = {}
     for at, row in table(file, delimiter="\t", quoted=False):
         refuse_missing(row, ("image_id", "caption_id", "caption"), At(file, 1), "the header")
-        if row["caption_id"] in found:
-            refuse(at, f"caption id {row['caption_id']} was already used at {found[row['caption_id']][2]}")
-        found[row["caption_id"]] = row["image_id"], row["caption"].strip(), at
-    return found
+        if row["caption_id"] in captions:
+            refuse(at, f"caption id {row['caption_id']} was already used at {captions[row['caption_id']][2]}")
+        captions[row["caption_id"]] = row["image_id"], row["caption"].strip(), at
+    return captions
 
 
-def _captions_from_package(made: Assembly) -> Captions:
+def _captions_from_package(assembly: Assembly) -> Captions:
     folder = coco_judgements.eccv_folder()
     at = At(folder / "original_caption_to_image.json")
     _, pairs = coco_judgements.read_coco_pairs(folder)
-    made.notes.add(at, "ids only: the package ships no captions, so every text is empty")
+    assembly.notes.add(at, "ids only: the package ships no captions, so every text is empty")
     return {caption: (image, "", at) for caption, image, _ in pairs}
 
 
-def _fold_order(made: Assembly, file: Path | None, captions: Captions) -> list[str]:
+def _fold_order(assembly: Assembly, file: Path | None, captions: Captions) -> list[str]:
     """Caption ids in the order that defines the folds."""
     ids_file = None if file is None else optional_file(file.parent, ("coco_test_ids.npy",))
     if ids_file is None:
         try:
             ids_file = coco_judgements.eccv_folder() / "coco_test_ids.npy"
         except MissingExtra:
-            made.notes.add(At(file or Path()), "no coco_test_ids.npy next to it: folds follow the order of this file")
+            assembly.notes.add(
+                At(file or Path()), "no coco_test_ids.npy next to it: folds follow the order of this file"
+            )
             return list(captions)
     ids = [str(int(key)) for key in read_array(ids_file, what="ids")]
     unknown, unlisted = set(ids) - set(captions), set(captions) - set(ids)
@@ -233,14 +239,14 @@ def _fold_order(made: Assembly, file: Path | None, captions: Captions) -> list[s
 
 
 def _add_in_folds(
-    made: Assembly, captions: Captions, order: list[str], name: str, objects: dict[str, Any] | None
+    assembly: Assembly, captions: Captions, order: list[str], name: str, objects: dict[str, Any] | None
 ) -> None:
     for place, key in enumerate(order):
         image, text, at = captions[key]
         fields: dict[str, object] = {"fold": place * 5 // len(order)}
         further = {} if objects is None else {"objects": objects.get(image, ())}
-        made.image(image, at, split="test", value=name.format(int(image)), fields={**fields, **further})
-        made.text(key, text, image, at, fields=fields, blank=not text and at.line is None)
+        assembly.image(image, at, split="test", value=name.format(int(image)), fields={**fields, **further})
+        assembly.text(key, text, image, at, fields=fields, blank=not text and at.line is None)
 
 
 def _image_name(images: str | Path | None, captions: Captions) -> str:

@@ -55,10 +55,10 @@ def _refuse_missing_columns(row: Mapping[str, str], at: At) -> None:
 
 def _coco_number(name: str, at: At) -> str:
     """The number at the end of `COCO_val2014_000000365325.jpg` or `COCO_val2014:sentid:732091`."""
-    found = _TRAILING_NUMBER.search(name)
-    if not found or len(found[1]) > _MOST_DIGITS:
+    match = _TRAILING_NUMBER.search(name)
+    if not match or len(match[1]) > _MOST_DIGITS:
         refuse(at, f"{name[:80]!r} does not end in a COCO number")
-    return str(int(found[1]))
+    return str(int(match[1]))
 
 
 def eccv_folder(path: str | Path | None = None) -> Path:
@@ -148,19 +148,21 @@ def plausible_matches(
     zeta = _FORMS[form] if zeta is None else zeta
     if zeta < 0:
         raise LimnerError(f"zeta={zeta}: expected 0 or more classes")
-    near = _near(collection, _label_sets(collection) if labels is None else labels, zeta)
+    similar = _similar_labels(collection, _label_sets(collection) if labels is None else labels, zeta)
     if form == "eccv":
-        np.fill_diagonal(near, False)
+        np.fill_diagonal(similar, False)
     name = f"plausible-{zeta}" if form == "pcme" else "plausible-eccv"
-    return _through_captions(collection.judgements, near, name)
+    return _through_captions(collection.judgements, similar, name)
 
 
 def _label_sets(collection: Collection) -> dict[str, set[object]]:
     objects = collection.images.field("objects")
-    return {key: {o["name"] for o in found or ()} for key, found in zip(collection.images.ids, objects, strict=True)}
+    return {
+        key: {o["name"] for o in labelled or ()} for key, labelled in zip(collection.images.ids, objects, strict=True)
+    }
 
 
-def _near(collection: Collection, labels: Mapping[str, Iterable[object]], zeta: int) -> npt.NDArray[np.bool_]:
+def _similar_labels(collection: Collection, labels: Mapping[str, Iterable[object]], zeta: int) -> npt.NDArray[np.bool_]:
     """Which images differ in at most zeta classes; with |A ^ B| = |A| + |B| - 2 |A & B| this is one matrix product."""
     ids = collection.images.ids
     classes = {label: column for column, label in enumerate({c for key in ids for c in labels.get(key, ())})}
@@ -170,15 +172,15 @@ def _near(collection: Collection, labels: Mapping[str, Iterable[object]], zeta: 
     sizes = vectors.sum(axis=1)
     differing = sizes[:, None] + sizes[None, :] - 2 * (vectors @ vectors.T)
     labelled = sizes > 0
-    near: npt.NDArray[np.bool_] = (differing < zeta + 0.5) & labelled[:, None] & labelled[None, :]
-    return near
+    similar: npt.NDArray[np.bool_] = (differing < zeta + 0.5) & labelled[:, None] & labelled[None, :]
+    return similar
 
 
-def _through_captions(pairs: Judgements, near: npt.NDArray[np.bool_], name: str) -> Judgements:
+def _through_captions(pairs: Judgements, similar: npt.NDArray[np.bool_], name: str) -> Judgements:
     from scipy.sparse import csr_array
 
-    own = pairs.relevant
-    shape = (len(own.queries), len(own.candidates))
-    belongs = csr_array((np.ones(len(own.rows), dtype=np.int32), (own.rows, own.columns)), shape=shape)
-    found: Any = (csr_array(near.astype(np.int32)) @ belongs).tocoo()
-    return Judgements(own.queries, own.candidates, found.row, found.col, np.ones(found.nnz), name)
+    relevant = pairs.relevant
+    shape = (len(relevant.queries), len(relevant.candidates))
+    belongs = csr_array((np.ones(len(relevant.rows), dtype=np.int32), (relevant.rows, relevant.columns)), shape=shape)
+    products: Any = (csr_array(similar.astype(np.int32)) @ belongs).tocoo()
+    return Judgements(relevant.queries, relevant.candidates, products.row, products.col, np.ones(products.nnz), name)

@@ -63,8 +63,8 @@ def write(
         return write_folder(collection, path, progress=progress)
     if path.suffix == ".tar":
         return write_webdataset(collection, path, progress=progress)
-    known = ", ".join((*_TABLES, *_QRELS, ".tar"))
-    raise LimnerError(f"{path}: cannot write {path.suffix!r}; expected {known}, or a folder")
+    endings = ", ".join((*_TABLES, *_QRELS, ".tar"))
+    raise LimnerError(f"{path}: cannot write {path.suffix!r}; expected {endings}, or a folder")
 
 
 def write_table(collection: Collection, path: str | Path) -> tuple[str, ...]:
@@ -109,7 +109,10 @@ def write_saved(collection: Collection, path: str | Path, *, progress: ProgressL
         What the folder cannot store, one sentence each.
     """
     folder = new_folder(path)
-    fields = {"": _kept(collection.texts, "", nested=False), "image_": _kept(collection.images, "image_", nested=False)}
+    fields = {
+        "": _storable(collection.texts, "", nested=False),
+        "image_": _storable(collection.images, "image_", nested=False),
+    }
     parts: dict[str, list[dict[str, object]]] = {}
     for row in _by_image(collection, fields):
         parts.setdefault(str(row.pop("split", "")), []).append(row)
@@ -131,18 +134,18 @@ def write_saved(collection: Collection, path: str | Path, *, progress: ProgressL
             _write_arrow(place, rows, pictures, named[split] if split else None)
         next(count, None)
     unseen = sum(value is None for value in collection.images.values)
-    without = (f"{unseen:,} images have no picture: only their ids were written",) if unseen else ()
-    return tuple(_lost(collection, fields)) + without
+    missing = (f"{unseen:,} images have no picture: only their ids were written",) if unseen else ()
+    return tuple(_lost(collection, fields)) + missing
 
 
 def _by_image(collection: Collection, fields: Mapping[str, Any]) -> Iterator[dict[str, object]]:
     """One row per image; what belongs to its captions becomes lists if an image has several."""
-    own: dict[object, list[dict[str, object]]] = {}
+    rows_by_image: dict[object, list[dict[str, object]]] = {}
     for row in _rows(collection, [str(n) for n in range(len(collection.images))], fields):
         row.setdefault("image_id", collection.images.ids[int(str(row["image"]))])
-        own.setdefault(row["image"], []).append(row)
-    of_text, several = ("caption", "id", "grade", *fields[""]), any(len(rows) > 1 for rows in own.values())
-    for rows in own.values():
+        rows_by_image.setdefault(row["image"], []).append(row)
+    of_text, several = ("caption", "id", "grade", *fields[""]), any(len(rows) > 1 for rows in rows_by_image.values())
+    for rows in rows_by_image.values():
         if not several:
             yield rows[0]
             continue
@@ -169,11 +172,11 @@ def _write_arrow(
             part = rows[low : low + _AT_ONCE]
             columns = [pa.array(list(islice(pictures, len(part))), picture)]
             columns += [
-                pa.array([_cell(row[name], told) for row in part], kind) for name, (kind, told) in types.items()
+                pa.array([_cell(row[name], feature) for row in part], kind) for name, (kind, feature) in types.items()
             ]
             out.write_batch(pa.record_batch(columns, schema=schema))
-    told = {"features": {"image": {"_type": "Image"}, **{name: feature for name, (_, feature) in types.items()}}}
-    (place / "dataset_info.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    info = {"features": {"image": {"_type": "Image"}, **{name: feature for name, (_, feature) in types.items()}}}
+    (place / "dataset_info.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
     state: dict[str, object] = {
         "_data_files": [{"filename": _ARROW}],
         "_fingerprint": _fingerprint(rows, split),
@@ -192,11 +195,11 @@ def _column_type(pa: Any, cells: list[object]) -> tuple[Any, dict[str, Any]]:
     return pa.list_(kind), {"feature": {"dtype": dtype, "_type": "Value"}, "_type": "Sequence"}
 
 
-def _cell(cell: object, told: Mapping[str, Any]) -> object:
+def _cell(cell: object, feature: Mapping[str, Any]) -> object:
     """A value as its column holds it: in a column of texts, numbers become texts."""
     if isinstance(cell, list):
-        return [_cell(each, told["feature"]) for each in cell]
-    return cell if told["dtype"] != "string" or cell is None else str(cell)
+        return [_cell(each, feature["feature"]) for each in cell]
+    return cell if feature["dtype"] != "string" or cell is None else str(cell)
 
 
 def _fingerprint(rows: list[dict[str, object]], split: str | None) -> str:
@@ -206,9 +209,9 @@ def _fingerprint(rows: list[dict[str, object]], split: str | None) -> str:
 
 def _arrow_type(pa: Any, cells: list[object]) -> tuple[Any, str]:
     """The type of a column, and its name in the library datasets; what is not numbers alone becomes text."""
-    for kinds, found in (((bool,), (pa.bool_(), "bool")), ((int,), (pa.int64(), "int64"))):
+    for kinds, arrow_type in (((bool,), (pa.bool_(), "bool")), ((int,), (pa.int64(), "int64"))):
         if all(type(cell) in kinds for cell in cells if cell is not None):
-            return found
+            return arrow_type
     if all(type(cell) in (int, float) for cell in cells if cell is not None):
         return pa.float64(), "float64"
     return pa.string(), "string"
@@ -220,9 +223,9 @@ def _picture(images: Items, row: int, folder: Path, count: Iterator[int]) -> dic
     name = write_image(images, row, folder)
     if name is None:
         return {"bytes": None, "path": images.ids[row]}
-    held = (folder / name).read_bytes()
+    content = (folder / name).read_bytes()
     (folder / name).unlink()
-    return {"bytes": held, "path": name}
+    return {"bytes": content, "path": name}
 
 
 def _file_beside(value: object, folder: Path) -> str | None:
@@ -236,7 +239,7 @@ def _file_beside(value: object, folder: Path) -> str | None:
 
 def _write_rows(collection: Collection, path: Path, files: list[str | None]) -> tuple[str, ...]:
     nested = path.suffix == ".jsonl"
-    fields = {"": _kept(collection.texts, "", nested), "image_": _kept(collection.images, "image_", nested)}
+    fields = {"": _storable(collection.texts, "", nested), "image_": _storable(collection.images, "image_", nested)}
     rows = list(_rows(collection, files, fields))
     if not rows:
         raise LimnerError(f"{collection.name!r} has no judged pairs, so a table of it would be empty")
@@ -244,7 +247,7 @@ def _write_rows(collection: Collection, path: Path, files: list[str | None]) -> 
     return tuple(_lost(collection, fields))
 
 
-def _kept(items: Items, prefix: str, nested: bool) -> dict[str, object]:
+def _storable(items: Items, prefix: str, nested: bool) -> dict[str, object]:
     """Fields that the format can store."""
     return {
         name: column
@@ -293,12 +296,12 @@ def _lost(collection: Collection, fields: Mapping[str, Any]) -> Iterator[str]:
     yield from _further_judgements(collection)
     for prefix, items in (("", collection.texts), ("image_", collection.images)):
         lost = [name for name in items.fields if name not in fields[prefix]]
-        taken = [name for name in lost if prefix + name in _TAKEN]
-        if taken:
-            yield f"fields of {items.kind}s with names of columns were left out: {shown(taken)}"
-        if len(lost) > len(taken):
-            others = shown((name for name in lost if name not in taken), most=9)
-            left_out = f"fields of {items.kind}s that this format cannot store were left out: {others}"
+        reserved = [name for name in lost if prefix + name in _TAKEN]
+        if reserved:
+            yield f"fields of {items.kind}s with names of columns were left out: {shown(reserved)}"
+        if len(lost) > len(reserved):
+            unstorable = shown((name for name in lost if name not in reserved), most=9)
+            left_out = f"fields of {items.kind}s that this format cannot store were left out: {unstorable}"
             yield f"{left_out} (.jsonl can store lists and dicts)"
     bare = collection.images.ids[np.flatnonzero(np.diff(collection.judgements.indptr) == 0)]
     if len(bare):

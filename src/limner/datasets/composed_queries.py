@@ -126,7 +126,7 @@ def read_composed(
 
 def _read(file: Path, notes: Notes) -> Iterable[ComposedQuery]:
     """The queries in a file; a query without answers is refused, because nothing could be measured."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     for number, (at, record) in enumerate(_records(file)):
         make = next((make for keys, make in FORMS if keys <= set(record)), None)
         if make is None:
@@ -134,9 +134,9 @@ def _read(file: Path, notes: Notes) -> Iterable[ComposedQuery]:
             refuse(at, f"query {number} has {keys}; expected the keys of CIRR, CIRCO or FashionIQ, with answers")
         query = make(number, record)
         _refuse_bad(at, query)
-        if query.id in seen:
+        if query.id in ids:
             refuse(at, f"query {query.id!r} is there twice; every query needs its own id")
-        seen.add(query.id)
+        ids.add(query.id)
         if query.reference in query.answers:
             notes.add(at, "the reference image is among the answers: the query is left out")
             continue
@@ -228,5 +228,5 @@ def _image_file(folder: Path, name: str) -> str:
     place = folder / name.removeprefix("./")
     if place.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"):
         return str(place)
-    found = (place.with_name(f"{place.name}{ending}") for ending in (".jpg", ".png", ".jpeg", ".webp"))
-    return str(next((each for each in found if os.path.isfile(each)), place))
+    candidates = (place.with_name(f"{place.name}{ending}") for ending in (".jpg", ".png", ".jpeg", ".webp"))
+    return str(next((each for each in candidates if os.path.isfile(each)), place))

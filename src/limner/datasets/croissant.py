@@ -53,20 +53,22 @@ def load_croissant(
         check_images: Open every image; skip and list those that cannot be opened.
         strict: Raise an error instead of listing a warning.
     """
-    given = existing(path, what="Croissant file")
-    file = given / HEAD if given.is_dir() else given
+    source = existing(path, what="Croissant file")
+    file = source / HEAD if source.is_dir() else source
     read = _Croissant(existing(file, what="Croissant file"), strict=strict)
     if record_set is None and not columns and set(OWN) <= read.sets.keys():
-        return _own(read, split, images, check_images)
+        return _read_own(read, split, images, check_images)
     chosen = read.chosen(record_set, columns or {})
     rows = read.records(chosen)
     first = next(rows, None)  # by now the folders of the images are known
-    beside = [*read.folders, read.root, read.root / "images"]
-    folders = beside if images is None else [existing(images, what="folder of images")]
+    candidates = [*read.folders, read.root, read.root / "images"]
+    folders = candidates if images is None else [existing(images, what="folder of images")]
     names = (columns["image"],) if columns and "image" in columns else COLUMNS["image"]
     every = () if first is None else chain([first], rows)
-    TableReader(read.made, columns or {}).add_all(((at, _confined(row, names, folders, at)) for at, row in every), file)
-    return read.made.finish(split=split, images=images, beside=beside, check_images=check_images)
+    TableReader(read.assembly, columns or {}).add_all(
+        ((at, _confined(row, names, folders, at)) for at, row in every), file
+    )
+    return read.assembly.finish(split=split, images=images, folders=candidates, check_images=check_images)
 
 
 class _Croissant:
@@ -79,33 +81,33 @@ class _Croissant:
             refuse(At(file), "no record sets (recordSet); expected a Croissant file of version 1.0 or later")
         self.sets = {_short(each): each for each in self._nodes(about, "recordSet")}
         self.sources = {_name(each): each for each in self._nodes(about, "distribution")}
-        self.made = Assembly(str(about.get("name") or file.resolve().parent.name), strict=strict)
+        self.assembly = Assembly(str(about.get("name") or file.resolve().parent.name), strict=strict)
         self.folders: list[Path] = []
 
-    def _nodes(self, within: Node, key: str) -> list[Node]:
-        found = _get(within, key) or []
-        listed = found if isinstance(found, list) else [found]
+    def _nodes(self, parent: Node, key: str) -> list[Node]:
+        nodes = _get(parent, key) or []
+        listed = nodes if isinstance(nodes, list) else [nodes]
         if not all(isinstance(each, dict) for each in listed):
-            refuse(At(self.file), f"{key} is {str(found)[:60]!r}; expected objects")
+            refuse(At(self.file), f"{key} is {str(nodes)[:60]!r}; expected objects")
         return listed
 
     def fields(self, name: str) -> dict[str, Node]:
         """The fields of a record set by name."""
         return {_short(each): each for each in self._nodes(self.sets[name], "field")}
 
-    def chosen(self, wanted: str | None, columns: Mapping[str, str]) -> str:
+    def chosen(self, record_set: str | None, columns: Mapping[str, str]) -> str:
         """The record set with images and captions."""
-        if wanted is not None:
-            if wanted not in self.sets:
-                raise UnknownName("record set", wanted, self.sets, of=self.file.name)
-            return wanted
+        if record_set is not None:
+            if record_set not in self.sets:
+                raise UnknownName("record set", record_set, self.sets, of=self.file.name)
+            return record_set
         fits = [name for name in self.sets if _has_pairs(self.fields(name), columns)]
         if len(fits) != 1:
             listed = "; ".join(f"{name}: {shown(self.fields(name), most=9)}" for name in self.sets)
-            got = f"{len(fits)} record sets have" if fits else "no record set has"
+            problem = f"{len(fits)} record sets have" if fits else "no record set has"
             raise LimnerError(
-                f"{self.file}: {got} images and captions ({listed}); name record_set=..., and columns={{'image': ..., "
-                "'caption': ...}"
+                f"{self.file}: {problem} images and captions ({listed}); name record_set=..., and columns={{'image': "
+                "..., 'caption': ...}"
             )
         return fits[0]
 
@@ -139,10 +141,14 @@ class _Croissant:
             else:
                 left.append(field)
         if left:
-            self.made.notes.add(At(self.file), f"fields that are no columns of a table were left out: {shown(left)}")
+            self.assembly.notes.add(
+                At(self.file), f"fields that are no columns of a table were left out: {shown(left)}"
+            )
         if len(holders) != 1:
-            got = f"several tables ({shown(holders)})" if holders else "no table"
-            refuse(At(self.file), f"record set {name!r} comes from {got}; limner reads one table and makes no joins")
+            problem = f"several tables ({shown(holders)})" if holders else "no table"
+            refuse(
+                At(self.file), f"record set {name!r} comes from {problem}; limner reads one table and makes no joins"
+            )
         return columns, next(iter(holders))
 
     def _refuse_transform(self, field: str, source: Node) -> None:
@@ -156,8 +162,8 @@ class _Croissant:
             self.folders.append(_inside(self.root, pattern.rpartition("/")[0], At(self.file)))
 
     def _patterns(self, node: Node) -> list[str]:
-        found = _get(node, "includes")
-        return [str(each) for each in found] if isinstance(found, list) else [str(found)] if found else []
+        includes = _get(node, "includes")
+        return [str(each) for each in includes] if isinstance(includes, list) else [str(includes)] if includes else []
 
     def _tables(self, holder: str) -> list[Path]:
         """The local files of a FileObject or FileSet."""
@@ -166,13 +172,13 @@ class _Croissant:
             refuse(At(self.file), f"source {holder!r} is not in the distribution; there are {shown(self.sources)}")
         patterns = self._patterns(node)
         if patterns:
-            found = [_inside(self.root, each, At(self.file)) for each in patterns]
-            files = sorted({file for each in found for file in self.root.glob(str(each.relative_to(self.root)))})
+            paths = [_inside(self.root, each, At(self.file)) for each in patterns]
+            files = sorted({file for each in paths for file in self.root.glob(str(each.relative_to(self.root)))})
         else:
             files = [file for file in self._candidates(node, holder) if file.is_file()][:1]
         if not files:
-            wanted = patterns[0] if patterns else holder
-            refuse(At(self.file), f"no file {wanted!r} in {self.root}: download it there first; limner does not")
+            missing = patterns[0] if patterns else holder
+            refuse(At(self.file), f"no file {missing!r} in {self.root}: download it there first; limner does not")
         for file in files:
             _inside(self.root, str(file.relative_to(self.root)), At(self.file))
         self._note_hash(files[0], node)
@@ -187,13 +193,13 @@ class _Croissant:
                 yield _inside(self.root, name, At(self.file))
 
     def _note_hash(self, file: Path, node: Node) -> None:
-        wanted = str(_get(node, "sha256") or "")
-        if not _HASH.fullmatch(wanted) or not file.is_file():
+        expected = str(_get(node, "sha256") or "")
+        if not _HASH.fullmatch(expected) or not file.is_file():
             return
         with file.open("rb") as opened:
-            found = hashlib.file_digest(opened, "sha256").hexdigest()
-        if found != wanted.lower():
-            self.made.notes.add(At(file), f"its SHA-256 is not the one in {self.file.name}: the file was changed")
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        if digest != expected.lower():
+            self.assembly.notes.add(At(file), f"its SHA-256 is not the one in {self.file.name}: the file was changed")
 
 
 # --- JSON-LD ----------------------------------------------------------------------------------------------------
@@ -204,9 +210,9 @@ def _get(node: Node, key: str) -> Any:
     return next((node[name] for name in (key, f"cr:{key}", f"sc:{key}") if name in node), None)
 
 
-def _node(within: Node, key: str) -> Node:
-    found = _get(within, key)
-    return found if isinstance(found, dict) else {}
+def _node(parent: Node, key: str) -> Node:
+    node = _get(parent, key)
+    return node if isinstance(node, dict) else {}
 
 
 def _name(node: Node) -> str:
@@ -220,8 +226,8 @@ def _short(node: Node) -> str:
 
 def _holder(source: Node) -> str | None:
     """The id of the FileObject or FileSet that a field comes from."""
-    found = _get(source, "fileObject") or _get(source, "fileSet")
-    name = found.get("@id") if isinstance(found, dict) else found
+    reference = _get(source, "fileObject") or _get(source, "fileSet")
+    name = reference.get("@id") if isinstance(reference, dict) else reference
     return str(name) if name else None
 
 
@@ -253,31 +259,33 @@ def _confined(row: dict[str, object], names: Sequence[str], folders: Sequence[Pa
 # --- folders that limner wrote ----------------------------------------------------------------------------------
 
 
-def _own(read: _Croissant, split: str | None, images: str | Path | None, check_images: Check) -> Collection:
+def _read_own(read: _Croissant, split: str | None, images: str | Path | None, check_images: Check) -> Collection:
     """A folder that `write_croissant` wrote."""
-    made = read.made
+    assembly = read.assembly
     for at, row in read.records("images"):
         file = row.get("file")
         value = f"images/{file}" if isinstance(file, str) and images is None else file
         _inside(read.root, str(value or ""), at)
-        made.image(str(row.get("id") or ""), at, split=str(row.get("split") or ""), value=value or str(row.get("id")))
+        assembly.image(
+            str(row.get("id") or ""), at, split=str(row.get("split") or ""), value=value or str(row.get("id"))
+        )
     for at, row in read.records("captions"):
         key = str(row.get("id") or "")
-        if key in made.texts.row:
-            refuse(at, f"caption id {key!r} was already used at {made.texts.places[made.texts.row[key]]}")
-        made.texts.add(key, str(row.get("text") or ""), at, {})
+        if key in assembly.texts.row:
+            refuse(at, f"caption id {key!r} was already used at {assembly.texts.places[assembly.texts.row[key]]}")
+        assembly.texts.add(key, str(row.get("text") or ""), at, {})
     further: dict[str, list[tuple[str, str, float]]] = {}
     for at, row in read.records("judgements"):
         pair = str(row.get("image")), str(row.get("caption"))
-        for key, known in zip(pair, (made.images, made.texts), strict=True):
-            if key not in known.row:
-                refuse(at, f"{known.what} {key!r} of a judgement is not in the table of {known.what}s")
+        for key, table in zip(pair, (assembly.images, assembly.texts), strict=True):
+            if key not in table.row:
+                refuse(at, f"{table.kind} {key!r} of a judgement is not in the table of {table.kind}s")
         grade = number(row.get("grade"), at, what="grade")
         if str(row.get("set")) != "pairs":
             further.setdefault(str(row.get("set")), []).append((*pair, grade))
-        elif made.paired(*pair):
+        elif assembly.paired(*pair):
             refuse(at, f"image {pair[0]!r} and caption {pair[1]!r} are judged a second time")
         else:
-            made.pair(*pair, grade)
+            assembly.pair(*pair, grade)
     extra = {name: Judgements.from_pairs(pairs, name=name) for name, pairs in further.items()}
-    return made.finish(split=split, images=images, beside=[read.root], check_images=check_images, extra=extra)
+    return assembly.finish(split=split, images=images, folders=[read.root], check_images=check_images, extra=extra)

@@ -60,8 +60,8 @@ def write_croissant(
         rows = counting(range(len(collection.images)), progress)
         files = [write_image(collection.images, row, draft / "images") for row in rows]
         hashes = {name: _write_table(draft / f"{name}.parquet", rows) for name, rows in _tables(collection, files)}
-        made = described(collection, hashes, has_files=any(files), about=about or {})
-        (draft / HEAD).write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        description = described(collection, hashes, has_files=any(files), about=about or {})
+        (draft / HEAD).write_text(json.dumps(description, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return tuple(_lost(collection, files))
 
 
@@ -117,13 +117,13 @@ def described(
         about: What is known of the data set.
     """
     counted = f"{len(collection.images):,} images and {len(collection.texts):,} captions with relevance judgements"
-    known = {"name": collection.name, "description": f"{collection.name}: {counted}.", **about}
+    facts = {"name": collection.name, "description": f"{collection.name}: {counted}.", **about}
     sets = [_images(has_files, bool(collection.splits)), *_texts()]
     return {
         "@context": _context(),
         "@type": "sc:Dataset",
         "conformsTo": _VERSION,
-        **known,
+        **facts,
         "distribution": [_table(name, value) for name, value in hashes.items()] + ([_files()] if has_files else []),
         "recordSet": ([_splits(collection)] if collection.splits else []) + sets,
     }
@@ -147,13 +147,13 @@ def _context() -> dict[str, object]:
 
 def _table(name: str, value: str) -> dict[str, object]:
     file = f"{name}.parquet"
-    told = {"contentUrl": file, "encodingFormat": "application/x-parquet", "sha256": value}
-    return {"@type": "cr:FileObject", "@id": file, "name": file, **told}
+    properties = {"contentUrl": file, "encodingFormat": "application/x-parquet", "sha256": value}
+    return {"@type": "cr:FileObject", "@id": file, "name": file, **properties}
 
 
 def _files() -> dict[str, object]:
-    told = {"encodingFormat": ["image/jpeg", "image/png"], "includes": "images/*"}
-    return {"@type": "cr:FileSet", "@id": FILES, "name": FILES, **told}
+    properties = {"encodingFormat": ["image/jpeg", "image/png"], "includes": "images/*"}
+    return {"@type": "cr:FileSet", "@id": FILES, "name": FILES, **properties}
 
 
 def _set(name: str, about: str, fields: list[dict[str, Any]], key: str | None = None) -> dict[str, object]:
@@ -161,9 +161,9 @@ def _set(name: str, about: str, fields: list[dict[str, Any]], key: str | None = 
     return {"@type": "cr:RecordSet", "@id": name, "name": name, "description": about, **keyed, "field": fields}
 
 
-def _field(within: str, name: str, about: str, *, kind: str = "sc:Text", **more: object) -> dict[str, object]:
-    column = {"fileObject": {"@id": f"{within}.parquet"}, "extract": {"column": name}}
-    head = {"@type": "cr:Field", "@id": f"{within}/{name}", "name": f"{within}/{name}", "description": about}
+def _field(table: str, name: str, about: str, *, kind: str = "sc:Text", **more: object) -> dict[str, object]:
+    column = {"fileObject": {"@id": f"{table}.parquet"}, "extract": {"column": name}}
+    head = {"@type": "cr:Field", "@id": f"{table}/{name}", "name": f"{table}/{name}", "description": about}
     return {**head, "dataType": kind, "source": column, **more}
 
 
@@ -174,8 +174,8 @@ def _images(images: bool, splits: bool) -> dict[str, object]:
     fields = [_field("images", "id", "Id of the image."), _field("images", "file", "Name of its file.", **joined)]
     if images:
         content = {"fileSet": {"@id": FILES}, "extract": {"fileProperty": "content"}}
-        told = _field("images", "content", "The image.", kind="sc:ImageObject")
-        fields.append({**told, "source": content})
+        image = _field("images", "content", "The image.", kind="sc:ImageObject")
+        fields.append({**image, "source": content})
     if splits:
         fields.append(_field("images", "split", "The split that the image is in."))
     return _set("images", "The images.", fields, key="id")
@@ -198,8 +198,8 @@ def _texts() -> list[dict[str, object]]:
 
 def _splits(collection: Collection) -> dict[str, object]:
     """The splits, as data inside the JSON-LD."""
-    told = {"@type": "cr:Field", "@id": "splits/name", "name": "splits/name", "dataType": "sc:Text"}
+    label = {"@type": "cr:Field", "@id": "splits/name", "name": "splits/name", "dataType": "sc:Text"}
     url = {"@type": "cr:Field", "@id": "splits/url", "name": "splits/url", "dataType": "sc:URL"}
-    made = _set("splits", "Splits of the images.", [told, url], key="name")
+    record_set = _set("splits", "Splits of the images.", [label, url], key="name")
     rows = [{"splits/name": name, "splits/url": _PARTS.get(name, "cr:Split")} for name in collection.splits]
-    return {**made, "dataType": "cr:Split", "data": rows}
+    return {**record_set, "dataType": "cr:Split", "data": rows}

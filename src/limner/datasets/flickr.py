@@ -56,17 +56,17 @@ def load_flickr8k(
         strict: Raise an error instead of listing a warning.
     """
     folder = _text_folder(Path(path))
-    made = Assembly("flickr8k", strict=strict)
-    _add_captions(made, folder / "Flickr8k.token.txt", _lemmas(folder / "Flickr8k.lemma.token.txt"))
-    made.refuse_wrong_counts(captions_per_image)
+    assembly = Assembly("flickr8k", strict=strict)
+    _add_captions(assembly, folder / "Flickr8k.token.txt", _lemmas(folder / "Flickr8k.lemma.token.txt"))
+    assembly.refuse_wrong_counts(captions_per_image)
     for name in ("train", "dev", "test"):
-        made.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
-    beside = [root / name for root in (folder, folder.parent) for name in _IMAGE_FOLDERS]
-    ratings = _human_judgements(made, folder)
+        assembly.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
+    folders = [root / name for root in (folder, folder.parent) for name in _IMAGE_FOLDERS]
+    ratings = _human_judgements(assembly, folder)
     thresholds = {"expert": EXPERT_THRESHOLD, "crowd": CROWD_THRESHOLD}
     extra = {name: rated.at_least(thresholds[name]) for name, rated in ratings.items()}
-    loaded = made.finish(
-        split=split, images=images, beside=beside, check_images=check_images, extra=extra, ratings=ratings
+    loaded = assembly.finish(
+        split=split, images=images, folders=folders, check_images=check_images, extra=extra, ratings=ratings
     )
     return loaded if captions is None else _numbered(loaded, captions)
 
@@ -86,13 +86,13 @@ def load_tokens(
     """
     patterns = ("results_*.token", "*.token", "*.token.txt")
     file = find_file(existing(path, what="token file"), patterns, what="token file")
-    made = Assembly("flickr30k", strict=strict)
-    _add_captions(made, file, {})
-    made.refuse_wrong_counts(captions_per_image)
+    assembly = Assembly("flickr30k", strict=strict)
+    _add_captions(assembly, file, {})
+    assembly.refuse_wrong_counts(captions_per_image)
     for stem in ("train", "val", "dev", "test"):
-        made.split_list(file.parent / f"{stem}.txt", stem)
-    beside = [file.parent / name for name in ("", *_IMAGE_FOLDERS)]
-    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+        assembly.split_list(file.parent / f"{stem}.txt", stem)
+    folders = [file.parent / name for name in ("", *_IMAGE_FOLDERS)]
+    return assembly.finish(split=split, images=images, folders=folders, check_images=check_images)
 
 
 @dataclass(frozen=True)
@@ -157,15 +157,15 @@ def _caption_rows(file: Path) -> Iterator[tuple[At, str, int, str]]:
         yield at, image, int(digits), caption.strip()
 
 
-def _add_captions(made: Assembly, file: Path, lemmas: dict[str, str]) -> None:
+def _add_captions(assembly: Assembly, file: Path, lemmas: dict[str, str]) -> None:
     for at, image, digit, caption in _caption_rows(file):
         if image == BOGUS_IMAGE:
-            made.notes.add(at, f"{BOGUS_IMAGE!r} has no photograph; caption left out")
+            assembly.notes.add(at, f"{BOGUS_IMAGE!r} has no photograph; caption left out")
             continue
-        made.image(image, at)
+        assembly.image(image, at)
         key = f"{image}#{digit}"
         fields = {"number": digit, "lemmas": lemmas.get(key)} if lemmas else {"number": digit}
-        made.text(key, caption, image, at, fields=fields)
+        assembly.text(key, caption, image, at, fields=fields)
 
 
 def _lemmas(file: Path) -> dict[str, str]:
@@ -178,8 +178,8 @@ def _numbered(collection: Collection, numbers: Group[int]) -> Collection:
     digits = np.array(collection.texts.field("number"))
     missing = [n for n in numbers if n not in digits]
     if missing:
-        known = sorted(set(digits.tolist()))
-        raise LimnerError(f"captions={list(numbers)}: no caption has number {missing[0]}; there are {known}")
+        present = sorted(set(digits.tolist()))
+        raise LimnerError(f"captions={list(numbers)}: no caption has number {missing[0]}; there are {present}")
     return keep_texts(collection, np.flatnonzero(np.isin(digits, list(numbers))))
 
 
@@ -212,22 +212,24 @@ def _raw(rows: Iterator[tuple[At, str, str, list[int]]]) -> RawJudgements:
     return RawJudgements(images, captions, np.array(list(listed.values()), dtype=np.int64))
 
 
-def _human_judgements(made: Assembly, folder: Path) -> dict[str, Judgements]:
-    found: dict[str, Judgements] = {}
+def _human_judgements(assembly: Assembly, folder: Path) -> dict[str, Judgements]:
+    ratings: dict[str, Judgements] = {}
     if (file := folder / "ExpertAnnotations.txt").is_file():
         raw = expert_scores(file)
-        found["expert"] = _judgements(made, file, raw, raw.values.mean(axis=1))
+        ratings["expert"] = _judgements(assembly, file, raw, raw.values.mean(axis=1))
     if (file := folder / "CrowdFlowerAnnotations.txt").is_file():
         raw = crowd_votes(file)
-        found["crowd"] = _judgements(made, file, raw, raw.values[:, 0] / raw.values.sum(axis=1))
-    return found
+        ratings["crowd"] = _judgements(assembly, file, raw, raw.values[:, 0] / raw.values.sum(axis=1))
+    return ratings
 
 
-def _judgements(made: Assembly, file: Path, raw: RawJudgements, grades: npt.NDArray[np.float64]) -> Judgements:
-    known = [i in made.images.row and c in made.texts.row for i, c in zip(raw.images, raw.captions, strict=True)]
-    if not all(known):
-        unknown = len(known) - sum(known)
-        made.notes.add(At(file), f"{unknown:,} judged pairs name an unknown image or caption; left out")
-    rows = zip(raw.images, raw.captions, grades, known, strict=True)
-    pairs = [(image, caption, float(grade)) for image, caption, grade, here in rows if here]
-    return Judgements.from_pairs(pairs, queries=made.images.row, candidates=made.texts.row)
+def _judgements(assembly: Assembly, file: Path, raw: RawJudgements, grades: npt.NDArray[np.float64]) -> Judgements:
+    in_data = [
+        i in assembly.images.row and c in assembly.texts.row for i, c in zip(raw.images, raw.captions, strict=True)
+    ]
+    if not all(in_data):
+        unknown = len(in_data) - sum(in_data)
+        assembly.notes.add(At(file), f"{unknown:,} judged pairs name an unknown image or caption; left out")
+    rows = zip(raw.images, raw.captions, grades, in_data, strict=True)
+    pairs = [(image, caption, float(grade)) for image, caption, grade, listed in rows if listed]
+    return Judgements.from_pairs(pairs, queries=assembly.images.row, candidates=assembly.texts.row)

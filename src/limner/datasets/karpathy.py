@@ -45,25 +45,25 @@ def load_json(
         raise UnknownName("choice for restval", restval, _RESTVAL)
     file = find_file(existing(path, what="Karpathy JSON"), ("dataset_*.json", "dataset.json"), what="Karpathy JSON")
     content = json_file(file, keys=["images"])
-    made = Assembly(str(content.get("dataset") or file.stem.removeprefix("dataset_")), strict=strict)
+    assembly = Assembly(str(content.get("dataset") or file.stem.removeprefix("dataset_")), strict=strict)
     for row, entry in enumerate(content["images"]):
-        _add_entry(made, entry, At(file), row, restval, first)
-    beside = [file.parent, *(file.parent / name for name in ("images", f"{made.name}-images"))]
-    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+        _add_entry(assembly, entry, At(file), row, restval, first)
+    folders = [file.parent, *(file.parent / name for name in ("images", f"{assembly.name}-images"))]
+    return assembly.finish(split=split, images=images, folders=folders, check_images=check_images)
 
 
-def _add_entry(made: Assembly, entry: dict[str, Any], at: At, row: int, restval: str, first: int | None) -> None:
+def _add_entry(assembly: Assembly, entry: dict[str, Any], at: At, row: int, restval: str, first: int | None) -> None:
     refuse_missing(entry, ("filename", "sentences", "split"), at, f"image {row}")
     part = restval if entry["split"] == "restval" else entry["split"]
     if part == "drop":
         return
     key = str(entry.get("cocoid", entry["filename"]))
-    if key in made.images.row:
+    if key in assembly.images.row:
         refuse(at, f"image {row} has the id {key!r} of an earlier one; ids must be unique")
-    made.image(key, at, split=part, value=str(Path(entry.get("filepath", "")) / entry["filename"]))
+    assembly.image(key, at, split=part, value=str(Path(entry.get("filepath", "")) / entry["filename"]))
     for sentence in entry["sentences"][:first]:
         refuse_missing(sentence, ("raw", "sentid"), at, f"a sentence of image {row} ({key})")
-        made.text(str(sentence["sentid"]), str(sentence["raw"]).strip(), key, at)
+        assembly.text(str(sentence["sentid"]), str(sentence["raw"]).strip(), key, at)
 
 
 def load_precomp(
@@ -94,33 +94,33 @@ def load_precomp(
         raise LimnerError(f"captions_per_image={captions_per_image}: expected 1 or more")
     folder = existing(path, what="folder with *_caps.txt")
     folder = folder.parent if folder.is_file() else folder
-    made = Assembly(folder.resolve().name.removesuffix("_precomp"), strict=strict)
-    wanted = None if split is None else split_name(split)
-    for part, file in _parts(folder, wanted):
-        _add_part(made, part, file, captions_per_image)
-    return made.finish(split=wanted, images=images, check_images=check_images)
+    assembly = Assembly(folder.resolve().name.removesuffix("_precomp"), strict=strict)
+    chosen_split = None if split is None else split_name(split)
+    for part, file in _parts(folder, chosen_split):
+        _add_part(assembly, part, file, captions_per_image)
+    return assembly.finish(split=chosen_split, images=images, check_images=check_images)
 
 
-def _parts(folder: Path, wanted: str | None) -> Iterator[tuple[str, Path]]:
-    names = _PARTS if wanted is None else (wanted,)
-    found = {name: file for name in names for file in _caption_files(folder, name) if file.is_file()}
-    if not found:
-        there = sorted(file.name for file in folder.glob("*_caps.txt"))
+def _parts(folder: Path, split: str | None) -> Iterator[tuple[str, Path]]:
+    names = _PARTS if split is None else (split,)
+    files = {name: file for name in names for file in _caption_files(folder, name) if file.is_file()}
+    if not files:
+        present = sorted(file.name for file in folder.glob("*_caps.txt"))
         expected = " or ".join(f"{name}_caps.txt" for name in names)
-        raise LimnerError(f"no {expected} in {folder}; it has {shown(there) or 'no *_caps.txt at all'}")
-    yield from found.items()
+        raise LimnerError(f"no {expected} in {folder}; it has {shown(present) or 'no *_caps.txt at all'}")
+    yield from files.items()
 
 
 def _caption_files(folder: Path, name: str) -> list[Path]:
     return [folder / f"{stem}_caps.txt" for stem in ([name, "val"] if name == "dev" else [name])]
 
 
-def _add_part(made: Assembly, part: str, file: Path, per_image: int) -> None:
+def _add_part(assembly: Assembly, part: str, file: Path, per_image: int) -> None:
     captions = list(lines(file))  # an empty line is an empty caption: dropping it would shift the rest
     images, keys = _precomp_ids(part, file, len(captions), per_image)
     for (line, caption), image, key in zip(captions, images, keys, strict=True):
-        made.image(image, At(file, line), split=part)
-        made.text(key, caption.strip(), image, At(file, line))
+        assembly.image(image, At(file, line), split=part)
+        assembly.text(key, caption.strip(), image, At(file, line))
 
 
 def _precomp_ids(part: str, file: Path, captions: int, per_image: int) -> tuple[list[str], list[str]]:

@@ -25,7 +25,7 @@ _AT_ONCE = 1000  # rows of an Arrow table converted to Python values at once
 
 
 def load_object(
-    given: object,
+    source: object,
     *,
     split: str | None = None,
     name: str | None = None,
@@ -37,7 +37,7 @@ def load_object(
     """Loads a collection from a table in memory.
 
     Args:
-        given: A table, or a mapping from split names to tables.
+        source: A table, or a mapping from split names to tables.
         split: Only this split.
         name: Name in reports; the kind of table by default.
         images: Folder that file names are relative to; the working directory by default.
@@ -48,13 +48,13 @@ def load_object(
     >>> load_object({"image": ["dog.jpg", "cat.jpg"], "caption": ["A dog.", "A cat."]})
     Collection('dict': 2 images, 2 texts)
     """
-    called = name or type(given).__name__
-    made = Assembly(called, strict=strict)
-    reader = TableReader(made, columns or {})
-    for part, table in _parts(given).items():
+    called = name or type(source).__name__
+    assembly = Assembly(called, strict=strict)
+    reader = TableReader(assembly, columns or {})
+    for part, table in _parts(source).items():
         place = Path(called if part is None else f"{called}[{part!r}]")
         reader.add_all(_placed(rows(table), place, part), place)
-    return made.finish(split=split, images=images, beside=[Path()], check_images=check_images)
+    return assembly.finish(split=split, images=images, folders=[Path()], check_images=check_images)
 
 
 def load_saved(
@@ -77,11 +77,11 @@ def load_saved(
         strict: Raise an error instead of listing a warning.
     """
     folder = existing(path, what="folder of the datasets library")
-    made = Assembly(folder.resolve().name, strict=strict)
-    reader = TableReader(made, columns or {})
+    assembly = Assembly(folder.resolve().name, strict=strict)
+    reader = TableReader(assembly, columns or {})
     for part, place in _saved_parts(folder).items():
         reader.add_all(_placed(_saved_rows(place), place, part), place)
-    return made.finish(split=split, images=images, beside=[folder, Path()], check_images=check_images)
+    return assembly.finish(split=split, images=images, folders=[folder, Path()], check_images=check_images)
 
 
 def _saved_parts(folder: Path) -> dict[str | None, Path]:
@@ -109,73 +109,73 @@ def _saved_rows(folder: Path) -> Iterator[Row]:
                 yield from _arrow_rows(batch)
 
 
-def _parts(given: object) -> dict[str | None, object]:
+def _parts(source: object) -> dict[str | None, object]:
     """Tables by split; {None: table} if there is only one."""
-    if isinstance(given, Mapping) and given and all(_is_table(table) for table in given.values()):
-        return dict(given)
-    return {None: given}
+    if isinstance(source, Mapping) and source and all(_is_table(table) for table in source.values()):
+        return dict(source)
+    return {None: source}
 
 
-def _is_table(given: object) -> bool:
-    return hasattr(given, "column_names") or (hasattr(given, "columns") and hasattr(given, "shape"))
+def _is_table(source: object) -> bool:
+    return hasattr(source, "column_names") or (hasattr(source, "columns") and hasattr(source, "shape"))
 
 
-def _placed(found: Iterable[Row], place: Path, split: str | None) -> Iterator[tuple[At, dict[str, object]]]:
+def _placed(table_rows: Iterable[Row], place: Path, split: str | None) -> Iterator[tuple[At, dict[str, object]]]:
     """Rows with their numbers, from 1, and their split."""
-    for number, row in enumerate(found, start=1):
+    for number, row in enumerate(table_rows, start=1):
         yield At(place, number), {**row, **({} if split is None or "split" in row else {"split": split})}
 
 
-def rows(given: Any) -> Iterator[Row]:
+def rows(source: Any) -> Iterator[Row]:
     """The rows of any table, each as {column: value}."""
-    if is_lazy(given):
-        given = given.collect()
-    if hasattr(given, "with_format") and hasattr(given, "iter") and hasattr(given, "num_rows"):  # a Dataset
-        parts = given.with_format("arrow").iter(_AT_ONCE)
+    if is_lazy(source):
+        source = source.collect()
+    if hasattr(source, "with_format") and hasattr(source, "iter") and hasattr(source, "num_rows"):  # a Dataset
+        parts = source.with_format("arrow").iter(_AT_ONCE)
         return (row for part in parts for row in _arrow_rows(part))
-    if hasattr(given, "to_pylist") or hasattr(given, "__arrow_c_stream__"):
-        return _arrow_rows(given)
-    if hasattr(given, "columns") and hasattr(given, "to_dict"):  # pandas before version 2.2
-        return _filled(given.to_dict("records"))
-    if isinstance(given, Mapping):
-        return _by_column(given)
-    if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
-        return _listed(given)
+    if hasattr(source, "to_pylist") or hasattr(source, "__arrow_c_stream__"):
+        return _arrow_rows(source)
+    if hasattr(source, "columns") and hasattr(source, "to_dict"):  # pandas before version 2.2
+        return _filled(source.to_dict("records"))
+    if isinstance(source, Mapping):
+        return _by_column(source)
+    if isinstance(source, Iterable) and not isinstance(source, (str, bytes)):
+        return _listed(source)
     raise LimnerError(
-        f"got {type(given).__name__}: expected the name of a data set, a path, or a table (a DataFrame, an Arrow "
+        f"got {type(source).__name__}: expected the name of a data set, a path, or a table (a DataFrame, an Arrow "
         "table, a Dataset, {column: values}, a list of rows or of (image, caption) pairs)"
     )
 
 
-def _arrow_rows(given: Any) -> Iterator[Row]:
+def _arrow_rows(source: Any) -> Iterator[Row]:
     pa = arrow_module("a table of another library")
 
-    if hasattr(given, "dtypes") and any(str(kind) == "object" for kind in getattr(given.dtypes, "values", ())):
-        yield from _filled(given.to_dict("records"))  # pandas with images, which Arrow does not support
+    if hasattr(source, "dtypes") and any(str(kind) == "object" for kind in getattr(source.dtypes, "values", ())):
+        yield from _filled(source.to_dict("records"))  # pandas with images, which Arrow does not support
         return
-    held = given if hasattr(given, "to_pylist") else pa.table(given)
-    parts = held.to_batches(max_chunksize=_AT_ONCE) if hasattr(held, "to_batches") else [held]
+    table = source if hasattr(source, "to_pylist") else pa.table(source)
+    parts = table.to_batches(max_chunksize=_AT_ONCE) if hasattr(table, "to_batches") else [table]
     for part in parts:
         yield from part.to_pylist()
 
 
-def _filled(found: Iterable[dict[object, object]]) -> Iterator[Row]:
+def _filled(records: Iterable[dict[object, object]]) -> Iterator[Row]:
     """Rows of a pandas table, with None instead of NaN for missing values."""
-    for row in found:
+    for row in records:
         yield {str(name): None if isinstance(cell, float) and cell != cell else cell for name, cell in row.items()}
 
 
-def _by_column(given: Mapping[str, Any]) -> Iterator[Row]:
-    lengths = {str(name): len(column) for name, column in given.items()}
+def _by_column(columns: Mapping[str, Any]) -> Iterator[Row]:
+    lengths = {str(name): len(column) for name, column in columns.items()}
     if len(set(lengths.values())) != 1:
         counts = ", ".join(f"{name}: {length:,}" for name, length in lengths.items())
         raise LimnerError(f"columns of different lengths ({counts}): expected one value per row in each")
-    for cells in zip(*given.values(), strict=True):
+    for cells in zip(*columns.values(), strict=True):
         yield dict(zip(lengths, cells, strict=True))
 
 
-def _listed(given: Iterable[object]) -> Iterator[Row]:
-    for number, row in enumerate(given):
+def _listed(listed: Iterable[object]) -> Iterator[Row]:
+    for number, row in enumerate(listed):
         if isinstance(row, Mapping):
             yield row
         elif isinstance(row, (tuple, list)) and len(row) == 2:

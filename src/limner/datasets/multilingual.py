@@ -54,17 +54,17 @@ def load_multi30k(
     """
     _refuse_unknown(languages, LANGUAGES, "Multi30K")
     root = existing(path, what="Multi30K folder or tsv")
-    made = Assembly("multi30k", strict=strict)
-    kept = LANGUAGES if languages is None else tuple(languages)
+    assembly = Assembly("multi30k", strict=strict)
+    chosen = LANGUAGES if languages is None else tuple(languages)
     if root.is_file():
-        _add_table(made, root, kept, splits)
+        _add_table(assembly, root, chosen, splits)
     else:
-        _add_text_files(made, root, kept)
-    beside = [] if root.is_file() else [root / "images", root / "flickr30k-images"]
-    return made.finish(split=split, images=images, beside=beside, check_images=check_images)
+        _add_text_files(assembly, root, chosen)
+    folders = [] if root.is_file() else [root / "images", root / "flickr30k-images"]
+    return assembly.finish(split=split, images=images, folders=folders, check_images=check_images)
 
 
-def _add_table(made: Assembly, file: Path, languages: Sequence[str], splits: str) -> None:
+def _add_table(assembly: Assembly, file: Path, languages: Sequence[str], splits: str) -> None:
     for at, row in table(file, delimiter="\t", quoted=False):
         column = next((name for name in ("image", "flickr8k_image", "flickr30k_image") if name in row), None)
         if column is None or not any(language in row for language in languages):
@@ -72,47 +72,51 @@ def _add_table(made: Assembly, file: Path, languages: Sequence[str], splits: str
                 At(file, 1), f"expected a column of images and of {shown(languages, most=5)}; got {shown(row, most=9)}"
             )
         if f"{splits}_split" not in row:
-            known = [name.removesuffix("_split") for name in row if name.endswith("_split")]
-            raise UnknownName("split column", splits, known)
+            columns = [name.removesuffix("_split") for name in row if name.endswith("_split")]
+            raise UnknownName("split column", splits, columns)
         part = row[f"{splits}_split"]
         fields = {name: text for name, text in row.items() if name not in languages and name not in LANGUAGES}
-        made.image(row[column], at, split=None if part == "none" else _plain_split(part), fields=fields)
+        assembly.image(row[column], at, split=None if part == "none" else _plain_split(part), fields=fields)
         for language in languages:
             if language in row:
-                made.text(f"{row[column]}#{language}", row[language], row[column], at, fields={"language": language})
+                assembly.text(
+                    f"{row[column]}#{language}", row[language], row[column], at, fields={"language": language}
+                )
 
 
 def _plain_split(name: str) -> str:
     return _PLAIN_SPLITS.get(name, split_name(name))
 
 
-def _add_text_files(made: Assembly, root: Path, languages: Sequence[str]) -> None:
+def _add_text_files(assembly: Assembly, root: Path, languages: Sequence[str]) -> None:
     for stem, language, digit, file in _text_files(root, languages):
         images = _image_list(root, stem)
-        _add_lines(made, file, images, language, split=_plain_split(stem), listed=f"split {stem!r}", digit=digit or "")
+        _add_lines(
+            assembly, file, images, language, split=_plain_split(stem), listed=f"split {stem!r}", digit=digit or ""
+        )
 
 
 def _add_lines(
-    made: Assembly, file: Path, images: Sequence[str], language: str, *, split: str, listed: str, digit: str = ""
+    assembly: Assembly, file: Path, images: Sequence[str], language: str, *, split: str, listed: str, digit: str = ""
 ) -> None:
     """Adds one caption per line, for the images in their order."""
     captions = list(lines(file))
     if len(captions) != len(images):
         refuse(At(file), f"{len(captions):,} captions for the {len(images):,} images of {listed}")
     for (line, caption), image in zip(captions, images, strict=True):
-        made.image(image, At(file, line), split=split)
+        assembly.image(image, At(file, line), split=split)
         key = f"{image}#{language}{digit}"
-        made.text(key, caption.strip(), image, At(file, line), fields={"language": language})
+        assembly.text(key, caption.strip(), image, At(file, line), fields={"language": language})
 
 
 def _text_files(root: Path, languages: Sequence[str]) -> Iterator[tuple[str, str, str | None, Path]]:
-    found = [(match, file) for file in sorted(root.rglob("*")) if (match := _TEXT_FILE.match(file.name))]
-    kept = [(m["stem"], m["language"], m["number"], file) for m, file in found if m["language"] in languages]
-    if not kept:
+    matches = [(match, file) for file in sorted(root.rglob("*")) if (match := _TEXT_FILE.match(file.name))]
+    files = [(m["stem"], m["language"], m["number"], file) for m, file in matches if m["language"] in languages]
+    if not files:
         raise LimnerError(
             f"no Multi30K text files in {root}: expected e.g. train.{languages[0]} or train.1.{languages[0]}"
         )
-    yield from kept
+    yield from files
 
 
 def _image_list(root: Path, stem: str) -> list[str]:
@@ -147,20 +151,20 @@ def load_flickr8k_cn(
     """
     patterns = ("chinese_human.txt", "*zhc*.txt", "*.caption.txt", "*cn*.txt")
     file = find_file(existing(path, what="Flickr8k-CN"), patterns, what="Flickr8k-CN captions")
-    made = Assembly("flickr8k-cn", strict=strict)
+    assembly = Assembly("flickr8k-cn", strict=strict)
     for line, text in filled_lines(file):
-        found = _CHINESE.match(text)
-        if not found:
+        match = _CHINESE.match(text)
+        if not match:
             refuse(At(file, line), f"expected 'image.jpg#zhc#0 caption', got {text[:60]!r}")
-        made.image(found["image"], At(file, line))
-        key = f"{found['image']}#{found['source']}#{found['number']}"
-        fields = {"language": "zh", "source": found["source"]}
-        made.text(key, found["caption"], found["image"], At(file, line), fields=fields)
+        assembly.image(match["image"], At(file, line))
+        key = f"{match['image']}#{match['source']}#{match['number']}"
+        fields = {"language": "zh", "source": match["source"]}
+        assembly.text(key, match["caption"], match["image"], At(file, line), fields=fields)
     folders = [file.parent, file.parent / "text"] if splits is None else [existing(splits, what="folder of splits")]
     for folder in folders:
         for name in ("train", "dev", "test"):
-            made.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
-    return made.finish(split=split, images=images, beside=[file.parent / "images"], check_images=check_images)
+            assembly.split_list(folder / f"Flickr_8k.{name}Images.txt", name)
+    return assembly.finish(split=split, images=images, folders=[file.parent / "images"], check_images=check_images)
 
 
 def load_xtd10(
@@ -186,17 +190,17 @@ def load_xtd10(
         strict: Raise an error instead of listing a warning.
     """
     root = existing(path, what="XTD10 folder")
-    made = Assembly("xtd10", strict=strict)
-    found = {_xtd_language(file): file for file in sorted(root.rglob("test_1kcaptions_*.txt"))}
-    if not found:
+    assembly = Assembly("xtd10", strict=strict)
+    files = {_xtd_language(file): file for file in sorted(root.rglob("test_1kcaptions_*.txt"))}
+    if not files:
         raise LimnerError(f"no XTD10 captions in {root}: expected test_1kcaptions_en.txt etc.")
     names = next(iter(sorted(root.rglob("test_image_names.txt"))), None)
     if names is None:
         raise LimnerError(f"no list of images in {root}: expected test_image_names.txt")
     listed = [text.strip() for _, text in filled_lines(names)]
-    for language in _chosen(languages, found, "XTD10"):
-        _add_lines(made, found[language], listed, language, split="test", listed=names.name)
-    return made.finish(split=split, images=images, beside=[root / "images"], check_images=check_images)
+    for language in _chosen(languages, files, "XTD10"):
+        _add_lines(assembly, files[language], listed, language, split="test", listed=names.name)
+    return assembly.finish(split=split, images=images, folders=[root / "images"], check_images=check_images)
 
 
 def _xtd_language(file: Path) -> str:
@@ -204,16 +208,16 @@ def _xtd_language(file: Path) -> str:
     return {"jp": "ja"}.get(code, code)
 
 
-def _refuse_unknown(wanted: Group[str] | None, there: Sequence[str], what: str) -> None:
-    for language in wanted or ():
-        if language not in there:
-            raise UnknownName("language", language, there, of=what)
+def _refuse_unknown(chosen: Group[str] | None, available: Sequence[str], data_set: str) -> None:
+    for language in chosen or ():
+        if language not in available:
+            raise UnknownName("language", language, available, of=data_set)
 
 
-def _chosen(wanted: Group[str] | None, there: Group[str], what: str) -> list[str]:
+def _chosen(chosen: Group[str] | None, available: Group[str], data_set: str) -> list[str]:
     """The languages to keep, in order."""
-    _refuse_unknown(wanted, sorted(there), what)
-    return sorted(there if wanted is None else wanted)
+    _refuse_unknown(chosen, sorted(available), data_set)
+    return sorted(available if chosen is None else chosen)
 
 
 def load_crossmodal(
@@ -240,23 +244,25 @@ def load_crossmodal(
     """
     patterns = ("captions.jsonl", "*/captions.jsonl", "*.jsonl")
     file = find_file(existing(path, what="Crossmodal-3600"), patterns, what="Crossmodal-3600 captions")
-    made = Assembly("crossmodal-3600", strict=strict)
+    assembly = Assembly("crossmodal-3600", strict=strict)
     rows = list(json_lines(file))
-    there = {key for _, row in rows for key, value in row.items() if isinstance(value, Mapping) and "caption" in value}
-    kept = _chosen(languages, there, "Crossmodal-3600")
-    if not kept:
+    available = {
+        key for _, row in rows for key, value in row.items() if isinstance(value, Mapping) and "caption" in value
+    }
+    chosen = _chosen(languages, available, "Crossmodal-3600")
+    if not chosen:
         refuse(At(file), "no captions by language; expected {'image/key': ..., 'en': {'caption': [...]}} per line")
     for at, row in rows:
         if not isinstance(row.get("image/key"), str):
             refuse(at, "no 'image/key' here; every line needs one")
         image = f"{row['image/key']}.jpg"
-        made.image(image, at, split="test", fields={"locale": str(row.get("image/locale", ""))})
-        for language in kept:
-            said = row.get(language)
-            captions = said.get("caption", []) if isinstance(said, Mapping) else []
+        assembly.image(image, at, split="test", fields={"locale": str(row.get("image/locale", ""))})
+        for language in chosen:
+            entry = row.get(language)
+            captions = entry.get("caption", []) if isinstance(entry, Mapping) else []
             if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
                 refuse(at, f"captions of {language!r} are {type(captions).__name__}; expected a list of texts")
             for number, caption in enumerate(captions):
                 key = f"{image}#{language}{number}"
-                made.text(key, caption.strip(), image, at, fields={"language": language})
-    return made.finish(split=split, images=images, beside=[file.parent / "images"], check_images=check_images)
+                assembly.text(key, caption.strip(), image, at, fields={"language": language})
+    return assembly.finish(split=split, images=images, folders=[file.parent / "images"], check_images=check_images)

@@ -115,7 +115,7 @@ def read_probe(path: str | Path, *, images: str | Path | None = None) -> Probe:
 
 
 def _cases(file: Path, notes: Notes, *, several: bool) -> list[ProbeCase]:
-    found = []
+    listed = []
     for name, at, record in _records(file):
         make = next((make for keys, make in FORMS if keys <= set(record)), None)
         if make is None:
@@ -127,8 +127,8 @@ def _cases(file: Path, notes: Notes, *, several: bool) -> list[ProbeCase]:
         if set(case.right) & set(case.foils):
             notes.add(at, "a caption is both right and wrong in the same case: the case is left out")
             continue
-        found.append(case)
-    return found
+        listed.append(case)
+    return listed
 
 
 def _records(file: Path) -> Iterator[tuple[str, At, Mapping[str, object]]]:

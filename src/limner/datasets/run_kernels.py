@@ -43,15 +43,15 @@ def _tag(value):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _same(text, start, held, at, length):  # type: ignore[no-untyped-def]
+def _equal_words(text, start, word_bytes, at, length):  # type: ignore[no-untyped-def]
     i = 0
-    while i < length and _byte(text, start + i) == _byte(held, at + i):
+    while i < length and _byte(text, start + i) == _byte(word_bytes, at + i):
         i += 1
     return i == length
 
 
 @_jit
-def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # type: ignore[no-untyped-def]
+def number_words(text, spans, hashes, slots, starts, word_bytes, count, numbers):  # type: ignore[no-untyped-def]
     """Writes the number of the word in each span of the text; new words are added, and `count[0]` is their total.
 
     Each table is read in its own loop, so that many slow reads overlap.
@@ -67,38 +67,48 @@ def number_words(text, spans, hashes, slots, starts, held, count, numbers):  # t
         begins[i] = starts[max(numbers[i], 0)]
     for i in range(spans.shape[0]):
         begin, length, word = spans[i, 0], spans[i, 1] - spans[i, 0], numbers[i]
-        if word >= 0 and starts[word + 1] - begins[i] == length and _same(text, begin, held, begins[i], length):
+        if (
+            word >= 0
+            and starts[word + 1] - begins[i] == length
+            and _equal_words(text, begin, word_bytes, begins[i], length)
+        ):
             continue
-        again = (
-            i > 0 and spans[i - 1, 1] - spans[i - 1, 0] == length and _same(text, begin, text, spans[i - 1, 0], length)
+        repeated = (
+            i > 0
+            and spans[i - 1, 1] - spans[i - 1, 0] == length
+            and _equal_words(text, begin, text, spans[i - 1, 0], length)
         )
-        numbers[i] = numbers[i - 1] if again else _number(text, begin, length, hashes[i], slots, starts, held, count)
+        numbers[i] = (
+            numbers[i - 1] if repeated else _number(text, begin, length, hashes[i], slots, starts, word_bytes, count)
+        )
 
 
 @_jit
-def _number(text, begin, length, value, slots, starts, held, count):  # type: ignore[no-untyped-def]
+def _number(text, begin, length, value, slots, starts, word_bytes, count):  # type: ignore[no-untyped-def]
     """The number of one word; a new word is added."""
     slot, word = _slot(value, slots), count[0]
     while slots[slot] >= 0:
-        known = slots[slot] & 0x7FFFFFFF
-        if starts[known + 1] - starts[known] == length and _same(text, begin, held, starts[known], length):
-            return known
+        stored = slots[slot] & 0x7FFFFFFF
+        if starts[stored + 1] - starts[stored] == length and _equal_words(
+            text, begin, word_bytes, starts[stored], length
+        ):
+            return stored
         slot = (slot + 1) & (slots.shape[0] - 1)
     slots[slot] = (_tag(value) << 32) | word
     starts[word + 1] = starts[word] + length
     for i in range(length):
-        held[starts[word] + i] = text[begin + i]
+        word_bytes[starts[word] + i] = text[begin + i]
     count[0] += 1
     return word
 
 
 @_jit
-def place_words(slots, starts, held, count):  # type: ignore[no-untyped-def]
+def place_words(slots, starts, word_bytes, count):  # type: ignore[no-untyped-def]
     """Fills an enlarged, empty table with the existing words."""
     for word in range(count[0]):
         value = np.uint64(14695981039346656037)
         for i in range(starts[word], starts[word + 1]):
-            value = _hashed(value, held[i])
+            value = _hashed(value, word_bytes[i])
         slot = _slot(value, slots)
         while slots[slot] >= 0:
             slot = (slot + 1) & (slots.shape[0] - 1)
@@ -165,11 +175,11 @@ def read_run_lines(text, powers, spans, hashes, scores, ranks):  # type: ignore[
 def _decimal(text, start, powers):  # type: ignore[no-untyped-def]
     """Parses (value, end, whether it is exact): an integer below 2**53 over a power of ten is rounded only once."""
     at = start + (text[start] == 45)
-    whole, digits, fraction, after_point, plain = np.int64(0), 0, 0, 0, True
+    integer, digits, fraction, after_point, plain = np.int64(0), 0, 0, 0, True
     while not _blank(_byte(text, at)):
         digit = np.int64(_byte(text, at)) - 48
         if 0 <= digit <= 9 and digits < 18:
-            whole = 10 * whole + digit
+            integer = 10 * integer + digit
             digits += 1
             fraction += after_point
         elif _byte(text, at) == 46 and not after_point:
@@ -177,8 +187,8 @@ def _decimal(text, start, powers):  # type: ignore[no-untyped-def]
         else:
             plain = False
         at += 1
-    value = whole / powers[fraction]
-    return -value if text[start] == 45 else value, at, plain and digits > 0 and whole < (1 << 53)
+    value = integer / powers[fraction]
+    return -value if text[start] == 45 else value, at, plain and digits > 0 and integer < (1 << 53)
 
 
 @_jit

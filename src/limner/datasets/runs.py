@@ -94,16 +94,16 @@ def _read_trec(path: Path, whole_pool: Iterable[object] | None) -> Ranking:
     indices, scores = _padded(columns, lengths, -1), _padded(scores, lengths, -np.inf)
     if whole_pool is None:
         return Ranking(Ids(names, what="query"), pool, indices, scores, notes=notes)
-    whole = Ids(whole_pool, what="candidate")
-    indices = np.where(indices >= 0, whole.positions(pool)[indices], -1)
-    return Ranking(Ids(names, what="query"), whole, indices, scores, len(whole), notes=notes)
+    given_pool = Ids(whole_pool, what="candidate")
+    indices = np.where(indices >= 0, given_pool.positions(pool)[indices], -1)
+    return Ranking(Ids(names, what="query"), given_pool, indices, scores, len(given_pool), notes=notes)
 
 
 def _rank_notes(path: Path, rows: Int32, ranks: FloatArray, scores: FloatArray, names: list[str]) -> tuple[str, ...]:
     """Counts the lists in which the rank column contradicts the scores."""
-    same = rows[1:] == rows[:-1]
+    same_query = rows[1:] == rows[:-1]
     sorted_already = bool((rows[1:] >= rows[:-1]).all())
-    if sorted_already and not (same & ((ranks[1:] < ranks[:-1]) | (scores[1:] > scores[:-1]))).any():
+    if sorted_already and not (same_query & ((ranks[1:] < ranks[:-1]) | (scores[1:] > scores[:-1]))).any():
         return ()
     order = np.lexsort((-scores, ranks, rows))
     row, rank, score = rows[order], ranks[order], scores[order]
@@ -123,7 +123,7 @@ class _Words:
     def __init__(self) -> None:
         self.slots = np.full(1 << 10, -1, dtype=np.int64)
         self.starts = np.zeros(1, dtype=np.int64)
-        self.held = np.zeros(0, dtype=np.uint8)
+        self.word_bytes = np.zeros(0, dtype=np.uint8)
         self.count = np.zeros(1, dtype=np.int64)
 
     def number(self, text: Bytes, spans: Int32, hashes: npt.NDArray[np.uint64], numbers: Int32) -> None:
@@ -131,7 +131,7 @@ class _Words:
         from limner.datasets.run_kernels import number_words
 
         self._make_room(len(spans), len(text))
-        number_words(text, spans, hashes, self.slots, self.starts, self.held, self.count, numbers)
+        number_words(text, spans, hashes, self.slots, self.starts, self.word_bytes, self.count, numbers)
 
     def _make_room(self, words: int, size: int) -> None:
         from limner.datasets.run_kernels import place_words
@@ -139,24 +139,24 @@ class _Words:
         count = int(self.count[0])
         if len(self.starts) <= count + words:
             self.starts = np.resize(self.starts, 2 * (count + words) + 1)
-        if len(self.held) < self.starts[count] + size:
-            self.held = np.resize(self.held, 2 * (int(self.starts[count]) + size))
+        if len(self.word_bytes) < self.starts[count] + size:
+            self.word_bytes = np.resize(self.word_bytes, 2 * (int(self.starts[count]) + size))
         if len(self.slots) < 2 * (count + words):
             self.slots = np.full(1 << (2 * (count + words)).bit_length(), -1, dtype=np.int64)
-            place_words(self.slots, self.starts, self.held, self.count)
+            place_words(self.slots, self.starts, self.word_bytes, self.count)
 
     def strings(self) -> list[str]:
         """The words as text."""
         ends = self.starts[: int(self.count[0]) + 1].tolist()
-        held = self.held[: ends[-1]].tobytes()
-        return [held[low:high].decode("utf-8") for low, high in pairwise(ends)]
+        content = self.word_bytes[: ends[-1]].tobytes()
+        return [content[low:high].decode("utf-8") for low, high in pairwise(ends)]
 
 
 def _columns(path: Path, queries: _Words, candidates: _Words) -> tuple[Int32, Int32, FloatArray, FloatArray]:
     """Query number, candidate number, score and rank of every line. Threads parse the next pieces in advance."""
-    most = path.stat().st_size // _SHORTEST_LINE + 1  # pages that are never written take no memory
-    rows, columns, scores = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float64)
-    ranks = np.empty(most, np.float64)
+    n_lines = path.stat().st_size // _SHORTEST_LINE + 1  # pages that are never written take no memory
+    rows, columns, scores = np.empty(n_lines, np.int32), np.empty(n_lines, np.int32), np.empty(n_lines, np.float64)
+    ranks = np.empty(n_lines, np.float64)
     done = 0
     with ThreadPoolExecutor(_AHEAD) as pool:
         for piece, spans, hashes, numbers, places in _ahead(pool, partial(_split, path), _pieces(path)):
@@ -183,9 +183,9 @@ def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint6
     """Splits a piece: the spans of its queries and candidates, their hashes, the scores and the ranks."""
     from limner.datasets.run_kernels import read_run_lines
 
-    most = len(piece) // _SHORTEST_LINE + 1
-    spans, hashes, scores = np.empty((3, most, 2), np.int32), np.empty((2, most), np.uint64), np.empty(most)
-    ranks = np.empty(most)
+    n_lines = len(piece) // _SHORTEST_LINE + 1
+    spans, hashes, scores = np.empty((3, n_lines, 2), np.int32), np.empty((2, n_lines), np.uint64), np.empty(n_lines)
+    ranks = np.empty(n_lines)
     read, plain = read_run_lines(piece, _POWERS, spans, hashes, scores, ranks)
     if read < 0:
         _refuse(path)
@@ -195,16 +195,16 @@ def _split(path: Path, piece: Bytes) -> tuple[Bytes, Int32, npt.NDArray[np.uint6
 
 def _pieces(path: Path) -> Iterator[Bytes]:
     """The bytes of a file in pieces of whole lines."""
-    rest = b""
+    unfinished = b""
     with path.open("rb") as file:
-        while more := file.read(_PIECE):
-            text = rest + more
+        while chunk := file.read(_PIECE):
+            text = unfinished + chunk
             end = text.rfind(b"\n") + 1
-            rest = text[end:]
+            unfinished = text[end:]
             if end:
                 yield np.frombuffer(text, dtype=np.uint8, count=end)
-    if rest:
-        yield np.frombuffer(rest + b"\n", dtype=np.uint8)
+    if unfinished:
+        yield np.frombuffer(unfinished + b"\n", dtype=np.uint8)
 
 
 def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
@@ -213,8 +213,8 @@ def _numbers(path: Path, text: Bytes, spans: Int32) -> FloatArray:
 
     digits, ends = np.empty(len(text), dtype=np.uint8), np.zeros(len(spans) + 1, dtype=np.int32)
     gather_words(text, spans, digits, ends)
-    if (found := _by_arrow(digits, ends)) is not None:
-        return found
+    if (parsed := _by_arrow(digits, ends)) is not None:
+        return parsed
     written = digits.tobytes()
     try:
         return np.array([float(written[low:high]) for low, high in pairwise(ends)])
@@ -244,19 +244,19 @@ def _refuse(path: Path) -> NoReturn:
     raise LimnerError(f"{path}: the file changed while it was read; read it again")
 
 
-def _refuse_bad_line(where: str, line: bytes) -> None:
+def _refuse_bad_line(place: str, line: bytes) -> None:
     try:
         parts = [part.decode("utf-8") for part in line.split()]
     except UnicodeDecodeError as error:
-        raise LimnerError(f"{where}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
+        raise LimnerError(f"{place}: not UTF-8 ({error.reason}); save the file as UTF-8") from None
     if len(parts) != len(COLUMNS):
-        raise LimnerError(f"{where}: {len(parts)} columns; expected 6: query Q0 candidate rank score tag")
+        raise LimnerError(f"{place}: {len(parts)} columns; expected 6: query Q0 candidate rank score tag")
     try:
         score = float(parts[4])
     except ValueError:
-        raise LimnerError(f"{where}: the score is {parts[4]!r}; expected a number") from None
+        raise LimnerError(f"{place}: the score is {parts[4]!r}; expected a number") from None
     if np.isnan(score):
-        raise LimnerError(f"{where}: the score is NaN; expected a number")
+        raise LimnerError(f"{place}: the score is NaN; expected a number")
 
 
 def _refuse_uneven(path: Path, lengths: npt.NDArray[np.int64]) -> None:

@@ -71,8 +71,8 @@ def _place(path: Path, lines: list[int | None]) -> str:
     if not numbers:
         return str(path)
     head = ", ".join(f"{n:,}" for n in numbers[:_LISTED])
-    more = f" and {len(numbers) - _LISTED:,} more" if len(numbers) > _LISTED else ""
-    return f"{path}, line{'s' if len(numbers) > 1 else ''} {head}{more}"
+    further = f" and {len(numbers) - _LISTED:,} more" if len(numbers) > _LISTED else ""
+    return f"{path}, line{'s' if len(numbers) > 1 else ''} {head}{further}"
 
 
 def existing(path: str | Path, *, what: str) -> Path:
@@ -86,10 +86,10 @@ def existing(path: str | Path, *, what: str) -> Path:
 def find_file(folder: Path, patterns: Iterable[str], *, what: str) -> Path:
     """The file in `folder` (or `folder` itself, if it is a file) for the first pattern with a match."""
     patterns = list(patterns)
-    found = optional_file(folder, patterns)
-    if found is None:
+    file = optional_file(folder, patterns)
+    if file is None:
         raise LimnerError(f"no {what} in {folder}: expected a file named {' or '.join(patterns)}")
-    return found
+    return file
 
 
 def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
@@ -97,12 +97,12 @@ def optional_file(folder: Path, patterns: Iterable[str]) -> Path | None:
     if folder.is_file():
         return folder
     for pattern in patterns:
-        found = sorted(folder.glob(pattern))
-        if len(found) > 1:
-            names = shown(file.name for file in found)
-            raise LimnerError(f"{folder}: {len(found)} files match {pattern} ({names}); choose one of them")
-        if found:
-            return found[0]
+        matches = sorted(folder.glob(pattern))
+        if len(matches) > 1:
+            names = shown(file.name for file in matches)
+            raise LimnerError(f"{folder}: {len(matches)} files match {pattern} ({names}); choose one of them")
+        if matches:
+            return matches[0]
     return None
 
 
@@ -165,8 +165,8 @@ def _decode(raw: bytes, at: At, encoding: str) -> str:
             f"encoding {encoding!r} is not a text encoding ({error}): expected utf-8, latin-1, ..."
         ) from error
     except UnicodeDecodeError as error:
-        near = raw[max(error.start - 12, 0) : error.start].decode(encoding, "replace")
-        refuse(at, f"byte 0x{raw[error.start]:02x} after {near!r} is not {encoding}; save the file as UTF-8")
+        preceding = raw[max(error.start - 12, 0) : error.start].decode(encoding, "replace")
+        refuse(at, f"byte 0x{raw[error.start]:02x} after {preceding!r} is not {encoding}; save the file as UTF-8")
 
 
 def split_lines(path: Path, separator: str | None, columns: int) -> Iterator[tuple[At, list[str]]]:
@@ -277,13 +277,13 @@ def json_file(path: Path, *, keys: Iterable[str] = ()) -> dict[str, Any]:
     return value
 
 
-def refuse_missing(entry: object, keys: Collection[str], at: At, what: str) -> None:
+def refuse_missing(entry: object, keys: Collection[str], at: At, name: str) -> None:
     """Refuses an entry of a JSON file that is no object, or lacks one of its keys."""
     if not isinstance(entry, dict):
-        refuse(at, f"{what} is a {type(entry).__name__}, expected an object with {shown(keys)}")
+        refuse(at, f"{name} is a {type(entry).__name__}, expected an object with {shown(keys)}")
     missing = [key for key in keys if key not in entry]
     if missing:
-        refuse(at, f"{what} has no {shown(missing)}; it has {shown(entry, most=8)}")
+        refuse(at, f"{name} has no {shown(missing)}; it has {shown(entry, most=8)}")
 
 
 def number(text: object, at: At, *, what: str) -> float:

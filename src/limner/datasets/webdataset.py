@@ -61,18 +61,18 @@ def load_webdataset(
     """
     source = existing(path, what="WebDataset shard or folder")
     shards = [source] if source.is_file() else sorted(source.glob("*.tar"))
-    made = Assembly(source.stem, strict=strict)
+    assembly = Assembly(source.stem, strict=strict)
     for shard in shards:
         for key, parts in _samples(shard):
-            _add(made, shard, key, parts)
-    if not made.texts.row:
+            _add(assembly, shard, key, parts)
+    if not assembly.texts.row:
         refuse(At(source), "no image with a caption; expected files such as 00012.jpg and 00012.txt in a tar")
-    return made.finish(split=split, check_images=check_images)
+    return assembly.finish(split=split, check_images=check_images)
 
 
 def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
     """The files of a tar file that share a name, in order; images as positions in the file, captions as text."""
-    found: dict[str, dict[str, object]] = {}
+    samples: dict[str, dict[str, object]] = {}
     with tarfile.open(shard, "r:") as tar:
         for member in tar:
             if not member.isreg():
@@ -80,38 +80,38 @@ def _samples(shard: Path) -> Iterator[tuple[str, dict[str, object]]]:
             folder, _, base = member.name.rpartition("/")
             stem, dot, ending = base.partition(".")
             key, kind = (f"{folder}/{stem}" if folder else stem), f"{dot}{ending}".lower()
-            parts = found.setdefault(key, {})
+            parts = samples.setdefault(key, {})
             if kind in IMAGE_ENDINGS:
                 parts["image"] = InTar(str(shard), member.offset_data, member.size, key)
             elif kind in (".txt", ".json"):
                 parts[kind] = _text(tar, member, shard)
-    yield from found.items()
+    yield from samples.items()
 
 
 def _text(tar: tarfile.TarFile, member: tarfile.TarInfo, shard: Path) -> str:
     if member.size > LARGEST_TEXT:
         refuse(At(shard), f"{member.name} has {member.size:,} bytes; expected a caption of at most {LARGEST_TEXT:,}")
-    held = tar.extractfile(member)
+    content = tar.extractfile(member)
     try:
-        return "" if held is None else held.read().decode("utf-8")
+        return "" if content is None else content.read().decode("utf-8")
     except UnicodeDecodeError:
         refuse(At(shard), f"{member.name} is not UTF-8; save it as UTF-8")
 
 
-def _add(made: Assembly, shard: Path, key: str, parts: dict[str, object]) -> None:
-    at, said = At(shard), _captions(shard, key, parts)
+def _add(assembly: Assembly, shard: Path, key: str, parts: dict[str, object]) -> None:
+    at, captions = At(shard), _captions(shard, key, parts)
     if "image" not in parts:
-        made.notes.add(at, "a caption without an image; skipped")
+        assembly.notes.add(at, "a caption without an image; skipped")
         return
-    if key in made.images.row:
+    if key in assembly.images.row:
         refuse(at, f"{key!r} occurs twice; names must be unique across all shards")
-    if not said:
-        made.notes.add(at, "an image without a caption; skipped")
+    if not captions:
+        assembly.notes.add(at, "an image without a caption; skipped")
         return
     part = shard.stem.rpartition("-")[0] if shard.stem.rpartition("-")[2].isdigit() else ""
-    made.image(key, at, split=part if part in ("train", "val", "dev", "test") else None, value=parts["image"])
-    for number, text in enumerate(said):
-        made.text(f"{key}#{number}", text, key, at)
+    assembly.image(key, at, split=part if part in ("train", "val", "dev", "test") else None, value=parts["image"])
+    for number, text in enumerate(captions):
+        assembly.text(f"{key}#{number}", text, key, at)
 
 
 def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
@@ -119,9 +119,11 @@ def _captions(shard: Path, key: str, parts: dict[str, Any]) -> list[str]:
     if ".json" in parts:
         content = parse_json(parts[".json"], where=f"{shard}: {key}.json")
         listed = content.get("captions", [content.get("caption")]) if isinstance(content, dict) else []
-        found = [text for text in listed if isinstance(text, str) and text.strip()] if isinstance(listed, list) else []
-        if found:
-            return found
+        captions = (
+            [text for text in listed if isinstance(text, str) and text.strip()] if isinstance(listed, list) else []
+        )
+        if captions:
+            return captions
     text = parts.get(".txt", "").strip()
     return [text] if text else []
 
@@ -137,26 +139,31 @@ def write_webdataset(collection: Collection, path: str | Path, *, progress: Prog
     Returns:
         What a tar file cannot store, one sentence each.
     """
-    own: dict[int, list[str]] = {}
+    captions_of: dict[int, list[str]] = {}
     for row, column in zip(collection.judgements.rows, collection.judgements.columns, strict=True):
-        own.setdefault(int(row), []).append(str(collection.texts.values[column]))
-    lost = [row for row, value in enumerate(collection.images.values) if value is None or row not in own]
+        captions_of.setdefault(int(row), []).append(str(collection.texts.values[column]))
+    lost = [row for row, value in enumerate(collection.images.values) if value is None or row not in captions_of]
     with replacing(path) as draft, tarfile.open(draft, "w", format=tarfile.PAX_FORMAT) as tar:
         for row in counting([row for row in range(len(collection.images)) if row not in set(lost)], progress):
             key, (ending, data) = f"{row:09d}", _encoded(collection, row)
-            content = {"caption": own[row][0], "captions": own[row], "key": key, "image": collection.images.ids[row]}
+            content = {
+                "caption": captions_of[row][0],
+                "captions": captions_of[row],
+                "key": key,
+                "image": collection.images.ids[row],
+            }
             _put(tar, f"{key}{ending}", data)
-            _put(tar, f"{key}.txt", own[row][0].encode())
+            _put(tar, f"{key}.txt", captions_of[row][0].encode())
             _put(tar, f"{key}.json", json.dumps(content, ensure_ascii=False).encode())
-    said = [f"{len(lost):,} images without a file or a caption are left out"] if lost else []
-    said += ["a tar has no splits: write one for each, as train-000000.tar"] if collection.splits else []
-    return (*said, "images are named by number; their ids are in the json")
+    losses = [f"{len(lost):,} images without a file or a caption are left out"] if lost else []
+    losses += ["a tar has no splits: write one for each, as train-000000.tar"] if collection.splits else []
+    return (*losses, "images are named by number; their ids are in the json")
 
 
 def _put(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    told = tarfile.TarInfo(name)
-    told.size = len(data)
-    tar.addfile(told, io.BytesIO(data))
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
 
 
 def _encoded(collection: Collection, row: int) -> tuple[str, bytes]:

@@ -60,8 +60,8 @@ def image_names(images: Items) -> list[str]:
     """
     if "file_name" in images.fields:
         return [str(name) for name in images.field("file_name")]
-    held = zip(images.values, images.ids, strict=True)
-    return [clean_file_name(str(value) if isinstance(value, (str, Path)) else key) for value, key in held]
+    valued = zip(images.values, images.ids, strict=True)
+    return [clean_file_name(str(value) if isinstance(value, (str, Path)) else key) for value, key in valued]
 
 
 def write_submission(ranking: Ranking, texts: Items, path: str | Path, *, places: int = 5) -> Path:
@@ -116,98 +116,103 @@ def load_wit(
         if kind not in CAPTIONS:
             raise UnknownName("kind of caption", kind, CAPTIONS)
     root = existing(path, what="WIT file or folder")
-    made = Assembly("wit", strict=strict)
+    assembly = Assembly("wit", strict=strict)
     for part, shard in _shards(root, None if split is None else split_name(split)):
-        _add_shard(made, shard, part, captions, languages)
+        _add_shard(assembly, shard, part, captions, languages)
     if pixels:
-        _add_pixels(made, root)
-    loaded = made.finish(check_images=check_images)
+        _add_pixels(assembly, root)
+    loaded = assembly.finish(check_images=check_images)
     return loaded if split is None else replace(loaded, name=f"wit/{split_name(split)}", splits={})
 
 
-def _shards(root: Path, wanted: str | None) -> Iterator[tuple[str | None, Path]]:
+def _shards(root: Path, split: str | None) -> Iterator[tuple[str | None, Path]]:
     files = [root] if root.is_file() else sorted([*root.rglob("*.tsv"), *root.rglob("*.tsv.gz")])
     parts = [(_part(file), file) for file in files]
-    kept = [(part, file) for part, file in parts if wanted is None or part == wanted]
-    if not kept:
-        there = sorted({str(part) for part, _ in parts})
+    shards = [(part, file) for part, file in parts if split is None or part == split]
+    if not shards:
+        splits = sorted({str(part) for part, _ in parts})
         raise LimnerError(
-            f"no tsv of split {wanted!r} in {root}; it has {shown(there)}" if there else f"no tsv or tsv.gz in {root}"
+            f"no tsv of split {split!r} in {root}; it has {shown(splits)}" if splits else f"no tsv or tsv.gz in {root}"
         )
-    yield from kept
+    yield from shards
 
 
 def _part(file: Path) -> str | None:
-    found = _SHARD_SPLIT.search(file.name)
-    return split_name(found[1]) if found else None
+    match = _SHARD_SPLIT.search(file.name)
+    return split_name(match[1]) if match else None
 
 
 def _add_shard(
-    made: Assembly, shard: Path, part: str | None, captions: Sequence[str] | None, languages: Group[str] | None
+    assembly: Assembly, shard: Path, part: str | None, captions: Sequence[str] | None, languages: Group[str] | None
 ) -> None:
-    for at, row in table(shard, delimiter="\t", notes=made.notes):
+    for at, row in table(shard, delimiter="\t", notes=assembly.notes):
         if "image_url" not in row:
             refuse(At(shard, 1), f"no column 'image_url'; the header has {shown(row, most=20)}")
         if "id" in row and not any(column in row for column in CAPTIONS.values()):
-            _add_image(made, row["id"], row, at, part)  # Kaggle's test split: the matching captions are not published
+            _add_image(
+                assembly, row["id"], row, at, part
+            )  # Kaggle's test split: the matching captions are not published
         elif languages is None or row.get("language") in languages:
-            _add_row(made, row, at, part, captions)
+            _add_row(assembly, row, at, part, captions)
     listed = shard.with_name("test_caption_list.csv")
     if part == "test" and listed.is_file():
-        _add_candidates(made, listed)
+        _add_candidates(assembly, listed)
 
 
-def _add_row(made: Assembly, row: Mapping[str, str], at: At, part: str | None, captions: Sequence[str] | None) -> None:
+def _add_row(
+    assembly: Assembly, row: Mapping[str, str], at: At, part: str | None, captions: Sequence[str] | None
+) -> None:
     kinds = captions or ["title_and_reference" if CAPTIONS["title_and_reference"] in row else "reference"]
-    found = {kind: row.get(CAPTIONS[kind], "") for kind in kinds}
+    texts = {kind: row.get(CAPTIONS[kind], "") for kind in kinds}
     if not row["image_url"]:
-        made.notes.add(at, "no image_url; row left out")
-    elif not any(text.strip() for text in found.values()):
-        made.notes.add(at, f"no {' or '.join(kinds)} caption; row left out")
+        assembly.notes.add(at, "no image_url; row left out")
+    elif not any(text.strip() for text in texts.values()):
+        assembly.notes.add(at, f"no {' or '.join(kinds)} caption; row left out")
     else:
-        _add_image(made, row["image_url"], row, at, part)
+        _add_image(assembly, row["image_url"], row, at, part)
         fields = {name: row.get(name, "") for name in _TEXT_FIELDS}
-        for kind, text in found.items():
+        for kind, text in texts.items():
             if text.strip():
-                key = made.next_text(row["image_url"])
-                made.text(key, text, row["image_url"], at, fields={**fields, "kind": kind})
+                key = assembly.next_text(row["image_url"])
+                assembly.text(key, text, row["image_url"], at, fields={**fields, "kind": kind})
 
 
-def _add_image(made: Assembly, key: str, row: Mapping[str, str], at: At, part: str | None) -> None:
+def _add_image(assembly: Assembly, key: str, row: Mapping[str, str], at: At, part: str | None) -> None:
     fields = {name: row[column] for column, name in _IMAGE_FIELDS.items() if column in row}
     sizes = {name: int(fields[name]) for name in ("width", "height") if fields.get(name, "").isdecimal()}
-    before = made.split_of.get(key)
+    before = assembly.split_of.get(key)
     if part and before not in (None, part):  # refused elsewhere, but a crawl of this size may contain such images
-        made.notes.add(at, f"image of split {part!r} is already in {before!r}; kept there")
+        assembly.notes.add(at, f"image of split {part!r} is already in {before!r}; kept there")
         part = before
-    made.image(key, at, split=part, fields={"file_name": clean_file_name(row["image_url"]), **fields, **sizes})
+    assembly.image(key, at, split=part, fields={"file_name": clean_file_name(row["image_url"]), **fields, **sizes})
 
 
-def _add_candidates(made: Assembly, file: Path) -> None:
+def _add_candidates(assembly: Assembly, file: Path) -> None:
     column = CAPTIONS["title_and_reference"]
     for row, (at, cells) in enumerate(table(file, delimiter=",")):
         if column not in cells:
             refuse(At(file, 1), f"no column {column!r}; the header has {shown(cells, most=8)}")
-        made.texts.add(f"caption-{row}", cells[column], at, {"kind": "title_and_reference"})
+        assembly.texts.add(f"caption-{row}", cells[column], at, {"kind": "title_and_reference"})
 
 
-def _add_pixels(made: Assembly, root: Path) -> None:
+def _add_pixels(assembly: Assembly, root: Path) -> None:
     """Adds Kaggle's images, from lines of URL, base64 data and the URL of the metadata."""
     files = sorted(root.rglob("image_pixels/*.csv*"))
     if not files:
         raise LimnerError(f"pixels=True, but no image_pixels/*.csv or *.csv.gz below {root}")
-    wanted: dict[object, list[int]] = {}
-    urls = made.images.fields.get("image_url", [])
+    rows_by_url: dict[object, list[int]] = {}
+    urls = assembly.images.fields.get("image_url", [])
     for row, url in enumerate(urls):
-        wanted.setdefault(url, []).append(row)
+        rows_by_url.setdefault(url, []).append(row)
     for file in files:
         for line, text in lines(file):
-            url, _, rest = text.partition("\t")
-            for row in wanted.pop(url, ()):
-                made.images.values[row] = _bytes(rest.partition("\t")[0], At(file, line))
-    if wanted:
-        message = f"no pixels for {len(wanted):,} of {len(set(urls)):,} images ({shown(wanted)}); kept without pixels"
-        made.notes.add(At(root), message)
+            url, _, fields = text.partition("\t")
+            for row in rows_by_url.pop(url, ()):
+                assembly.images.values[row] = _bytes(fields.partition("\t")[0], At(file, line))
+    if rows_by_url:
+        missing = f"{len(rows_by_url):,} of {len(set(urls)):,} images ({shown(rows_by_url)})"
+        message = f"no pixels for {missing}; kept without pixels"
+        assembly.notes.add(At(root), message)
 
 
 def _bytes(text: str, at: At) -> bytes:

@@ -103,8 +103,8 @@ def _antonym(tokens: list[Token], at: int, context: Context) -> str | None:
 def _antonym_wordnet(tokens: list[Token], at: int, context: Context) -> str | None:
     """As in the paper: an adjective is replaced by a WordNet antonym of any of its senses."""
     word = tokens[at].low
-    found = () if word in FUNCTION else context.wordnet.antonyms(word, "a")
-    return context.choose(found).replace("_", " ") if found else None
+    antonyms = () if word in FUNCTION else context.wordnet.antonyms(word, "a")
+    return context.choose(antonyms).replace("_", " ") if antonyms else None
 
 
 def _is_nominal(word: str, wordnet: WordNet) -> bool:
@@ -152,7 +152,7 @@ def _number(tokens: list[Token], at: int, context: Context) -> str | None:
         return None
     if at + 1 < len(tokens) and tokens[at + 1].low in ("of", "way", "wheel", "year"):
         return None
-    return context.choose([other for other in NUMBERS if other not in ("one", word)])
+    return context.choose([number for number in NUMBERS if number not in ("one", word)])
 
 
 def _verb(tokens: list[Token], at: int, context: Context) -> str | None:
@@ -186,18 +186,20 @@ def _synonym(tokens: list[Token], at: int, context: Context) -> str | None:
     if not synsets or not any(lemma == word for lemma in synsets[0].lemmas):
         return None
     usual = synsets[0]
-    own = usual.counts[usual.lemmas.index(word)]
-    others = [
+    own_count = usual.counts[usual.lemmas.index(word)]
+    candidates = [
         (count, lemma)
         for lemma, count in zip(usual.lemmas, usual.counts, strict=True)
         if lemma.isalpha() and lemma.islower()
     ]
     rare = [
-        lemma for count, lemma in sorted(others) if lemma != word and count < max(own, 1) and not lemma.endswith("s")
+        lemma
+        for count, lemma in sorted(candidates)
+        if lemma != word and count < max(own_count, 1) and not lemma.endswith("s")
     ]
     # The word must be the head of its phrase: before a noun it may be part of a name ("dog house").
     alone = at + 1 == len(tokens) or context.wordnet.base(tokens[at + 1].low) is None or tokens[at + 1].low in FUNCTION
-    return rare[0] if rare and own > 0 and alone else None
+    return rare[0] if rare and own_count > 0 and alone else None
 
 
 # --- one and several --------------------------------------------------------------------------------------------
@@ -208,46 +210,48 @@ SAME = frozenset(("sheep", "fish", "deer", "water", "grass", "snow", "sand", "ha
 def _plural(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
     """Turns one into several ("a dog is" -> "several dogs are"), or several into one ("two dogs" -> "one dog")."""
     lead = tokens[at].low
-    to_many = lead in ("a", "an")
-    if not to_many and (lead not in NUMBERS or lead == "one"):
+    pluralised = lead in ("a", "an")
+    if not pluralised and (lead not in NUMBERS or lead == "one"):
         return None
     if at + 1 < len(tokens) and tokens[at + 1].low in GROUPS:  # "a few dogs" is plural already
         return None
-    head = _head(text, tokens, at, context.wordnet, singular=to_many)
+    head = _head(text, tokens, at, context.wordnet, singular=pluralised)
     if head is None or _in_compound(tokens, head, context.wordnet):
         return None
     noun = tokens[head].low
-    new = plural(noun) if to_many else SINGULAR.get(noun) or context.wordnet.base(noun)
+    new = plural(noun) if pluralised else SINGULAR.get(noun) or context.wordnet.base(noun)
     if new is None or new == noun:
         return None
-    changes = [(tokens[at], cased(tokens[at].text, "several" if to_many else "one")), (tokens[head], new)]
-    return edited(text, "plural", changes + _verb_after(text, tokens, head, context.wordnet, many=to_many), noun)
+    changes = [(tokens[at], cased(tokens[at].text, "several" if pluralised else "one")), (tokens[head], new)]
+    return edited(
+        text, "plural", changes + _verb_after(text, tokens, head, context.wordnet, pluralised=pluralised), noun
+    )
 
 
 def _head(text: str, tokens: list[Token], at: int, wordnet: WordNet, *, singular: bool) -> int | None:
     """The noun that an article or number belongs to: the last noun of its phrase, at most four words away."""
-    found = None
+    head = None
     for place in range(at + 1, min(at + 5, len(tokens))):
         word = tokens[place].low
         if "," in text[tokens[place - 1].stop : tokens[place].start] or word in FUNCTION:
             break
         base = SINGULAR.get(word) or wordnet.base(word)
         participle = word.endswith(("ing", "ed")) and wordnet.base(word, "v") not in (None, word)
-        settled = found is not None and _one(tokens[found].low, wordnet) == singular
+        settled = head is not None and _one(tokens[head].low, wordnet) == singular
         if settled and (participle or _one(word, wordnet) != singular):
             break  # "a woman walks": the noun is found, and "walks" is not a singular noun
         if base is not None and not participle:
-            found = place
+            head = place
         elif not wordnet.has(word, "a") and word not in NUMBERS and not participle:
             break
-    if found is None or tokens[found].low in SAME:
+    if head is None or tokens[head].low in SAME:
         return None
-    word = tokens[found].low
+    word = tokens[head].low
     base = SINGULAR.get(word) or wordnet.base(word)
-    of = found + 1 < len(tokens) and tokens[found + 1].low == "of"  # "a group of dogs" is plural already
+    of = head + 1 < len(tokens) and tokens[head + 1].low == "of"  # "a group of dogs" is plural already
     usual = word not in css_colours() and (base == word) == singular
-    adjective = wordnet.has(word, "a") and found + 1 == at + 2 and word in (*BIG, *SMALL)
-    return found if usual and not of and not adjective else None
+    adjective = wordnet.has(word, "a") and head + 1 == at + 2 and word in (*BIG, *SMALL)
+    return head if usual and not of and not adjective else None
 
 
 def _in_compound(tokens: list[Token], head: int, wordnet: WordNet) -> bool:
@@ -264,19 +268,19 @@ def _one(word: str, wordnet: WordNet) -> bool:
     return (SINGULAR.get(word) or wordnet.base(word)) == word
 
 
-def _verb_after(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, many: bool) -> list[Change]:
+def _verb_after(text: str, tokens: list[Token], head: int, wordnet: WordNet, *, pluralised: bool) -> list[Change]:
     """The verb that must agree with the new number, if it follows directly."""
     if head + 1 >= len(tokens):
         return []
     verb = tokens[head + 1]
     if verb.low in AGREE:
-        return [(verb, AGREE[verb.low])] if (verb.low in ("is", "was", "has")) == many else []
+        return [(verb, AGREE[verb.low])] if (verb.low in ("is", "was", "has")) == pluralised else []
     base = wordnet.base(verb.low, "v") if verb.low not in FUNCTION else None
     if base is None or verb.low.endswith(("ing", "ed")):
         return []
-    if many and verb.low == inflect(base, "s"):
+    if pluralised and verb.low == inflect(base, "s"):
         return [(verb, base)]
-    return [(verb, inflect(base, "s"))] if not many and verb.low == base else []
+    return [(verb, inflect(base, "s"))] if not pluralised and verb.low == base else []
 
 
 PROPOSERS: dict[str, Proposer] = {
@@ -326,8 +330,8 @@ def attack_all(
     graph, listed = wordnet or WordNet.load(), list(kinds)
     colours = colours_in(texts)
     for number, kind in enumerate(listed):
-        made = []
+        edits = []
         for done, text in enumerate(texts, start=1):
-            made.append(attack(text, kind, seed=seed, colours=colours, wordnet=graph))
+            edits.append(attack(text, kind, seed=seed, colours=colours, wordnet=graph))
             progress(number * len(texts) + done, len(listed) * len(texts))
-        yield kind, made
+        yield kind, edits

@@ -66,12 +66,14 @@ class Attack:
 
     def words(self, *, min_count: int = 5) -> dict[str, tuple[int, float]]:
         """Count and blindness for words changed in at least `min_count` queries that had the relevant image first."""
-        kept: dict[str, list[bool]] = defaultdict(list)
+        first_after: dict[str, list[bool]] = defaultdict(list)
         for edit, before, after in zip(self.edits, self.before, self.after, strict=True):
             if before == 1:
-                kept[edit.word].append(bool(after == 1))
-        found = {word: (len(each), sum(each) / len(each)) for word, each in kept.items() if len(each) >= min_count}
-        return dict(sorted(found.items(), key=lambda item: (-item[1][1], -item[1][0])))
+                first_after[edit.word].append(bool(after == 1))
+        blindness = {
+            word: (len(each), sum(each) / len(each)) for word, each in first_after.items() if len(each) >= min_count
+        }
+        return dict(sorted(blindness.items(), key=lambda item: (-item[1][1], -item[1][0])))
 
     def metrics(self) -> dict[str, tuple[float, float]]:
         """Measures over all queries, before and after, in percent."""
@@ -80,16 +82,16 @@ class Attack:
 
     def record(self) -> dict[str, object]:
         """Everything except the edits, as plain values."""
-        found: dict[str, object] = {
+        values: dict[str, object] = {
             "kind": self.kind,
             "queries": self.queries,
             "changed": len(self.edits),
             **self.shares,
         }
-        found |= {"similarity fell": self.fell, "moved": _mean(self.moved)}
+        values |= {"similarity fell": self.fell, "moved": _mean(self.moved)}
         if self.kind in DENIES:
-            found["blindness"] = self.blindness
-        return found | {name: {"before": a, "after": b} for name, (a, b) in self.metrics().items()}
+            values["blindness"] = self.blindness
+        return values | {name: {"before": a, "after": b} for name, (a, b) in self.metrics().items()}
 
 
 METRICS: dict[str, Callable[[FloatArray], float]] = {
@@ -112,26 +114,28 @@ def rerank(kind: str, edits: Sequence[Edit | None], before: Array, truth: npt.ND
         ask: A function from texts to their scores with the same candidates, texts by candidates.
     """
     changed = np.array([at for at, edit in enumerate(edits) if edit is not None], dtype=np.int64)
-    made = tuple(edit for edit in edits if edit is not None)
+    applied = tuple(edit for edit in edits if edit is not None)
     old = ranks(before, truth)
-    if not made:
+    if not applied:
         return Attack(kind, (), len(edits), np.zeros(0), np.zeros(0), np.zeros(0), old)
-    after = np.asarray(ask([edit.after for edit in made]))
-    if after.shape != (len(made), before.shape[1]):
+    after = np.asarray(ask([edit.after for edit in applied]))
+    if after.shape != (len(applied), before.shape[1]):
         raise LimnerError(
-            f"the system gave scores of shape {after.shape} for {len(made)} texts: expected one row per text "
+            f"the system gave scores of shape {after.shape} for {len(applied)} texts: expected one row per text "
             f"and {before.shape[1]} columns"
         )
     place = np.arange(len(changed))
     moved = after[place, truth[changed]].astype(np.float64) - before[changed, truth[changed]]
-    rest = np.setdiff1d(np.arange(len(edits)), changed)
-    return Attack(kind, made, len(edits), old[changed], ranks(after, truth[changed]), moved, old[rest])
+    unedited = np.setdiff1d(np.arange(len(edits)), changed)
+    return Attack(kind, applied, len(edits), old[changed], ranks(after, truth[changed]), moved, old[unedited])
 
 
 def ranks(scores: Array, truth: npt.NDArray[np.int64]) -> FloatArray:
     """The expected rank of the relevant image of each row, with ties in random order."""
-    own = scores[np.arange(len(scores)), truth][:, None]
-    return np.asarray(1 + (scores > own).sum(axis=1) + ((scores == own).sum(axis=1) - 1) / 2, dtype=np.float64)
+    relevant_scores = scores[np.arange(len(scores)), truth][:, None]
+    return np.asarray(
+        1 + (scores > relevant_scores).sum(axis=1) + ((scores == relevant_scores).sum(axis=1) - 1) / 2, dtype=np.float64
+    )
 
 
 def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
@@ -140,7 +144,7 @@ def blind_baseline(edits: Iterable[Edit], texts: Iterable[str]) -> float:
     Uses a bigram model of the texts (which must not contain the queries themselves). If the value is near 0.5,
     detecting the change requires the image; if it is near 1, the text alone is enough, and a good result means little.
     """
-    return _told_apart(edits, _usual(texts))
+    return _discrimination(edits, _usual(texts))
 
 
 def blind_baselines(
@@ -154,16 +158,16 @@ def blind_baselines(
         progress: Called with (kinds done, kinds in total).
     """
     progress = as_progress(progress)
-    usual, found = _usual(texts), {}
+    usual, accuracies = _usual(texts), {}
     for number, (kind, edits) in enumerate(kinds.items(), start=1):
-        found[kind] = _told_apart(edits, usual)
+        accuracies[kind] = _discrimination(edits, usual)
         progress(number, len(kinds))
-    return found
+    return accuracies
 
 
-def _told_apart(edits: Iterable[Edit], usual: Callable[[str], float]) -> float:
-    told = [(usual(e.before) > usual(e.after)) + 0.5 * (usual(e.before) == usual(e.after)) for e in edits]
-    return sum(told) / len(told) if told else math.nan
+def _discrimination(edits: Iterable[Edit], usual: Callable[[str], float]) -> float:
+    outcomes = [(usual(e.before) > usual(e.after)) + 0.5 * (usual(e.before) == usual(e.after)) for e in edits]
+    return sum(outcomes) / len(outcomes) if outcomes else math.nan
 
 
 def _usual(texts: Iterable[str]) -> Callable[[str], float]:

@@ -77,13 +77,13 @@ NO_COUNT = frozenset(("grass", "snow", "sand", "water", "hair", "clothing", "air
 def word_order(text: str, tokens: list[Token], at: int, context: Context) -> Edit | None:
     """Swaps two nouns with a directed relation between them, or the colours or sizes of two different things."""
     kinds = tag([t.low for t in tokens])
-    found = [p for p in phrases(text, context.wordnet) if kinds[p.start] != "v"]  # the noun "chases" is a verb here
-    places = [_modifiers(tokens, one, other, at) for one, other in combinations(found, 2)]
-    for one, other in pairwise(found):
-        if at == one.start and _can_exchange(text, tokens, one, other, context.wordnet):
-            places.append((at, other.start))
-    made = next((each for each in places if each), None)
-    return edited(text, "word-order", _exchanged(tokens, *made), tokens[at].low) if made else None
+    nouns = [p for p in phrases(text, context.wordnet) if kinds[p.start] != "v"]  # the noun "chases" is a verb here
+    places = [_modifiers(tokens, one, second_phrase, at) for one, second_phrase in combinations(nouns, 2)]
+    for one, second_phrase in pairwise(nouns):
+        if at == one.start and _can_exchange(text, tokens, one, second_phrase, context.wordnet):
+            places.append((at, second_phrase.start))
+    exchange = next((each for each in places if each), None)
+    return edited(text, "word-order", _exchanged(tokens, *exchange), tokens[at].low) if exchange else None
 
 
 def _exchanged(tokens: list[Token], first: int, second: int) -> list[Change]:
@@ -92,19 +92,24 @@ def _exchanged(tokens: list[Token], first: int, second: int) -> list[Change]:
     return words + [change for at, new in pairs for change in agreeing_article(tokens, at, new)]
 
 
-def _modifiers(tokens: list[Token], one: Phrase, other: Phrase, at: int) -> tuple[int, int] | None:
+def _modifiers(tokens: list[Token], one: Phrase, second_phrase: Phrase, at: int) -> tuple[int, int] | None:
     """The positions of the colours or sizes of two things, if this word is the first of them."""
-    if one.noun == other.noun or at >= one.start:
+    if one.noun == second_phrase.noun or at >= one.start:
         return None
     kinds: tuple[Container[str], ...] = (COLOURS, SIZES)
     for of_kind in kinds:
-        first, second = (_modifier(tokens, phrase, of_kind) for phrase in (one, other))
-        if first == at and second is not None and second >= one.stop and _same(tokens[first]) != _same(tokens[second]):
+        first, second = (_modifier(tokens, phrase, of_kind) for phrase in (one, second_phrase))
+        if (
+            first == at
+            and second is not None
+            and second >= one.stop
+            and _canonical(tokens[first]) != _canonical(tokens[second])
+        ):
             return first, second
     return None
 
 
-def _same(token: Token) -> str:
+def _canonical(token: Token) -> str:
     """One word for all spellings of a colour and all words for a size: "big" and "large" mean the same."""
     return COLOUR_SPELLING.get(token.low) or SIZES.get(token.low, token.low)
 
@@ -117,34 +122,36 @@ def _modifier(tokens: list[Token], phrase: Phrase, of_kind: Container[str]) -> i
     return None
 
 
-def _can_exchange(text: str, tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
+def _can_exchange(text: str, tokens: list[Token], one: Phrase, second_phrase: Phrase, wordnet: WordNet) -> bool:
     """Whether two nouns can be swapped so that the text means something else."""
     kinds = tag([t.low for t in tokens])
-    whole = one.stop - one.start == other.stop - other.start == 1 and one.noun != other.noun
-    head = other.stop == len(tokens) or kinds[other.stop] != "n"  # not the "brick" of "a brick wall"
-    if not whole or not head or not _agree(tokens, one, other, wordnet):
+    single_words = (
+        one.stop - one.start == second_phrase.stop - second_phrase.start == 1 and one.noun != second_phrase.noun
+    )
+    head = second_phrase.stop == len(tokens) or kinds[second_phrase.stop] != "n"  # not the "brick" of "a brick wall"
+    if not single_words or not head or not _agree(tokens, one, second_phrase, wordnet):
         return False
-    classes = [_class(phrase, wordnet) for phrase in (one, other)]
-    things = [each == "artifact.n.01" for each in classes]
+    classes = [_class(phrase, wordnet) for phrase in (one, second_phrase)]
+    are_artifacts = [each == "artifact.n.01" for each in classes]
     # "A man in a jacket sits on a bench": the jacket does not sit. So a thing must come first, without a verb.
     nouns = [t.low for t, kind in zip(tokens, kinds, strict=True) if kind == "n" and t.start < tokens[one.start].start]
-    at_rest = "v" not in kinds[one.stop : other.start] and NO_OBJECTS.issuperset(nouns)
-    fits = "" not in classes and things[0] == things[1] and (at_rest or not things[0])
-    return fits and _directed(text, tokens, one, other, wordnet)
+    without_verb = "v" not in kinds[one.stop : second_phrase.start] and NO_OBJECTS.issuperset(nouns)
+    fits = "" not in classes and are_artifacts[0] == are_artifacts[1] and (without_verb or not are_artifacts[0])
+    return fits and _directed(text, tokens, one, second_phrase, wordnet)
 
 
 def _class(phrase: Phrase, wordnet: WordNet) -> str:
     """Person or animal by the first sense, artifact by one of the first two, as for "table"."""
-    found = [c for c in CLASSES if wordnet.is_a(phrase.senses[0], c)]
-    found += [c for c in CLASSES[2:] if any(wordnet.is_a(sense, c) for sense in phrase.senses[:2])]
-    return found[0] if found else ""
+    matching = [c for c in CLASSES if wordnet.is_a(phrase.senses[0], c)]
+    matching += [c for c in CLASSES[2:] if any(wordnet.is_a(sense, c) for sense in phrase.senses[:2])]
+    return matching[0] if matching else ""
 
 
-def _agree(tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
+def _agree(tokens: list[Token], one: Phrase, second_phrase: Phrase, wordnet: WordNet) -> bool:
     """Whether grammar allows the swap: both singular or both plural, each with an article or number, or a plural."""
-    words = [tokens[phrase.start].low for phrase in (one, other)]
+    words = [tokens[phrase.start].low for phrase in (one, second_phrase)]
     several = [(SINGULAR.get(word) or wordnet.base(word)) != word for word in words]
-    led = _led(tokens[: one.start]) and _led(tokens[one.stop : other.start])
+    led = _led(tokens[: one.start]) and _led(tokens[one.stop : second_phrase.start])
     return several[0] == several[1] and (led or several[0]) and not NO_COUNT & {*words}
 
 
@@ -155,12 +162,14 @@ def _led(before: list[Token]) -> bool:
     return first in ("a", "an", "the") or first in NUMBERS
 
 
-def _directed(text: str, tokens: list[Token], one: Phrase, other: Phrase, wordnet: WordNet) -> bool:
+def _directed(text: str, tokens: list[Token], one: Phrase, second_phrase: Phrase, wordnet: WordNet) -> bool:
     """Whether the verb or preposition between two nouns means something else in the other direction."""
-    between = [t.low for t in tokens[one.stop : other.start]]
-    if "," in text[tokens[one.start].stop : tokens[other.start].start] or {"and", "or", "while", "as"} & {*between}:
+    between = [t.low for t in tokens[one.stop : second_phrase.start]]
+    if "," in text[tokens[one.start].stop : tokens[second_phrase.start].start] or {"and", "or", "while", "as"} & {
+        *between
+    }:
         return False
-    kinds = tag([t.low for t in tokens])[one.stop : other.start]
+    kinds = tag([t.low for t in tokens])[one.stop : second_phrase.start]
     linking = [(w, k) for w, k in zip(between, kinds, strict=True) if k == "v" or _links(w)]
     if not linking:
         return False
@@ -204,8 +213,8 @@ def relation(text: str, tokens: list[Token], at: int, context: Context) -> Edit 
     old, new = _opposite(tokens, at, context)
     if not new:
         return None
-    first, *rest = tokens[at : at + len(old)]
-    changes = [(first, cased(first.text, new)), *((token, "") for token in rest)]
+    first, *following = tokens[at : at + len(old)]
+    changes = [(first, cased(first.text, new)), *((token, "") for token in following)]
     return edited(text, "relation", changes, " ".join(old))
 
 
@@ -231,11 +240,11 @@ def _is_side(tokens: list[Token], at: int) -> bool:
 
 def _holds(tokens: list[Token], at: int, old: tuple[str, ...], wordnet: WordNet) -> bool:
     """Whether these words describe a relation to a thing or a place here."""
-    thing = next(iter(phrases(" ".join(t.text for t in tokens[at + len(old) :]), wordnet)), None)
-    if thing is None or thing.start > 3 or thing.noun in NO_PLACES:
+    next_noun = next(iter(phrases(" ".join(t.text for t in tokens[at + len(old) :]), wordnet)), None)
+    if next_noun is None or next_noun.start > 3 or next_noun.noun in NO_PLACES:
         return False
     if old[0] in ("up", "down"):
         moves = at > 0 and wordnet.base(tokens[at - 1].low, "v") in MOTION
-        return moves and thing.noun not in LEVEL
-    led = all(t.low not in FUNCTION or t.low in DETERMINERS for t in tokens[at + len(old) :][: thing.start])
-    return led and any(wordnet.is_a(sense, "physical_entity.n.01") for sense in thing.senses[:2])
+        return moves and next_noun.noun not in LEVEL
+    led = all(t.low not in FUNCTION or t.low in DETERMINERS for t in tokens[at + len(old) :][: next_noun.start])
+    return led and any(wordnet.is_a(sense, "physical_entity.n.01") for sense in next_noun.senses[:2])

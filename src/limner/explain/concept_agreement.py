@@ -69,8 +69,8 @@ def agreement(
 ) -> ConceptAgreement:
     """Compares the contents of two images.
 
-    >>> from limner.explain.concepts import Thing
-    >>> dog, ball, park, frisbee = (Thing(f"{word}.n.01") for word in ("dog", "ball", "park", "frisbee"))
+    >>> from limner.explain.concepts import ImageObject
+    >>> dog, ball, park, frisbee = (ImageObject(f"{word}.n.01") for word in ("dog", "ball", "park", "frisbee"))
     >>> g, r = Concepts((dog, ball, park)), Concepts((dog, frisbee, park))
     >>> round(agreement(g, r, similarities((g, r), WordNet.load()))["CA"], 4)
     0.6667
@@ -123,7 +123,12 @@ def size_gaps(truth: Concepts, returned: Concepts, name: str) -> list[float]:
 
 def _attributes(truth: Concepts, returned: Concepts, common: frozenset[str]) -> float:
     ours, theirs = (
-        Counter((t.concept, what, value) for t in image.things if t.concept in common for what, value in t.attributes)
+        Counter(
+            (t.concept, attribute, value)
+            for t in image.things
+            if t.concept in common
+            for attribute, value in t.attributes
+        )
         for image in (truth, returned)
     )
     return (ours & theirs).total() / ours.total() if ours else math.nan

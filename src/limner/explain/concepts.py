@@ -32,7 +32,7 @@ SPELLING = {"color": "colour"}
 
 
 @dataclass(frozen=True)
-class Thing:
+class ImageObject:
     """One object of an image.
 
     Args:
@@ -47,9 +47,9 @@ class Thing:
     attributes: frozenset[tuple[str, str]] = frozenset()
     area: float | None = None
 
-    def value(self, what: str) -> str | None:
+    def value(self, attribute: str) -> str | None:
         """The value of one attribute, if known."""
-        return next((value for name, value in self.attributes if name == what), None)
+        return next((value for name, value in self.attributes if name == attribute), None)
 
 
 @dataclass(frozen=True)
@@ -62,25 +62,25 @@ class Concepts:
         setting: The background, if known.
     """
 
-    things: tuple[Thing, ...] = ()
+    things: tuple[ImageObject, ...] = ()
     relations: frozenset[Relation] = frozenset()
     setting: str | None = None
 
     @cached_property
     def counts(self) -> Counter[str]:
         """How many objects there are of each concept."""
-        return Counter(thing.concept for thing in self.things)
+        return Counter(item.concept for item in self.things)
 
     @property
     def names(self) -> frozenset[str]:
         """V(.): the set of concepts."""
         return frozenset(self.counts)
 
-    def only(self, kept: Iterable[str]) -> Concepts:
+    def only(self, names: Iterable[str]) -> Concepts:
         """The content restricted to these concepts."""
-        wanted = frozenset(kept)
-        relations = frozenset(r for r in self.relations if r[0] in wanted and r[2] in wanted)
-        return Concepts(tuple(t for t in self.things if t.concept in wanted), relations, self.setting)
+        chosen = frozenset(names)
+        relations = frozenset(r for r in self.relations if r[0] in chosen and r[2] in chosen)
+        return Concepts(tuple(t for t in self.things if t.concept in chosen), relations, self.setting)
 
 
 @dataclass(eq=False)
@@ -90,14 +90,14 @@ class Faults:
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
 
-    def add(self, what: str, example: str) -> None:
+    def add(self, problem: str, example: str) -> None:
         """Records one problem."""
-        self.counts[what] += 1
-        self.examples.setdefault(what, example)
+        self.counts[problem] += 1
+        self.examples.setdefault(problem, example)
 
     def notes(self) -> list[str]:
         """One line for each kind of problem, with its first example."""
-        return [f"{n:,} {what}, e.g. {self.examples[what]}" for what, n in self.counts.most_common()]
+        return [f"{n:,} {problem}, e.g. {self.examples[problem]}" for problem, n in self.counts.most_common()]
 
 
 def of_images(
@@ -129,25 +129,25 @@ def with_caption_objects(collection: Collection, wordnet: WordNet, *, progress: 
     Objects that no caption mentions may still be present, so these are less informative than annotated objects.
     """
     progress = as_progress(progress)
-    said: dict[str, dict[str, list[dict[str, object]]]] = {image: {} for image in collection.images.ids}
+    named: dict[str, dict[str, list[dict[str, object]]]] = {image: {} for image in collection.images.ids}
     pairs = list(collection.judgements)
     step = progress.step("reading the captions", "captions", total=len(pairs))
     for image, text, grade in counting(pairs, step):
         if grade > 0 and text in collection.texts.ids:
             for noun, entries in _named_in(collection.texts.values[collection.texts.ids.index(text)], wordnet).items():
-                if len(entries) > len(said[image].get(noun, ())):
-                    said[image][noun] = entries
-    listed = [[entry for entries in said[image].values() for entry in entries] for image in collection.images.ids]
+                if len(entries) > len(named[image].get(noun, ())):
+                    named[image][noun] = entries
+    listed = [[entry for entries in named[image].values() for entry in entries] for image in collection.images.ids]
     return replace(collection, images=collection.images.with_fields(objects=listed, relations=[()] * len(listed)))
 
 
 def _named_in(text: str, wordnet: WordNet) -> dict[str, list[dict[str, object]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    entries: dict[str, list[dict[str, Any]]] = {}
     for phrase in phrases(text, wordnet):
         entry = {"name": phrase.noun, "synset": phrase.senses[0] if phrase.senses else "", "colour": phrase.colour,
                  "size": phrase.size}  # fmt: skip
-        found.setdefault(phrase.noun, []).extend([entry] * min(phrase.number, 20))
-    return found
+        entries.setdefault(phrase.noun, []).extend([entry] * min(phrase.number, 20))
+    return entries
 
 
 def own_words(images: Items, wordnet: WordNet, *, objects: str = "objects") -> dict[str, str]:
@@ -165,52 +165,54 @@ def _concepts(images: Items, row: int, wordnet: WordNet, faults: Faults, objects
     if not listed:
         faults.add("images without any object", images.ids[row])
     sides = [images.fields[side][row] if side in images.fields else None for side in ("width", "height")]
-    whole = float(np.prod([float(side) for side in sides if side])) if all(sides) else 1.0
-    things = tuple(_thing(entry, wordnet, faults, images.ids[row], whole) for entry in listed)
-    known = images.fields["relations"][row] if "relations" in images.fields else ()
-    relations = frozenset(_relations(known or (), things, faults, images.ids[row]))
+    image_area = float(np.prod([float(side) for side in sides if side])) if all(sides) else 1.0
+    image_objects = tuple(_image_object(entry, wordnet, faults, images.ids[row], image_area) for entry in listed)
+    given_relations = images.fields["relations"][row] if "relations" in images.fields else ()
+    relations = frozenset(_relations(given_relations or (), image_objects, faults, images.ids[row]))
     setting = images.fields["background"][row] if "background" in images.fields else None
-    return Concepts(things, relations, setting)
+    return Concepts(image_objects, relations, setting)
 
 
 def _relations(
-    known: Iterable[tuple[int, str, int]], things: Sequence[Thing], faults: Faults, image: str
+    given_relations: Iterable[tuple[int, str, int]], image_objects: Sequence[ImageObject], faults: Faults, image: str
 ) -> Iterator[Relation]:
-    for one, word, other in known:
-        if max(one, other) < len(things):
-            yield things[one].concept, str(word), things[other].concept
+    for one, word, second in given_relations:
+        if max(one, second) < len(image_objects):
+            yield image_objects[one].concept, str(word), image_objects[second].concept
         else:
-            faults.add("relations of missing objects", f"{one} {word} {other} in {image}")
+            faults.add("relations of missing objects", f"{one} {word} {second} in {image}")
 
 
-def _thing(entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: str, whole: float) -> Thing:
+def _image_object(
+    entry: Mapping[str, Any], wordnet: WordNet, faults: Faults, image: str, image_area: float
+) -> ImageObject:
     box = entry.get("box")
     area = None
     if box is not None:
-        area = max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1]) / whole
+        area = max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1]) / image_area
         if not area > 0:
             faults.add("boxes without an area", f"{list(box)} in {image}")
             area = None
-    return Thing(
+    return ImageObject(
         concept_of(entry, wordnet, faults, image), None if box is None else tuple(box), _attributes(entry), area
     )
 
 
 def concept_of(entry: Mapping[str, object], wordnet: WordNet, faults: Faults, image: str = "") -> str:
     """The synset of an object: as given, or the usual sense of its name; the name itself if WordNet has neither."""
-    given = str(entry.get("synset") or "")
-    name = str(entry.get("name") or given.partition(".")[0]).strip().lower()
-    if given in wordnet:
-        return given
-    if given:
-        faults.add("unknown synsets", f"{given!r} in {image}")
+    synset = str(entry.get("synset") or "")
+    name = str(entry.get("name") or synset.partition(".")[0]).strip().lower()
+    if synset in wordnet:
+        return synset
+    if synset:
+        faults.add("unknown synsets", f"{synset!r} in {image}")
     if not name:
         faults.add("objects without a name", f"in {image}")
         return "object.n.01"
-    found = name_to_synset(name, wordnet)
-    if found is None:
+    usual = name_to_synset(name, wordnet)
+    if usual is None:
         faults.add("names that WordNet does not have", f"{name!r} in {image}")
-    return found or name
+    return usual or name
 
 
 def name_to_synset(name: str, wordnet: WordNet) -> str | None:
@@ -228,7 +230,11 @@ def name_to_synset(name: str, wordnet: WordNet) -> str | None:
 
 
 def _attributes(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    named = {(SPELLING.get(what, what), str(entry[what]).lower()) for what in ATTRIBUTES if entry.get(what)}
+    named = {
+        (SPELLING.get(attribute, attribute), str(entry[attribute]).lower())
+        for attribute in ATTRIBUTES
+        if entry.get(attribute)
+    }
     return frozenset(named | {("", str(value).lower()) for value in entry.get("attributes") or ()})
 
 
@@ -241,7 +247,7 @@ def read_csv(path: str | Path) -> dict[str, list[dict[str, object]]]:
     Columns: image, name or synset, and optionally left, top, right, bottom, colour, size, material, place, action, and
     attributes separated by `;`.
     """
-    found: dict[str, list[dict[str, object]]] = {}
+    objects: dict[str, list[dict[str, object]]] = {}
     for number, row in _rows(Path(path)):
         if not row.get("image") or not (row.get("name") or row.get("synset")):
             raise LimnerError(f"{path}, line {number}: expected an image and a name or synset; got {row}")
@@ -252,8 +258,8 @@ def read_csv(path: str | Path) -> dict[str, list[dict[str, object]]]:
             except ValueError:
                 raise LimnerError(f"{path}, line {number}: left, top, right and bottom must be numbers") from None
         entry["attributes"] = [v.strip() for v in (row.get("attributes") or "").split(";") if v.strip()]
-        found.setdefault(row["image"], []).append(entry)
-    return found
+        objects.setdefault(row["image"], []).append(entry)
+    return objects
 
 
 _SIDES = ("left", "top", "right", "bottom")
@@ -270,14 +276,14 @@ def read_visual_genome(path: str | Path) -> dict[str, list[dict[str, object]]]:
     content = read_json(path, what="Visual Genome JSON")
     if not isinstance(content, list):
         raise LimnerError(f"{path}: expected a list of images as in Visual Genome's objects.json")
-    found = {}
+    objects = {}
     with damage_told(path, what="Visual Genome JSON"):
         for number, image in enumerate(content):
             key, listed = image.get("image_id", image.get("id")), image.get("objects", image.get("attributes"))
             if key is None or not isinstance(listed, list):
                 raise LimnerError(f"{path}: image {number} has no image_id or no objects; it has {shown(image)}")
-            found[str(key)] = [_visual_genome(entry) for entry in listed]
-    return found
+            objects[str(key)] = [_visual_genome(entry) for entry in listed]
+    return objects
 
 
 def _visual_genome(entry: Mapping[str, Any]) -> dict[str, object]:

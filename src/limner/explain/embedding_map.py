@@ -61,8 +61,8 @@ class MapColour:
     @classmethod
     def of(cls, name: str, values: Sequence[str | None]) -> MapColour:
         """A colour for each value; the most frequent first."""
-        known = [value for value in values if value is not None]
-        order = sorted(set(known), key=lambda value: (-known.count(value), value))
+        present = [value for value in values if value is not None]
+        order = sorted(set(present), key=lambda value: (-present.count(value), value))
         at = {value: code for code, value in enumerate(order)}
         return cls(name, np.array([-1 if v is None else at[v] for v in values], dtype=np.int64), tuple(order))
 
@@ -96,8 +96,8 @@ class EmbeddingMap:
 
     def __str__(self) -> str:
         """A description of the map, with its trustworthiness."""
-        shown = f"{len(self):,} points" if len(self) == self.total else f"{len(self):,} of {self.total:,} points"
-        return f"{shown} of {self.name} by {self.projection}"
+        size = f"{len(self):,} points" if len(self) == self.total else f"{len(self):,} of {self.total:,} points"
+        return f"{size} of {self.name} by {self.projection}"
 
     def head(self) -> dict[str, object]:
         """The first line of the stream."""
@@ -118,14 +118,14 @@ class EmbeddingMap:
         yield json.dumps(self.head(), ensure_ascii=False) + "\n"
         places = np.rint(self.points * GRID).astype(np.int64)
         for low in range(0, len(self), CHUNK):
-            held = slice(low, low + CHUNK)
+            chunk = slice(low, low + CHUNK)
             part = {
-                "ids": self.ids[held],
-                "texts": self.is_text[held].astype(int).tolist(),
-                "x": places[held, 0].tolist(),
-                "y": places[held, 1].tolist(),
-                "labels": self.labels[held],
-                "colours": [each.codes[held].tolist() for each in self.colours],
+                "ids": self.ids[chunk],
+                "texts": self.is_text[chunk].astype(int).tolist(),
+                "x": places[chunk, 0].tolist(),
+                "y": places[chunk, 1].tolist(),
+                "labels": self.labels[chunk],
+                "colours": [each.codes[chunk].tolist() for each in self.colours],
             }
             yield json.dumps(part, ensure_ascii=False) + "\n"
 
@@ -149,10 +149,10 @@ class EmbeddingMap:
 
     def html(self) -> str:
         """A self-contained page with the map; it needs no server."""
-        held = {name: files("limner.explain").joinpath(name).read_text(encoding="utf-8") for name in _PARTS}
+        parts = {name: files("limner.explain").joinpath(name).read_text(encoding="utf-8") for name in _PARTS}
         page = template("limner.explain", "map.html")
         data = "".join(self.lines()).replace("<", "\\u003c")
-        return page.render(name=self.name, script=held["map.js"], style=held["map.css"], data=data)
+        return page.render(name=self.name, script=parts["map.js"], style=parts["map.css"], data=data)
 
     def save(self, path: str | Path) -> Path:
         """Writes .html or .json, atomically."""
@@ -218,13 +218,13 @@ def embedding_map(
     projection = project(vectors, method, seed=seed, progress=progress)
     ids, is_text = [*images.ids, *texts.ids], np.arange(total) >= len(images)
     colours = _colours(scores, collection, ids, is_text, classes, progress)
-    shown = _labels(collection)
+    labels = _labels(collection)
     return EmbeddingMap(
         collection.name,
         tuple(ids[row] for row in rows),
         is_text[rows],
         projection.points,
-        tuple(shown.get((bool(is_text[row]), ids[row]), "") for row in rows),
+        tuple(labels.get((bool(is_text[row]), ids[row]), "") for row in rows),
         tuple(MapColour(each.name, each.codes[rows], each.values) for each in colours),
         projection,
         total,
@@ -235,11 +235,11 @@ def _labels(collection: Collection) -> dict[tuple[bool, str], str]:
     """A caption for each text and image; for an image, its first caption."""
     from limner.search.item_texts import with_captions
 
-    found = {(True, key): str(text) for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)}
+    labels = {(True, key): str(text) for key, text in zip(collection.texts.ids, collection.texts.values, strict=True)}
     images = with_captions(collection)
     for key, captions in zip(images.ids, images.fields.get("captions", [()] * len(images)), strict=True):
-        found[False, key] = captions[0] if captions else ""
-    return found
+        labels[False, key] = captions[0] if captions else ""
+    return labels
 
 
 def _colours(
@@ -251,32 +251,36 @@ def _colours(
     progress: Progress,
 ) -> list[MapColour]:
     """By kind, failure, hubness, and every field with a few values."""
-    found = [MapColour.of("kind", ["text" if text else "image" for text in is_text])]
+    colours = [MapColour.of("kind", ["text" if text else "image" for text in is_text])]
     if classes is not None:
-        both = [classes["t2i"] if text else classes["i2t"] for text in is_text]
-        found.append(MapColour.of("failure", [held.get(key, RIGHT) for key, held in zip(ids, both, strict=True)]))
+        classes_of_kind = [classes["t2i"] if text else classes["i2t"] for text in is_text]
+        colours.append(
+            MapColour.of(
+                "failure", [of_item.get(key, RIGHT) for key, of_item in zip(ids, classes_of_kind, strict=True)]
+            )
+        )
     k = min(NEAREST, *scores.shape)
     images, texts = (
-        Hubs.of(each.top(k, progress=progress.step(f"counting hubs among {what}", "queries")), k=k).counts
-        for each, what in ((scores.T, "images"), (scores, "texts"))
+        Hubs.of(each.top(k, progress=progress.step(f"counting hubs among {searched}", "queries")), k=k).counts
+        for each, searched in ((scores.T, "images"), (scores, "texts"))
     )
-    found.append(MapColour("hubness", np.concatenate([images, texts])))
-    return [*found, *_fields(collection, ids, is_text)]
+    colours.append(MapColour("hubness", np.concatenate([images, texts])))
+    return [*colours, *_fields(collection, ids, is_text)]
 
 
 def _fields(collection: Collection, ids: Sequence[str], is_text: Array) -> Iterator[MapColour]:
     """Fields of images or texts with a few values each, including splits."""
     from limner.search.item_texts import ItemTexts, with_captions
 
-    held = {}
+    values_by_kind = {}
     for text, side in ((False, "images"), (True, "texts")):
         items = with_captions(collection, side)
-        known = ItemTexts.of_items(items)
-        rows = dict(zip(items.ids, known.fields, strict=True))
-        names = [name for name, values in known.choices.items() if len(values) <= MOST_VALUES]
-        held[text] = {name: {key: fields.get(name) for key, fields in rows.items()} for name in names}
-    for name in sorted({*held[False], *held[True]}):
-        values = [held[bool(text)].get(name, {}).get(key) for key, text in zip(ids, is_text, strict=True)]
+        item_texts = ItemTexts.of_items(items)
+        rows = dict(zip(items.ids, item_texts.fields, strict=True))
+        names = [name for name, values in item_texts.choices.items() if len(values) <= MOST_VALUES]
+        values_by_kind[text] = {name: {key: fields.get(name) for key, fields in rows.items()} for name in names}
+    for name in sorted({*values_by_kind[False], *values_by_kind[True]}):
+        values = [values_by_kind[bool(text)].get(name, {}).get(key) for key, text in zip(ids, is_text, strict=True)]
         yield MapColour.of(name, [_one(value) for value in values])
 
 
@@ -287,40 +291,43 @@ def _one(value: object) -> str | None:
 
 
 def failure_classes(
-    scores: Scores, collection: Collection, whole: Collection | None = None, *, progress: ProgressLike = None
+    scores: Scores, collection: Collection, background: Collection | None = None, *, progress: ProgressLike = None
 ) -> Classes:
     """The class of every query, text ("t2i") or image ("i2t"), whose first answer is wrong.
 
     Args:
         scores: Images by texts.
         collection: The searched collection.
-        whole: The collection that words for settings are learned from; the same by default.
+        background: The collection that words for settings are learned from; the same by default.
         progress: A display, which shows the steps: ranking, reading, comparing.
     """
     progress = as_progress(progress)
-    both = {"t2i": scores.T, "i2t": scores}
-    return {name: _classes(towards, collection, whole or collection, name, progress) for name, towards in both.items()}
+    scores_by_direction = {"t2i": scores.T, "i2t": scores}
+    return {
+        name: _classes(direction_scores, collection, background or collection, name, progress)
+        for name, direction_scores in scores_by_direction.items()
+    }
 
 
 def _classes(
-    scores: Scores, collection: Collection, whole: Collection, direction: str, progress: Progress
+    scores: Scores, collection: Collection, background: Collection, direction: str, progress: Progress
 ) -> dict[str, str]:
     from limner.explain.failures import failures
 
     step = progress.step(f"looking for failures, {direction}", "queries", total=len(scores.queries))
     wrong = failures(scores, collection, direction=direction, judgements=collection.judgements.name, progress=step)
-    return classified(wrong, collection, whole, progress=progress)
+    return classified(wrong, collection, background, progress=progress)
 
 
 def classified(
-    wrong: Sequence[Failure], collection: Collection, whole: Collection, *, progress: ProgressLike = None
+    wrong: Sequence[Failure], collection: Collection, background: Collection, *, progress: ProgressLike = None
 ) -> dict[str, str]:
     """The class of every failure, by query: from annotated objects, or else from the captions of both images.
 
     Args:
         wrong: The failures.
         collection: The searched collection.
-        whole: The collection that words for settings are learned from.
+        background: The collection that words for settings are learned from.
         progress: A display, which shows the steps.
     """
     progress = as_progress(progress)
@@ -332,16 +339,16 @@ def classified(
         return {}
     wordnet = WordNet.load()
     done = explain(wrong, collection, wordnet=wordnet, progress=progress)
-    reader = ClaimReader(wordnet, setting_words(whole, wordnet))
+    reader = ClaimReader(wordnet, setting_words(background, wordnet))
     step = progress.step("classifying failures", "failures", total=len(wrong))
     annotated = "objects" in collection.images.fields
-    found = {}
+    classes = {}
     for each in counting(done.failures, step):
         images = done.concepts[each.truth], done.concepts[each.returned]
-        found[each.query] = (
+        classes[each.query] = (
             class_of(label(each, *images, reader)) if annotated else caption_class(each, *images, reader)
         )
-    return found
+    return classes
 
 
 def class_of(labels: frozenset[str] | None) -> str:

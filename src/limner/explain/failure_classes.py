@@ -19,7 +19,7 @@ from limner.core.collection import Collection
 from limner.core.errors import LimnerError, UnknownName
 from limner.core.progress import ProgressLike, counting
 from limner.datasets.text_files import At, table
-from limner.explain.concepts import Concepts, Thing, name_to_synset
+from limner.explain.concepts import Concepts, ImageObject, name_to_synset
 from limner.explain.failures import Failure
 from limner.explain.noun_phrases import FUNCTION, Phrase, is_modifier, phrases, stands_for, words
 from limner.language.wordnet import WordNet
@@ -54,46 +54,50 @@ class ClaimReader:
 
     def broken(self, text: str, image: Concepts) -> Counter[tuple[str, int]]:
         """The claims of a text that an image contradicts: (class, number of the phrase)."""
-        said = phrases(text, self.wordnet)
-        found: Counter[tuple[str, int]] = Counter()
-        for number, phrase in enumerate(said):
-            found.update((name, number) for name in self._of_phrase(phrase, text, image))
-        if not all(self._related(one, other, text, image) for one, other in pairwise(said)):
-            found["detail", -1] += 1
+        claims = phrases(text, self.wordnet)
+        contradicted: Counter[tuple[str, int]] = Counter()
+        for number, phrase in enumerate(claims):
+            contradicted.update((name, number) for name in self._of_phrase(phrase, text, image))
+        if not all(self._related(one, second_phrase, text, image) for one, second_phrase in pairwise(claims)):
+            contradicted["detail", -1] += 1
         if not self._set(text, image):
-            found["detail", -2] += 1
-        return found
+            contradicted["detail", -2] += 1
+        return contradicted
 
     def _of_phrase(self, phrase: Phrase, text: str, image: Concepts) -> list[str]:
         if all(word in self.settings for word in phrase.noun.split()):
             return []  # the background is checked separately
-        kin = [thing for thing in image.things if stands_for(_bare(phrase), thing.concept, self.wordnet)]
+        kin = [item for item in image.things if stands_for(_bare(phrase), item.concept, self.wordnet)]
         if not kin:
             return ["object"]
-        faults = [_faults(phrase, thing, _place(phrase, text)) for thing in kin]
-        fitting = sum(not each for each in faults)
-        if not fitting:
+        faults = [_faults(phrase, item, _place(phrase, text)) for item in kin]
+        n_fitting = sum(not each for each in faults)
+        if not n_fitting:
             return min(faults, key=len)
-        right = fitting == phrase.number if phrase.exact else fitting >= phrase.number
+        right = n_fitting == phrase.number if phrase.exact else n_fitting >= phrase.number
         return [] if right else ["number"]
 
-    def _related(self, one: Phrase, other: Phrase, text: str, image: Concepts) -> bool:
+    def _related(self, one: Phrase, second_phrase: Phrase, text: str, image: Concepts) -> bool:
         """Whether the relation stated between two phrases, if any, holds between some objects of the image."""
         tokens = [word.lower() for word in words(text)]
-        between = " ".join(tokens[one.stop : other.start])
-        wanted = next((names for phrase, names in RELATIONS.items() if f" {phrase} " in f" {between} "), ())
-        after = " ".join(tokens[other.stop : other.stop + 2])
+        between = " ".join(tokens[one.stop : second_phrase.start])
+        relations = next((names for phrase, names in RELATIONS.items() if f" {phrase} " in f" {between} "), ())
+        after = " ".join(tokens[second_phrase.stop : second_phrase.stop + 2])
         if "with" in between.split() and after in ("on it", "on them", "on top"):
-            wanted = ("under",)
-        there = all(any(stands_for(_bare(p), name, self.wordnet) for name in image.names) for p in (one, other))
-        return not (wanted and there) or any(  # if one of them is missing, the missing object is the failure
-            relation in wanted and stands_for(_bare(one), a, self.wordnet) and stands_for(_bare(other), b, self.wordnet)
+            relations = ("under",)
+        both_present = all(
+            any(stands_for(_bare(p), name, self.wordnet) for name in image.names) for p in (one, second_phrase)
+        )
+        return not (relations and both_present) or any(  # if one of them is missing, the missing object is the failure
+            relation in relations
+            and stands_for(_bare(one), a, self.wordnet)
+            and stands_for(_bare(second_phrase), b, self.wordnet)
             for a, relation, b in image.relations
         )
 
     def _set(self, text: str, image: Concepts) -> bool:
-        said = [self.settings[word] for word in map(str.lower, words(text)) if word in self.settings]
-        return image.setting is None or all(image.setting in places for places in said)
+        settings = [self.settings[word] for word in map(str.lower, words(text)) if word in self.settings]
+        return image.setting is None or all(image.setting in places for places in settings)
 
 
 def _bare(phrase: Phrase) -> Phrase:
@@ -106,18 +110,20 @@ def _place(phrase: Phrase, text: str) -> str | None:
     return after[2] if len(after) == 3 and after[0] in ("in", "on") and after[2] in ("air", "water") else None
 
 
-def _faults(phrase: Phrase, thing: Thing, place: str | None) -> list[str]:
+def _faults(phrase: Phrase, item: ImageObject, place: str | None) -> list[str]:
     """The claims of a phrase that an object does not meet; unknown attributes are ignored."""
-    found = [what for what in ("colour", "size") if _differs(getattr(phrase, what), thing.value(what))]
+    classes = [
+        attribute for attribute in ("colour", "size") if _differs(getattr(phrase, attribute), item.value(attribute))
+    ]
     for action in phrase.actions:
-        known = thing.value("place") if action in PLACES else thing.value("action")
-        if _differs(PLACES.get(action, action), known):
-            found.append("action")
-    return found + (["detail"] if _differs(place, thing.value("place")) else [])
+        actual = item.value("place") if action in PLACES else item.value("action")
+        if _differs(PLACES.get(action, action), actual):
+            classes.append("action")
+    return classes + (["detail"] if _differs(place, item.value("place")) else [])
 
 
-def _differs(said: str | None, known: str | None) -> bool:
-    return said is not None and known is not None and said != known
+def _differs(claimed: str | None, actual: str | None) -> bool:
+    return claimed is not None and actual is not None and claimed != actual
 
 
 def setting_words(collection: Collection, wordnet: WordNet, *, min_count: int = 5) -> dict[str, frozenset[str]]:
@@ -127,23 +133,23 @@ def setting_words(collection: Collection, wordnet: WordNet, *, min_count: int = 
     """
     if "background" not in collection.images.fields:
         return {}
-    seen = _by_word(collection)
+    counts_by_word = _by_word(collection)
     backgrounds = frozenset(collection.images.field("background"))
     kinds = {kind for row in collection.images.fields.get("objects", ()) for kind in _kinds(row, wordnet)}
-    found = {}
-    for word, counts in seen.items():
+    settings = {}
+    for word, counts in counts_by_word.items():
         places = frozenset(counts)
         enough = sum(counts.values()) >= min_count * len(places) and places < backgrounds
         if enough and word not in FUNCTION_KEPT and not is_modifier(word) and not _names_any(word, kinds, wordnet):
-            found[word] = places
-    return found
+            settings[word] = places
+    return settings
 
 
 def _kinds(objects: Sequence[Mapping[str, Any]], wordnet: WordNet) -> Iterator[str]:
     """The synset of each object, or the usual sense of its name: a car is no room, though one sense (of a lift) is."""
-    for thing in objects:
-        given = str(thing.get("synset") or "")
-        yield given if given in wordnet else name_to_synset(str(thing.get("name", "")), wordnet) or given
+    for entry in objects:
+        synset = str(entry.get("synset") or "")
+        yield synset if synset in wordnet else name_to_synset(str(entry.get("name", "")), wordnet) or synset
 
 
 FUNCTION_KEPT = FUNCTION - {"outside", "inside", "outdoors", "indoors"}
@@ -152,11 +158,11 @@ FUNCTION_KEPT = FUNCTION - {"outside", "inside", "outdoors", "indoors"}
 def _by_word(collection: Collection) -> dict[str, Counter[str]]:
     pairs = collection.judgements.relevant
     backgrounds = collection.images.field("background")
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row, column in zip(pairs.rows, pairs.columns, strict=True):
         for word in set(map(str.lower, words(collection.texts.values[int(column)]))):
-            seen[word][backgrounds[int(row)]] += 1
-    return seen
+            counts[word][backgrounds[int(row)]] += 1
+    return counts
 
 
 def _names_any(word: str, kinds: Iterable[str], wordnet: WordNet) -> bool:
@@ -179,8 +185,8 @@ def label(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimRe
 
 def _wrong(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> set[tuple[str, int]]:
     """The claims that only the wrong image contradicts: (class, number of the phrase)."""
-    home, other = (truth, returned) if failure.by_text else (returned, truth)
-    return set(reader.broken(failure.text, other)) - set(reader.broken(failure.text, home))
+    home, wrong_image = (truth, returned) if failure.by_text else (returned, truth)
+    return set(reader.broken(failure.text, wrong_image)) - set(reader.broken(failure.text, home))
 
 
 def caption_class(failure: Failure, truth: Concepts, returned: Concepts, reader: ClaimReader) -> str:
@@ -200,14 +206,14 @@ def caption_class(failure: Failure, truth: Concepts, returned: Concepts, reader:
 
 
 def label_all(
-    found: Sequence[Failure],
+    failed: Sequence[Failure],
     concepts: Mapping[str, Concepts],
     reader: ClaimReader,
     *,
     progress: ProgressLike = None,
 ) -> dict[str, frozenset[str]]:
     """The classes of every failure, by query; `progress` is called with (failures done, failures in total)."""
-    done = counting(found, progress)
+    done = counting(failed, progress)
     return {f.query: label(f, concepts[f.truth], concepts[f.returned], reader) for f in done}
 
 
@@ -219,16 +225,16 @@ def read_labels(path: str | Path) -> dict[str, frozenset[str]]:
     source = Path(path)
     if not source.is_file():
         raise LimnerError(f"no file {source}: expected a csv with the columns query and label")
-    found: dict[str, set[str]] = defaultdict(set)
+    labels: dict[str, set[str]] = defaultdict(set)
     for at, row in table(source, delimiter=",", needs=("query", "label")):
         if not row["query"]:
             raise LimnerError(f"{at}: no query")
         for name in [n.strip().lower() for n in row["label"].split(";")]:
-            found[row["query"]].add(_known(name or ALTERNATIVE, at))
-    return {query: frozenset(names) for query, names in found.items()}
+            labels[row["query"]].add(_checked_class(name or ALTERNATIVE, at))
+    return {query: frozenset(names) for query, names in labels.items()}
 
 
-def _known(name: str, at: At) -> str:
+def _checked_class(name: str, at: At) -> str:
     spelled = {"color": "colour", "details": "detail", "none": ALTERNATIVE, "enumeration": "number"}.get(name, name)
     if spelled not in CLASSES:
         raise UnknownName(f"label ({at})", name, CLASSES)

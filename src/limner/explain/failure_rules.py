@@ -70,17 +70,17 @@ def rules(labels: Iterable[frozenset[str]], *, support: float = 0.01, confidence
     """
     sets = list(labels)
     count = {name: sum(name in each for each in sets) for name in CLASSES if name != ALTERNATIVE}
-    found = []
+    listed = []
     for a, b in permutations(count, 2):
-        both = sum(a in each and b in each for each in sets)
-        if both and both / len(sets) >= support and both / count[a] >= confidence:
-            trust = both / count[a]
-            found.append(Rule(a, b, both, both / len(sets), trust, trust * len(sets) / count[b]))
-    return sorted(found, key=lambda rule: (-rule.confidence, -rule.both, rule.a, rule.b))
+        n_both = sum(a in each and b in each for each in sets)
+        if n_both and n_both / len(sets) >= support and n_both / count[a] >= confidence:
+            trust = n_both / count[a]
+            listed.append(Rule(a, b, n_both, n_both / len(sets), trust, trust * len(sets) / count[b]))
+    return sorted(listed, key=lambda rule: (-rule.confidence, -rule.both, rule.a, rule.b))
 
 
-def table(labels: Mapping[str, frozenset[str]], found: Sequence[Rule]) -> str:
+def table(labels: Mapping[str, frozenset[str]], listed: Sequence[Rule]) -> str:
     """Rates and rules as text for a terminal."""
     lines = [f"{'class':12} {'failures':>8} {'share':>7}"]
     lines += [f"{name:12} {count:8,} {share:7.1%}" for name, (count, share) in rates(labels).items()]
-    return "\n".join([*lines, *(f"rule: {rule}" for rule in found)])
+    return "\n".join([*lines, *(f"rule: {rule}" for rule in listed)])

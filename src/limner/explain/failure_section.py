@@ -9,7 +9,7 @@ from limner.evaluation.reports.page.failures import Case, Failures, Marked
 from limner.explain.concept_agreement import HIGHER, ConceptAgreement
 from limner.explain.concepts import Concepts
 from limner.explain.failure_rules import NONE, rates, rules
-from limner.explain.failures import Explanations, Failure, told
+from limner.explain.failures import Explanations, Failure, describe_failure
 
 
 def shown_failures(done: Explanations, labels: Mapping[str, frozenset[str]], *, each: int = 4) -> Failures:
@@ -42,14 +42,14 @@ def _chosen(
     done: Explanations, labels: Mapping[str, frozenset[str]], each: int
 ) -> list[tuple[Failure, ConceptAgreement]]:
     """The first failures of each class."""
-    taken: dict[str, int] = {}
-    found = []
+    counts: dict[str, int] = {}
+    chosen = []
     for failure, agreement in zip(done.failures, done.agreements, strict=True):
         names = labels.get(failure.query) or frozenset({NONE})
-        if any(taken.get(name, 0) < each for name in names):
-            found.append((failure, agreement))
-            taken.update({name: taken.get(name, 0) + 1 for name in names})
-    return found
+        if any(counts.get(name, 0) < each for name in names):
+            chosen.append((failure, agreement))
+            counts.update({name: counts.get(name, 0) + 1 for name in names})
+    return chosen
 
 
 def _case(
@@ -58,16 +58,16 @@ def _case(
     concepts: Mapping[str, Concepts],
     labels: Mapping[str, frozenset[str]],
 ) -> Case:
-    both = frozenset(agreement.common)
-    boxes = [_boxes(concepts[image], both) for image in (failure.truth, failure.returned)]
+    common = frozenset(agreement.common)
+    boxes = [_boxes(concepts[image], common) for image in (failure.truth, failure.returned)]
     names = tuple(sorted(labels.get(failure.query) or {NONE}))
-    words = told(failure, agreement).split("\n")[2:]
+    words = describe_failure(failure, agreement).split("\n")[2:]
     return Case(failure.query, failure.text, names, failure.truth, failure.returned, (boxes[0], boxes[1]), words)
 
 
 def _boxes(image: Concepts, common: frozenset[str]) -> Sequence[Marked]:
     return [
-        Marked(thing.concept.partition(".")[0].replace("_", " "), thing.box, thing.concept in common)
-        for thing in image.things
-        if thing.box is not None and thing.area
+        Marked(item.concept.partition(".")[0].replace("_", " "), item.box, item.concept in common)
+        for item in image.things
+        if item.box is not None and item.area
     ]

@@ -83,9 +83,9 @@ def failures(
     direction = direction_of(system, collection, direction)
     top, forward = _first(system, progress), direction == "t2i"
     right = collection.judged(judgements, direction)
-    more = collection.judged(fuller, direction) if fuller in collection.all_judgements else None
+    fuller_judgements = collection.judged(fuller, direction) if fuller in collection.all_judgements else None
     home = _homes(collection)
-    found = []
+    failed = []
     for query, row in zip(top.queries, top.indices, strict=True):
         answer = top.candidates[int(row[0])]
         if row[0] < 0 or (right.grade(query, answer) or 0) > 0:
@@ -93,10 +93,10 @@ def failures(
         text, truth, returned = (query, home.get(query), answer) if forward else (answer, query, home.get(answer))
         if truth is None or returned is None:
             raise LimnerError(f"text {text!r} belongs to no image in {collection.name!r}: there is nothing to compare")
-        said = collection.texts.values[collection.texts.ids.index(text)]
-        alternative = None if more is None else (more.grade(query, answer) or 0) > 0
-        found.append(Failure(query, said, truth, returned, alternative, forward))
-    return found
+        words = collection.texts.values[collection.texts.ids.index(text)]
+        alternative = None if fuller_judgements is None else (fuller_judgements.grade(query, answer) or 0) > 0
+        failed.append(Failure(query, words, truth, returned, alternative, forward))
+    return failed
 
 
 def _first(system: Scores | Ranking, progress: Progress) -> Ranking:
@@ -173,9 +173,9 @@ class Explanations:
 
     def __str__(self) -> str:
         """The global table."""
-        how = "query-informed" if self.informed else "query-agnostic"
+        mode = "query-informed" if self.informed else "query-agnostic"
         head = f"{'score':8} {'mean':>7}  {'95% interval by image':21} better  undefined"
-        lines = [f"{len(self):,} failures, {how}", head]
+        lines = [f"{len(self):,} failures, {mode}", head]
         for score, row in self.summary.items():
             span = "–" if math.isnan(row["low"]) else f"[{row['low']:.3f}, {row['high']:.3f}]"
             mean = "–" if math.isnan(row["mean"]) else f"{row['mean']:.3f}"
@@ -193,18 +193,18 @@ def _total(value: float | int, *, number: bool = False) -> str:
 
 
 def _summed(values: FloatArray, images: np.ndarray[Any, Any], *, share: bool) -> dict[str, float]:
-    there = ~np.isnan(values)
-    known, by = values[there], images[there]
-    mean = float(known.mean()) if len(known) else math.nan
-    found = {"mean": mean, "low": math.nan, "high": math.nan, "undefined": float((~there).sum())}
-    if len(known) and (share or (np.ptp(known) > 0 and len(np.unique(by)) >= LEAST)):
-        interval = mean_interval(known, clusters=by) if share else bootstrap(known, clusters=by)
-        found |= {"low": interval.low, "high": interval.high}
-    return found
+    defined = ~np.isnan(values)
+    values_defined, by = values[defined], images[defined]
+    mean = float(values_defined.mean()) if len(values_defined) else math.nan
+    statistics = {"mean": mean, "low": math.nan, "high": math.nan, "undefined": float((~defined).sum())}
+    if len(values_defined) and (share or (np.ptp(values_defined) > 0 and len(np.unique(by)) >= LEAST)):
+        interval = mean_interval(values_defined, clusters=by) if share else bootstrap(values_defined, clusters=by)
+        statistics |= {"low": interval.low, "high": interval.high}
+    return statistics
 
 
 def explain(
-    found: Sequence[Failure],
+    failed: Sequence[Failure],
     collection: Collection,
     *,
     informed: bool = False,
@@ -215,7 +215,7 @@ def explain(
     """Explains failures by comparing the relevant and the returned image.
 
     Args:
-        found: The failures, from `failures`.
+        failed: The failures, from `failures`.
         collection: Images with the field "objects"; without it, objects are taken from the captions.
         informed: Compare only concepts that the query mentions, by their words, synonyms and hypernyms.
         threshold: Relative difference above which two areas disagree (T of the binary SD).
@@ -231,18 +231,18 @@ def explain(
     concepts = of_images(collection.images, graph, faults=faults, progress=step)
     similar = similarities(concepts.values(), graph)
     agreements = []
-    told_of = progress.step("comparing images", "failures", total=len(found), main=True)
-    for failure in counting(found, told_of):
+    comparing = progress.step("comparing images", "failures", total=len(failed), main=True)
+    for failure in counting(failed, comparing):
         truth, returned = concepts[failure.truth], concepts[failure.returned]
         if informed:
-            said = mentioned(failure.text, truth.names | returned.names, graph)
-            truth, returned = truth.only(said), returned.only(said)
+            concepts_named = mentioned(failure.text, truth.names | returned.names, graph)
+            truth, returned = truth.only(concepts_named), returned.only(concepts_named)
         agreements.append(agreement(truth, returned, similar, threshold=threshold))
     notes = (*faults.notes(), *(() if annotated else (FROM_CAPTIONS,)))
-    return Explanations(tuple(found), agreements, concepts, informed, notes, own_words(collection.images, graph))
+    return Explanations(tuple(failed), agreements, concepts, informed, notes, own_words(collection.images, graph))
 
 
-def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | None = None) -> str:
+def describe_failure(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | None = None) -> str:
     """One failure as text. The query comes first, then missing objects, then counts and sizes.
 
     Args:
@@ -254,27 +254,29 @@ def told(failure: Failure, each: ConceptAgreement, words: Mapping[str, str] | No
     def _word(concept: str) -> str:
         return (words or {}).get(concept) or concept.partition(".")[0].replace("_", " ")
 
-    asked = f"asked for {failure.text!r}" if failure.by_text else f"answered with {failure.text!r}"
-    lines = [asked, f"truth {failure.truth}, returned {failure.returned}"]
+    question = f"asked for {failure.text!r}" if failure.by_text else f"answered with {failure.text!r}"
+    lines = [question, f"truth {failure.truth}, returned {failure.returned}"]
     if failure.alternative:
         lines.append("more complete judgements count the answer as relevant: an acceptable alternative")
-    both, lacking, more = (", ".join(map(_word, side)) or "nothing" for side in (each.common, each.missing, each.added))
+    common, missing, added = (
+        ", ".join(map(_word, side)) or "nothing" for side in (each.common, each.missing, each.added)
+    )
     lines += [
-        f"both show {both}",
-        f"only the truth shows {lacking}; only the answer shows {more} (CA {_shown(each['CA'])})",
+        f"both show {common}",
+        f"only the truth shows {missing}; only the answer shows {added} (CA {_rounded(each['CA'])})",
     ]
-    near = ", ".join(f"{_word(a)} ~ {_word(b)} {s:.2f}" for a, b, s in each.matched)
-    if near:
-        lines.append(f"nearest in meaning: {near} (NCS {_shown(each['NCS'])})")
+    nearest = ", ".join(f"{_word(a)} ~ {_word(b)} {s:.2f}" for a, b, s in each.matched)
+    if nearest:
+        lines.append(f"nearest in meaning: {nearest} (NCS {_rounded(each['NCS'])})")
     wrong = [f"{a} {_word(name)} became {b}" for name, (a, b) in each.counts.items() if a != b]
     if each.counts:
-        lines.append(f"counts: {', '.join(wrong) or 'the same'} (CE {_shown(each['CE'])})")
+        lines.append(f"counts: {', '.join(wrong) or 'the same'} (CE {_rounded(each['CE'])})")
     sizes = [f"{_word(name)} differs {gap:.1f} times" for name, gap in each.sizes if gap >= THRESHOLD]
     if each.sizes:
-        lines.append(f"sizes: {', '.join(sizes) or 'alike'} (SD {_shown(each['SD'])})")
-    lines.append(f"attributes agree {_shown(each['AA'])}, relations agree {_shown(each['RA'])}")
+        lines.append(f"sizes: {', '.join(sizes) or 'alike'} (SD {_rounded(each['SD'])})")
+    lines.append(f"attributes agree {_rounded(each['AA'])}, relations agree {_rounded(each['RA'])}")
     return "\n".join(lines)
 
 
-def _shown(value: float) -> str:
+def _rounded(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.3g}"

@@ -92,7 +92,7 @@ def project(
     if len(rows) < 3:
         raise LimnerError(f"{len(rows)} points: a map needs 3 or more")
     if isinstance(method, str):
-        points = _kept(f"{method} {seed}", rows, lambda: _reduced(rows, method, seed, progress))
+        points = _cached_points(f"{method} {seed}", rows, lambda: _reduced(rows, method, seed, progress))
         name = method
     else:
         points, name = np.asarray(method.fit_transform(rows), dtype=np.float64), type(method).__name__
@@ -106,17 +106,17 @@ def _reduced(rows: Array, method: str, seed: int, progress: Progress) -> FloatAr
     from sklearn.decomposition import PCA
 
     if method == "pca" or len(rows) < FEW:
-        found = PCA(2, random_state=seed).fit_transform(rows) if rows.shape[1] > 1 else np.c_[rows, 0 * rows]
-        return np.asarray(found, dtype=np.float64)
+        positions = PCA(2, random_state=seed).fit_transform(rows) if rows.shape[1] > 1 else np.c_[rows, 0 * rows]
+        return np.asarray(positions, dtype=np.float64)
     from sklearn.manifold import TSNE
 
     if rows.shape[1] > REDUCED:
         rows = PCA(min(REDUCED, len(rows)), random_state=seed).fit_transform(rows)
     perplexity = min(30.0, (len(rows) - 1) / 3)
-    how = {"init": "pca" if rows.shape[1] > 1 else "random", "perplexity": perplexity, "random_state": seed}
+    options = {"init": "pca" if rows.shape[1] > 1 else "random", "perplexity": perplexity, "random_state": seed}
     with _iterations(progress) as counted:
-        made = TSNE(2, max_iter=ITERATIONS, verbose=2 if counted else 0, **how)
-        return np.asarray(made.fit_transform(rows), dtype=np.float64)
+        tsne = TSNE(2, max_iter=ITERATIONS, verbose=2 if counted else 0, **options)
+        return np.asarray(tsne.fit_transform(rows), dtype=np.float64)
 
 
 @contextmanager
@@ -126,11 +126,11 @@ def _iterations(progress: Progress) -> Iterator[bool]:
         yield False
         return
     progress(0, ITERATIONS)
-    kept, sys.stdout = sys.stdout, _Counted(sys.stdout, progress)
+    stdout, sys.stdout = sys.stdout, _Counted(sys.stdout, progress)
     try:
         yield True
     finally:
-        sys.stdout = kept
+        sys.stdout = stdout
         _COUNTING.release()
 
 
@@ -143,8 +143,8 @@ class _Counted(io.TextIOBase):
     def write(self, text: str) -> int:
         if threading.get_ident() != self._thread:
             return int(self._passed_to.write(text))
-        if found := re.search(r"Iteration (\d+)", text):
-            self._progress(int(found[1]), ITERATIONS)
+        if match := re.search(r"Iteration (\d+)", text):
+            self._progress(int(match[1]), ITERATIONS)
         return len(text)
 
     def flush(self) -> None:
@@ -173,18 +173,18 @@ def _trust(rows: Array, points: FloatArray, seed: int) -> tuple[float | None, in
     return float(value), neighbours, len(chosen)
 
 
-def _kept(how: str, rows: Array, make: Callable[[], FloatArray]) -> FloatArray:
+def _cached_points(settings: str, rows: Array, make: Callable[[], FloatArray]) -> FloatArray:
     """Positions from the cache, or computed and written to it; an unreadable file is computed again."""
     import sklearn
 
     folder = vectors_folder()
     if folder is None:
         return make()
-    about = f"{how} scikit-learn {sklearn.__version__} {rows.shape}".encode()
+    about = f"{settings} scikit-learn {sklearn.__version__} {rows.shape}".encode()
     file = folder.parent / "maps" / f"{hashlib.sha256(about + rows.tobytes()).hexdigest()[:40]}.npz"
     try:
-        with np.load(file, allow_pickle=False) as held:
-            points: FloatArray = np.asarray(held["points"], dtype=np.float64)
+        with np.load(file, allow_pickle=False) as archive:
+            points: FloatArray = np.asarray(archive["points"], dtype=np.float64)
             if points.shape == (len(rows), 2):
                 return points
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):

@@ -82,20 +82,20 @@ def words(text: str) -> list[str]:
 def phrases(text: str, wordnet: WordNet) -> tuple[Phrase, ...]:
     """The noun phrases of a caption.
 
-    >>> found = phrases("Two small red dogs and a pair of cats on one table.", WordNet.load())
-    >>> [(p.number, p.size, p.colour, p.noun) for p in found]
+    >>> listed = phrases("Two small red dogs and a pair of cats on one table.", WordNet.load())
+    >>> [(p.number, p.size, p.colour, p.noun) for p in listed]
     [(2, 'small', 'red', 'dog'), (2, None, None, 'cat'), (1, None, None, 'table')]
     """
-    found: list[Phrase] = []
-    held: dict[str, object] = {}
+    listed: list[Phrase] = []
+    modifiers: dict[str, object] = {}
     tokens = [token.lower() for token in words(text)]
     at = 0
     while at < len(tokens):
         length, noun = _noun(tokens, at, wordnet)
         if noun:
-            found.append(_phrase(noun, tokens, at, at + length, held, wordnet))
-            held = {}
-        elif not _qualify(tokens[at], held, wordnet) and tokens[at] not in (
+            listed.append(_phrase(noun, tokens, at, at + length, modifiers, wordnet))
+            modifiers = {}
+        elif not _qualify(tokens[at], modifiers, wordnet) and tokens[at] not in (
             "of",
             "the",
             "least",
@@ -103,9 +103,9 @@ def phrases(text: str, wordnet: WordNet) -> tuple[Phrase, ...]:
             "pieces",
             "group",
         ):
-            held = {"article": True} if tokens[at] in ("a", "an") else {}
+            modifiers = {"article": True} if tokens[at] in ("a", "an") else {}
         at += max(1, length)
-    return tuple(found)
+    return tuple(listed)
 
 
 def _noun(tokens: list[str], at: int, wordnet: WordNet) -> tuple[int, str]:
@@ -135,34 +135,36 @@ def _is_participle(word: str, tokens: list[str], at: int, wordnet: WordNet) -> b
     return word.endswith("ing") and wordnet.base(word, "v") not in (None, word)
 
 
-def _qualify(word: str, held: dict[str, object], wordnet: WordNet) -> bool:
+def _qualify(word: str, modifiers: dict[str, object], wordnet: WordNet) -> bool:
     """Consumes a modifier of the following noun; False for any other word."""
     if word in COLOURS:
-        held["colour"] = COLOUR_SPELLING.get(word, word)
+        modifiers["colour"] = COLOUR_SPELLING.get(word, word)
     elif word in SIZES:
-        held["size"] = SIZES[word]
+        modifiers["size"] = SIZES[word]
     elif word in NUMBERS or word.isdigit():
-        held["number"] = NUMBERS.get(word) or max(1, int(word[:4]))
-        held["exact"] = True
+        modifiers["number"] = NUMBERS.get(word) or max(1, int(word[:4]))
+        modifiers["exact"] = True
     elif word in GROUPS:
-        held["number"], held["exact"] = GROUPS[word]
+        modifiers["number"], modifiers["exact"] = GROUPS[word]
     elif word.endswith("ing") and (base := wordnet.base(word, "v")):
-        held["actions"] = (base,)
+        modifiers["actions"] = (base,)
     else:
         return wordnet.has(word, "a") and word not in FUNCTION
     return True
 
 
-def _phrase(noun: str, tokens: list[str], start: int, stop: int, held: dict[str, object], wordnet: WordNet) -> Phrase:
+def _phrase(
+    noun: str, tokens: list[str], start: int, stop: int, modifiers: dict[str, object], wordnet: WordNet
+) -> Phrase:
     last = tokens[stop - 1]
     senses = tuple(synset.name for synset in wordnet.synsets(noun))
-    number, exact = int(held.get("number", 1)), bool(held.get("exact", False))  # type: ignore[call-overload]  # an int
-    if "number" not in held and "article" not in held and noun.split()[-1] != last and last.endswith("s"):
+    number, exact = int(modifiers.get("number", 1)), bool(modifiers.get("exact", False))  # type: ignore[call-overload]  # an int
+    if "number" not in modifiers and "article" not in modifiers and noun.split()[-1] != last and last.endswith("s"):
         number = 2  # a bare plural: "dogs"
-    if held.get("article") and not held.get("number"):
+    if modifiers.get("article") and not modifiers.get("number"):
         number, exact = 1, False
-    colour, size = (held.get(what) for what in ("colour", "size"))
-    actions = held.get("actions", ())
+    colour, size = (modifiers.get(attribute) for attribute in ("colour", "size"))
+    actions = modifiers.get("actions", ())
     return Phrase(noun, senses, colour, size, number, exact, actions, start, stop)  # type: ignore[arg-type]  # as `_qualify` put them
 
 
@@ -183,5 +185,5 @@ def stands_for(phrase: Phrase, concept: str, wordnet: WordNet) -> bool:
 
 def mentioned(text: str, concepts: Iterable[str], wordnet: WordNet) -> frozenset[str]:
     """The concepts that a text mentions, by name or by a more general word ("animal" mentions dogs)."""
-    said = phrases(text, wordnet)
-    return frozenset(c for c in concepts if any(stands_for(phrase, c, wordnet) for phrase in said))
+    claims = phrases(text, wordnet)
+    return frozenset(c for c in concepts if any(stands_for(phrase, c, wordnet) for phrase in claims))

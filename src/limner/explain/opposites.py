@@ -57,13 +57,13 @@ def css_colours() -> dict[str, tuple[float, float, float]]:
 
 def colours_in(texts: Iterable[str]) -> tuple[str, ...]:
     """The colours that texts mention, the most frequent first."""
-    known = css_colours()
-    counted = Counter(word for text in texts for word in map(str.lower, WORD.findall(text)) if word in known)
+    css = css_colours()
+    counted = Counter(word for text in texts for word in map(str.lower, WORD.findall(text)) if word in css)
     return tuple(word for word, _ in counted.most_common())
 
 
 def far_from(word: str, pool: Iterable[str]) -> list[str]:
     """The colours of a pool that are far from the given colour in RGB."""
-    known = css_colours()
-    here = np.array(known[word])
-    return [c for c in pool if c in known and float(np.linalg.norm(here - known[c])) >= FAR]
+    css = css_colours()
+    rgb = np.array(css[word])
+    return [c for c in pool if c in css and float(np.linalg.norm(rgb - css[c])) >= FAR]

@@ -83,11 +83,11 @@ class ProbeReport(TableReport):
 
     def line(self, measure: str = PAIR, *, subset: str = "all") -> ProbeLine:
         """The line of a measure and subset."""
-        found = [line for line in self.lines if (line.subset, line.measure) == (subset, measure)]
-        if not found:
-            there = "; ".join(f"{line.subset} {line.measure}" for line in self.lines)
-            raise LimnerError(f"no line {subset} {measure}: there are {there}")
-        return found[0]
+        matching = [line for line in self.lines if (line.subset, line.measure) == (subset, measure)]
+        if not matching:
+            available = "; ".join(f"{line.subset} {line.measure}" for line in self.lines)
+            raise LimnerError(f"no line {subset} {measure}: there are {available}")
+        return matching[0]
 
     def rows(self) -> list[dict[str, object]]:
         """One flat record per line, as in the CSV file."""
@@ -123,7 +123,7 @@ def _record(line: ProbeLine) -> dict[str, object]:
 
 
 def probe(
-    given: Probe,
+    source: Probe,
     scores: Scores | None = None,
     *,
     name: str = "system",
@@ -133,8 +133,8 @@ def probe(
     """Measures a system on a probe, against baselines that see no image.
 
     Args:
-        given: The probe.
-        scores: Scores of the system, images by texts of `given.collection()`; None for the baselines alone.
+        source: The probe.
+        scores: Scores of the system, images by texts of `source.collection()`; None for the baselines alone.
         name: Name of the system in the table.
         corpus: Captions to train the language model on. Without it, the right captions of the probe itself, for each
             case without those of its images and of every image that has one of its captions or foils as a caption.
@@ -145,29 +145,29 @@ def probe(
     """
     progress = as_progress(progress)
     blind: dict[str, CaptionScores] = {
-        "bigrams": _bigrams(given, corpus),
+        "bigrams": _bigrams(source, corpus),
         "length": lambda case: [-float(len(words(text))) for text in case.texts],
     }
-    stages = Stages(progress, **dict.fromkeys([*blind, *([] if scores is None else [_SYSTEM])], len(given.cases)))
+    stages = Stages(progress, **dict.fromkeys([*blind, *([] if scores is None else [_SYSTEM])], len(source.cases)))
     tables = {
-        each: [np.array([scored(case)] * len(case.images)) for case in counting(given.cases, stages[each])]
+        each: [np.array([scored(case)] * len(case.images)) for case in counting(source.cases, stages[each])]
         for each, scored in blind.items()
     }
     if scores is not None:
-        tables[_SYSTEM] = _scored(given, scores, stages[_SYSTEM])
+        tables[_SYSTEM] = _scored(source, scores, stages[_SYSTEM])
     lines = []
-    subsets = list(dict.fromkeys(case.subset for case in given.cases))
+    subsets = list(dict.fromkeys(case.subset for case in source.cases))
     every = ["all", *(subsets if len(subsets) > 1 else [])]
     for subset in counting(every, progress.step("computing intervals", "subsets", total=len(every))):
-        rows = [row for row, case in enumerate(given.cases) if subset in ("all", case.subset)]
-        held = {each: [table[row] for row in rows] for each, table in tables.items()}
-        lines += _lines(subset, [given.cases[row] for row in rows], held)
+        rows = [row for row, case in enumerate(source.cases) if subset in ("all", case.subset)]
+        subset_tables = {each: [table[row] for row in rows] for each, table in tables.items()}
+        lines += _lines(subset, [source.cases[row] for row in rows], subset_tables)
     trained = f"{len(corpus):,} captions" if corpus is not None else LEFT_OUT
     notes = (f"the language model was trained on {trained}",)
-    return ProbeReport(name if scores is not None else "", given.name, tuple(lines), notes)
+    return ProbeReport(name if scores is not None else "", source.name, tuple(lines), notes)
 
 
-def _bigrams(given: Probe, corpus: Sequence[str] | None) -> CaptionScores:
+def _bigrams(source: Probe, corpus: Sequence[str] | None) -> CaptionScores:
     """The scores of captions by a language model that was trained neither on the captions of the case nor on its foils.
 
     A foil may be the caption of another image. If its image were not left out like the image of the case, the foil
@@ -176,7 +176,7 @@ def _bigrams(given: Probe, corpus: Sequence[str] | None) -> CaptionScores:
     if corpus is not None:
         model = BigramModel(corpus)
         return lambda case: [model.score(text) for text in case.texts]
-    pairs = list(dict.fromkeys(pair for case in given.cases for pair in case.matches))
+    pairs = list(dict.fromkeys(pair for case in source.cases for pair in case.matches))
     captions, images = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for image, text in pairs:
         captions[image].append(text)
@@ -184,8 +184,8 @@ def _bigrams(given: Probe, corpus: Sequence[str] | None) -> CaptionScores:
     model = BigramModel(text for _, text in pairs)
 
     def scored(case: ProbeCase) -> list[float]:
-        shown = {image for text in case.texts for image in images.get(text, ())}
-        with model.without([text for image in shown for text in captions[image]]):
+        case_images = {image for text in case.texts for image in images.get(text, ())}
+        with model.leaving_out([text for image in case_images for text in captions[image]]):
             return [model.score(text) for text in case.texts]
 
     return scored
@@ -196,8 +196,8 @@ def _table(case: ProbeCase, score: Callable[[str, str], float]) -> FloatArray:
     return np.array([[score(image, text) for text in case.texts] for image in case.images])
 
 
-def _scored(given: Probe, scores: Scores, progress: Progress) -> list[FloatArray]:
-    collection = given.collection()
+def _scored(source: Probe, scores: Scores, progress: Progress) -> list[FloatArray]:
+    collection = source.collection()
     row = {image: at for at, image in enumerate(scores.queries)}
     column = {text: collection.texts.ids[at] for at, text in enumerate(collection.texts.values)}
     place = {text: at for at, text in enumerate(scores.candidates)}
@@ -206,7 +206,7 @@ def _scored(given: Probe, scores: Scores, progress: Progress) -> list[FloatArray
         raise LimnerError(f"the scores lack {len(lost):,} images or texts of the probe, such as {lost[0]!r}")
     matrix = scores.matrix()
     return [
-        _table(case, lambda i, t: float(matrix[row[i], place[column[t]]])) for case in counting(given.cases, progress)
+        _table(case, lambda i, t: float(matrix[row[i], place[column[t]]])) for case in counting(source.cases, progress)
     ]
 
 
@@ -215,7 +215,7 @@ def _scored(given: Probe, scores: Scores, progress: Progress) -> list[FloatArray
 
 def _lines(subset: str, cases: list[ProbeCase], tables: dict[str, list[FloatArray]]) -> list[ProbeLine]:
     """The lines of one subset: pair accuracy, or the three scores for two images."""
-    found = []
+    lines = []
     for paired, measures in ((False, (PAIR,)), (True, (PAIR, TEXT, IMAGE, GROUP))):
         rows = [row for row, case in enumerate(cases) if case.paired is paired]
         for measure in measures if rows else ():
@@ -229,8 +229,8 @@ def _lines(subset: str, cases: list[ProbeCase], tables: dict[str, list[FloatArra
             }
             chance = float(np.mean([_chance(case, measure) for case in chosen]))
             blind = {each: values[each] for each in BLIND}
-            found.append(ProbeLine(subset, measure, len(chosen), chance, values.get(_SYSTEM), blind))
-    return found
+            lines.append(ProbeLine(subset, measure, len(chosen), chance, values.get(_SYSTEM), blind))
+    return lines
 
 
 def value(case: ProbeCase, scores: FloatArray, measure: str) -> float:

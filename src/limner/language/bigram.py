@@ -56,27 +56,27 @@ class BigramModel:
 
     def _count(self, caption: str, times: int) -> None:
         """Adds a caption, or takes it away with -1; no count of 0 is kept."""
-        told = [_BEGIN, *words(caption), _END]
-        self._total += times * (len(told) - 1)
-        for first, second in pairwise(told):
+        sentence = [_BEGIN, *words(caption), _END]
+        self._total += times * (len(sentence) - 1)
+        for first, second in pairwise(sentence):
             _add(self._single, second, times)
             _add(self._times, first, times)
-            seen = self._after[first]
-            before = second in seen
-            _add(seen, second, times)
-            if (new := (second in seen) - before) != 0:
+            followers = self._after[first]
+            before = second in followers
+            _add(followers, second, times)
+            if (new := (second in followers) - before) != 0:
                 _add(self._follows, second, new)
                 self._kinds += new
 
     @contextmanager
-    def without(self, captions: Collection[str]) -> Iterator[None]:
+    def leaving_out(self, captions: Collection[str]) -> Iterator[None]:
         """A context in which captions of the training data count once less.
 
         Args:
             captions: Captions that the model was trained on.
 
         >>> model = BigramModel(["a dog runs", "a cat sits"])
-        >>> with model.without(["a dog runs"]):
+        >>> with model.leaving_out(["a dog runs"]):
         ...     model.score("a dog") == BigramModel(["a cat sits"]).score("a dog")
         True
         """
@@ -91,11 +91,11 @@ class BigramModel:
     def probability(self, word: str, before: str) -> float:
         """The probability of a word, given the previous word."""
         lower = (self._follows[word] + 1) / (self._kinds + len(self._follows) + 1)
-        seen = self._after.get(before)
-        if not seen:
+        followers = self._after.get(before)
+        if not followers:
             return lower
         total = self._times[before]
-        return (max(seen[word] - DISCOUNT, 0.0) + DISCOUNT * len(seen) * lower) / total
+        return (max(followers[word] - DISCOUNT, 0.0) + DISCOUNT * len(followers) * lower) / total
 
     def _alone(self, word: str) -> float:
         return (self._single[word] + 1) / (self._total + len(self._single) + 1)
@@ -107,11 +107,11 @@ class BigramModel:
         >>> model.order_score("a dog sits") > 0 > model.order_score("sits dog a")
         True
         """
-        told = [*words(caption), _END]
-        return self.score(caption) - sum(math.log(self._alone(word)) for word in told) / len(told)
+        sentence = [*words(caption), _END]
+        return self.score(caption) - sum(math.log(self._alone(word)) for word in sentence) / len(sentence)
 
     def score(self, caption: str) -> float:
         """The mean log probability of the caption's words and of its end."""
-        told = [_BEGIN, *words(caption), _END]
-        pairs = list(pairwise(told))
+        sentence = [_BEGIN, *words(caption), _END]
+        pairs = list(pairwise(sentence))
         return sum(math.log(self.probability(second, first)) for first, second in pairs) / len(pairs)

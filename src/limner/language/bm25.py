@@ -81,12 +81,12 @@ class BM25:
     def having(self, text: str) -> Any:
         """Which documents contain every word of a text; none for a text without words."""
         words = query_words(text)
-        found = np.full(self.weights.shape[0], bool(words))
+        matched = np.full(self.weights.shape[0], bool(words))
         for word in words:
-            this = np.zeros(len(found), dtype=bool)
+            this = np.zeros(len(matched), dtype=bool)
             this[self._postings(word)[0]] = True
-            found &= this
-        return found
+            matched &= this
+        return matched
 
     def matched(self, text: str, document: int) -> tuple[str, ...]:
         """The words of a query that occur in a document, as written in the query."""
@@ -94,8 +94,8 @@ class BM25:
 
     def _postings(self, word: str) -> tuple[Any, object]:
         column = self.vocabulary.get(word)
-        held = slice(0, 0) if column is None else slice(*self.weights.indptr[column : column + 2])
-        return self.weights.indices[held], self.weights.data[held]
+        rows = slice(0, 0) if column is None else slice(*self.weights.indptr[column : column + 2])
+        return self.weights.indices[rows], self.weights.data[rows]
 
 
 def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> tuple[Any, object, FloatArray]:
@@ -104,10 +104,10 @@ def _counted(documents: Iterable[Iterable[str]], vocabulary: dict[str, int]) -> 
     rows, columns, lengths = [], [], []
     for row, texts in enumerate(documents):
         words = [word for text in texts for word in tokens(text)]
-        held = [column for word in words if (column := _column(word, stems, vocabulary)) is not None]
-        rows.append(np.full(len(held), row, dtype=np.int64))
-        columns.extend(held)
-        lengths.append(len(held))
+        known_columns = [column for word in words if (column := _column(word, stems, vocabulary)) is not None]
+        rows.append(np.full(len(known_columns), row, dtype=np.int64))
+        columns.extend(known_columns)
+        lengths.append(len(known_columns))
     joined: Sequence[Any] = rows or [np.empty(0, dtype=np.int64)]
     return np.concatenate(joined), np.asarray(columns, dtype=np.int64), np.asarray(lengths, dtype=np.float64)
 

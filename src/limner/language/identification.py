@@ -56,17 +56,17 @@ def counts(text: str) -> Counter[str]:
     3
     """
     words = [word.lower() for word in _WORD.findall(text)]
-    return Counter({language: sum(word in known for word in words) for language, known in _SETS.items()})
+    return Counter({language: sum(word in vocabulary for word in words) for language, vocabulary in _SETS.items()})
 
 
 def script(text: str) -> str:
     """The language of the script of most letters; "" for Latin letters, or if there are no letters."""
     if text.isascii():
         return ""
-    found = Counter(SCRIPTS.get(unicodedata.name(c, "?").split()[0], "") for c in text if c.isalpha())
-    if found["ja"]:
+    scripts = Counter(SCRIPTS.get(unicodedata.name(c, "?").split()[0], "") for c in text if c.isalpha())
+    if scripts["ja"]:
         return "ja"
-    return max(found, key=lambda each: (found[each], each)) if found else ""
+    return max(scripts, key=lambda each: (scripts[each], each)) if scripts else ""
 
 
 def main_language(texts: Iterable[str]) -> str:
@@ -77,12 +77,12 @@ def main_language(texts: Iterable[str]) -> str:
     """
     votes: Counter[str] = Counter()
     for text in texts:
-        if told := script(text):
-            votes[told] += 1
+        if script_language := script(text):
+            votes[script_language] += 1
             continue
-        found = counts(text)
-        best = max(found.values(), default=0)
-        leaders = [language for language, n in found.items() if n == best and n > 0]
+        languages = counts(text)
+        best = max(languages.values(), default=0)
+        leaders = [language for language, n in languages.items() if n == best and n > 0]
         votes.update(leaders if len(leaders) == 1 else ())
     return max(votes, key=lambda each: (votes[each], each)) if votes else ""
 
@@ -93,15 +93,15 @@ def other_language(text: str, expected: str) -> str:
     >>> other_language("Ein Hund rennt auf der Wiese", "en"), other_language("a dog in the grass", "en")
     ('de', '')
     """
-    told = script(text)
-    if told != (expected if expected in SCRIPTS.values() else ""):
-        return told or "a Latin script"
-    if told or expected not in _SETS:
+    script_language = script(text)
+    if script_language != (expected if expected in SCRIPTS.values() else ""):
+        return script_language or "a Latin script"
+    if script_language or expected not in _SETS:
         return ""
     words = {word.lower() for word in _WORD.findall(text)}
     if words & (_ALONE[expected] - _SHORT):
         return ""
-    apart = {other: len((words & known) - _SETS[expected]) for other, known in _SETS.items()}
-    best = max(apart, key=lambda each: (apart[each], each))
+    foreign = {language: len((words & vocabulary) - _SETS[expected]) for language, vocabulary in _SETS.items()}
+    best = max(foreign, key=lambda each: (foreign[each], each))
     accents = sum(not word.isascii() for word in words) if expected in _WITHOUT_ACCENTS else 0
-    return best if apart[best] + accents > len(words & _SETS[expected]) else ""
+    return best if foreign[best] + accents > len(words & _SETS[expected]) else ""

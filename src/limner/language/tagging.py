@@ -89,10 +89,10 @@ def _noun_or_other(words: Sequence[str], at: int, counts: Mapping[str, int]) -> 
     after = words[at + 1] if at + 1 < len(words) else ""
     if _form(words[at]) == "participle" and after and _can_be(after, "n") and after not in _FUNCTION:
         return "x"
-    other = counts["a"] + counts["r"]
-    if counts["n"] and (counts["n"] >= other or (after == "" or after in _FUNCTION)):
+    modifiers = counts["a"] + counts["r"]
+    if counts["n"] and (counts["n"] >= modifiers or (after == "" or after in _FUNCTION)):
         return "n"
-    return "x" if other else "v"
+    return "x" if modifiers else "v"
 
 
 def _can_be(word: str, *parts: str) -> bool:
@@ -118,13 +118,13 @@ def _form(word: str) -> str:
 def _counts(word: str) -> dict[str, int]:
     """How often WordNet's texts use the base forms of a word as each part of speech, plus one if it is possible."""
     wordnet = WordNet.load()
-    found = dict.fromkeys("nvar", 0)
-    for pos in found:
+    counts = dict.fromkeys("nvar", 0)
+    for pos in counts:
         base = wordnet.base(word, pos)
         for synset in wordnet.synsets(base, pos) if base else ():
-            said = [count for lemma, count in zip(synset.lemmas, synset.counts, strict=True) if lemma.lower() == base]
-            found[pos] += 1 + sum(said)
-    return found
+            tagged = [count for lemma, count in zip(synset.lemmas, synset.counts, strict=True) if lemma.lower() == base]
+            counts[pos] += 1 + sum(tagged)
+    return counts
 
 
 def _is_listed(word: str) -> bool:

@@ -222,10 +222,10 @@ def _aligned(captions: Sequence[str], references: Sequence[Sequence[str]], words
     return counted
 
 
-def _refuse_text(texts: object, what: str) -> None:
+def _refuse_text(texts: object, role: str) -> None:
     """Refuses a single string: it would be scored letter by letter, with plausible but wrong results."""
     if isinstance(texts, str):
-        raise LimnerError(f"{what}: got the text {texts[:40]!r}, expected a list of texts; put it in brackets")
+        raise LimnerError(f"{role}: got the text {texts[:40]!r}, expected a list of texts; put it in brackets")
 
 
 def _refuse_bad_sets(references: Sequence[Sequence[str]]) -> None:
@@ -240,11 +240,11 @@ def _occurrences(words: Sequence[Hashable]) -> list[tuple[Hashable, int]]:
     """Each word with the number of its earlier occurrences."""
     if len(set(words)) == len(words):
         return [(word, 0) for word in words]
-    seen: Counter[Hashable] = Counter()
+    counts: Counter[Hashable] = Counter()
     numbered = []
     for word in words:
-        numbered.append((word, seen[word]))
-        seen[word] += 1
+        numbered.append((word, counts[word]))
+        counts[word] += 1
     return numbered
 
 
@@ -273,6 +273,6 @@ def _product(a: csr_array, b: csr_array) -> FloatArray:
     return table
 
 
-def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
+def _share(part: FloatArray, total: FloatArray) -> FloatArray:
     """`part / whole`; 0 if the whole is 0."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+    return np.divide(part, total, out=np.zeros_like(part), where=total > 0)

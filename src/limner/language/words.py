@@ -103,12 +103,12 @@ class Reader:
     def read(self, caption: str) -> list[tuple[str, str]]:
         """Like `tagged`, but not cached: for a large corpus."""
         forms = [self._spelt(word) for word in compounds(tokens(caption))]
-        kept = [
+        chosen = [
             (self._lemma(form, tag), tag)
             for form, tag in zip(forms, self._tag(forms), strict=True)
             if form not in self.stop
         ]
-        return [(lemma, tag) for lemma, tag in kept if lemma not in self.stop]
+        return [(lemma, tag) for lemma, tag in chosen if lemma not in self.stop]
 
     @cached_property
     def _tag(self) -> Tagger:
@@ -120,11 +120,11 @@ class Reader:
         return {}
 
     def _lemma(self, form: str, tag: str) -> str:
-        found = self.lexicon.get(form)
-        return lemma(form, tag) if found is None else found
+        base_form = self.lexicon.get(form)
+        return lemma(form, tag) if base_form is None else base_form
 
     def _spelt(self, word: str) -> str:
-        if not self.spelling or word in self.lexicon or "-" in word or _known(word):
+        if not self.spelling or word in self.lexicon or "-" in word or _in_wordnet(word):
             return word
 
         return correct(word)
@@ -167,13 +167,13 @@ def compounds(words: Sequence[str]) -> list[str]:
     >>> compounds(["a", "tee", "shirt", "and", "a", "snow-board"])
     ['a', 't-shirt', 'and', 'a', 'snowboard']
     """
-    found: list[str] = []
+    joined: list[str] = []
     at = 0
     while at < len(words):
         span = next((n for n in range(_LONGEST, 0, -1) if tuple(words[at : at + n]) in COMPOUNDS), 0)
-        found.append(COMPOUNDS[tuple(words[at : at + span])] if span else _unhyphened(words[at]))
+        joined.append(COMPOUNDS[tuple(words[at : at + span])] if span else _unhyphened(words[at]))
         at += max(span, 1)
-    return found
+    return joined
 
 
 @cache
@@ -197,7 +197,7 @@ def lemma(form: str, tag: str) -> str:
 
 
 @cache
-def _known(word: str) -> bool:
+def _in_wordnet(word: str) -> bool:
     wordnet = WordNet.load()
     return not word.isalpha() or word in STOP_WORDS or any(wordnet.base(word, pos) for pos in "nvar")
 
@@ -219,7 +219,7 @@ def lemma_lexicon(captions: Iterable[str], lemmas: Iterable[str | None]) -> dict
                 counts.setdefault(compounds([form])[0], Counter())[compounds([base])[0]] += 1
     if not counts:
         raise LimnerError("no caption has the same number of words as its lemmas: expected them line by line")
-    return {form: found.most_common(1)[0][0] for form, found in counts.items()}
+    return {form: lemmas.most_common(1)[0][0] for form, lemmas in counts.items()}
 
 
 SPELLERS = (("hunspell", "-a", "-d", "en_US"), ("aspell", "-a", "--lang=en_US"))
@@ -257,13 +257,13 @@ def _ask(word: str) -> str:
 
 @cache
 def _speller() -> subprocess.Popen[str]:
-    found = next((command for command in SPELLERS if shutil.which(command[0])), None)
-    if found is None:
+    speller = next((command for command in SPELLERS if shutil.which(command[0])), None)
+    if speller is None:
         names = " or ".join(command[0] for command in SPELLERS)
         raise LimnerError(
             f"spelling=True needs {names} on the PATH, and neither was found: install one, or leave it out"
         )
-    process = subprocess.Popen(found, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(speller, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if process.stdout is None or not process.stdout.readline():  # the greeting
-        raise LimnerError(f"{found[0]} does not answer: check that it has an English dictionary")
+        raise LimnerError(f"{speller[0]} does not answer: check that it has an English dictionary")
     return process

@@ -44,7 +44,7 @@ class Extractive:
         if not texts:
             raise LimnerError("no text to summarise: expected at least one")
         bags = [Counter(content_words(text)) for text in texts]
-        alike = [[_cosine(one, other) for other in bags] for one in bags]
+        alike = [[_cosine(one, second) for second in bags] for one in bags]
         order = sorted(range(len(texts)), key=lambda at: (-sum(alike[at]) + alike[at][at], at))
         chosen: list[int] = []
         for at in order:
@@ -53,14 +53,14 @@ class Extractive:
         return " ".join(texts[at] for at in sorted(chosen))
 
 
-def _cosine(one: Counter[str], other: Counter[str]) -> float:
+def _cosine(one: Counter[str], second: Counter[str]) -> float:
     """Cosine similarity of two bags of words; 0 if one is empty.
 
     >>> round(_cosine(Counter("aab"), Counter("abb")), 3)
     0.8
     """
-    norm = math.sqrt(sum(n * n for n in one.values()) * sum(n * n for n in other.values()))
-    return sum(n * other[word] for word, n in one.items()) / norm if norm else 0.0
+    norm = math.sqrt(sum(n * n for n in one.values()) * sum(n * n for n in second.values()))
+    return sum(n * second[word] for word, n in one.items()) / norm if norm else 0.0
 
 
 SUMMARISERS: Registry[Callable[..., Summarise]] = Registry(
@@ -95,7 +95,7 @@ def read_regions(path: str | Path, *, image_data: str | Path | None = None) -> d
     if not isinstance(content, list):
         raise LimnerError(f"{path}: expected a list of images as in Visual Genome's region_descriptions.json")
     names = None if image_data is None else _coco_ids(image_data)
-    found: dict[str, list[str]] = {}
+    regions: dict[str, list[str]] = {}
     with damage_told(path, what="Visual Genome JSON"):
         for number, image in enumerate(content):
             key, listed = image.get("id", image.get("image_id")), image.get("regions")
@@ -104,8 +104,8 @@ def read_regions(path: str | Path, *, image_data: str | Path | None = None) -> d
             name = str(key) if names is None else names.get(str(key))
             phrases = [" ".join(str(region["phrase"]).split()) for region in listed]
             if name is not None:
-                found[name] = [phrase for phrase in phrases if phrase]
-    return found
+                regions[name] = [phrase for phrase in phrases if phrase]
+    return regions
 
 
 def _coco_ids(path: str | Path) -> Mapping[str, str]:

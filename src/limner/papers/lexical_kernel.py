@@ -68,30 +68,30 @@ class FittedLexicalKernel:
         """
         progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
-        numbered, many = self.vocabulary.number_all(*sides, captions=self.strings.captions)
-        held = [self._held(side, many) for side in numbered]
-        different = max(int(np.diff(side[5]).max(initial=0)) for side in held)
+        numbered, counts = self.vocabulary.number_all(*sides, captions=self.strings.captions)
+        prepared = [self._held(side, counts) for side in numbered]
+        different = max(int(np.diff(side[5]).max(initial=0)) for side in prepared)
         longest = (different, max(side.max_length for side in numbered))
         out = np.zeros((len(numbered[0]), len(numbered[-1])))
         for low in range(0, len(out), _ROWS):
             high = min(low + _ROWS, len(out))
-            how = (self.table.values, self.strings.length, longest, b is None)
-            loops.lexical_rows(low, high, held[0], held[-1], *how, out)
+            arguments = (self.table.values, self.strings.length, longest, b is None)
+            loops.lexical_rows(low, high, prepared[0], prepared[-1], *arguments, out)
             progress(high, len(out))
         selves = [np.zeros(len(side)) for side in numbered]
-        for side, own in zip(held, selves, strict=True):
-            loops.lexical_selves(side, self.table.values, self.strings.length, longest, own)
+        for side, self_value in zip(prepared, selves, strict=True):
+            loops.lexical_selves(side, self.table.values, self.strings.length, longest, self_value)
         return normalised(mirrored(out) if b is None else out, selves[0], selves[-1])
 
-    def _held(self, side: Sentences, many: int) -> tuple[Any, ...]:
+    def _held(self, side: Sentences, counts: int) -> tuple[Any, ...]:
         """Sentences as word ids for the loops: words of the table by row, all others after them."""
-        rows = np.arange(many) + len(self.table.words)
-        known = self.vocabulary.number
-        rows[[known[word] for word in self.table.words]] = np.arange(len(self.table.words))
+        rows = np.arange(counts) + len(self.table.words)
+        numbers = self.vocabulary.number
+        rows[[numbers[word] for word in self.table.words]] = np.arange(len(self.table.words))
         local, words, edges = loops.different(side.words, side.starts, side.documents)
-        weights = self.strings.match * self.vocabulary.weights(self.strings.weights, many)
-        again = np.concatenate([[0], np.cumsum(side.before > 0)])
-        plain = again[side.starts[1:]] == again[side.starts[:-1]]
+        weights = self.strings.match * self.vocabulary.weights(self.strings.weights, counts)
+        preceding = np.concatenate([[0], np.cumsum(side.before > 0)])
+        plain = preceding[side.starts[1:]] == preceding[side.starts[:-1]]
         return (
             side.starts,
             side.documents,

@@ -108,6 +108,6 @@ def train(
     n_images = 0 if features is not None else len(collection.images)
     stages = Stages(progress, words=min(2 * WORD_IMAGES, n_images), images=n_images)
     kernel = fit_images(kernel, collection, features, progress=stages["words"])
-    held = image_features(kernel, collection.images, features, progress=stages["images"])
+    image_inputs = image_features(kernel, collection.images, features, progress=stages["images"])
     record = TrainedOn.of(collection)
-    return NearestModel(name, kernel, words, held, documents, trained_on=record, features_file=features_file(features))
+    return NearestModel(name, kernel, words, image_inputs, documents, trained_on=record, features_file=features_file(features))

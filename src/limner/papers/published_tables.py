@@ -119,10 +119,10 @@ class Placement:
     def __str__(self) -> str:
         """One line with the rank and the neighbours on either side."""
         digits = self.decimals
-        near = [("below", self.better[:1]), ("level with", self.equal), ("above", self.worse[:1])]
-        named = [f"{word} {name} ({value:.{digits}f})" for word, group in near for name, value in group]
-        where = f"{self.measure} {self.direction} {self.value:.{digits}f}: rank {self.rank} of {self.models + 1}"
-        return ", ".join([where, *named])
+        neighbours = [("below", self.better[:1]), ("level with", self.equal), ("above", self.worse[:1])]
+        named = [f"{word} {name} ({value:.{digits}f})" for word, group in neighbours for name, value in group]
+        placed = f"{self.measure} {self.direction} {self.value:.{digits}f}: rank {self.rank} of {self.models + 1}"
+        return ", ".join([placed, *named])
 
 
 @cache
@@ -190,13 +190,13 @@ def scores(direction: Direction = "mean") -> Table:
     base = table(DIRECTIONS[direction])
     if direction != "mean":
         return base
-    there, back = table(DIRECTIONS["i2t"]), table(DIRECTIONS["t2i"])
-    more = [name for name in there.columns if name not in base.columns]
-    halves = np.column_stack([(there.column(name) + back.column(name)) / 2 for name in more])
+    image_queries, back = table(DIRECTIONS["i2t"]), table(DIRECTIONS["t2i"])
+    further = [name for name in image_queries.columns if name not in base.columns]
+    halves = np.column_stack([(image_queries.column(name) + back.column(name)) / 2 for name in further])
     values = np.column_stack([base.values, np.round(halves, 3)])  # a mean of two decimals has three
     doubtful = np.zeros(values.shape, dtype=bool)
-    decimals = (*base.decimals, *(2 for _ in more))
-    return Table("eccv mean", base.notes, base.labels, (*base.columns, *more), values, doubtful, decimals, base.fields)
+    decimals = (*base.decimals, *(2 for _ in further))
+    return Table("eccv mean", base.notes, base.labels, (*base.columns, *further), values, doubtful, decimals, base.fields)
 
 
 def place(
@@ -267,8 +267,8 @@ def ranks_of(table: Table) -> SystemRanks:
 def _measure_name(key: str | tuple[str, str]) -> str:
     """The column with this name, or with this measure if only one protocol has it."""
     name = key if isinstance(key, str) else " ".join(part for part in key if part)
-    fitting = [column for column in scores().columns if column.split()[-1] == name]
-    return fitting[0] if len(fitting) == 1 else name
+    matching = [column for column in scores().columns if column.split()[-1] == name]
+    return matching[0] if len(matching) == 1 else name
 
 
 def _most(name: str) -> float:
@@ -316,5 +316,5 @@ def _placed(published: Table, direction: str, name: str, value: float) -> Placem
     )
 
 
-def _without(rows: Iterable[tuple[str, float]], taken: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
-    return tuple(row for row in rows if row not in taken)
+def _without(rows: Iterable[tuple[str, float]], excluded: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    return tuple(row for row in rows if row not in excluded)

@@ -48,9 +48,9 @@ class TagRank:
     def fit(self, documents: Documents) -> FittedTagRank:
         """Learns the positions of words, and the distances between sentences."""
         vocabulary = DocumentVocabulary.fit(documents, self.reader)
-        (side,), many = vocabulary.number_all(documents, captions=self.captions)
+        (side,), n_sentences = vocabulary.number_all(documents, captions=self.captions)
         words, places = _places(side)
-        counts = np.zeros((many, 1 + max(side.max_length, 1)), dtype=np.int64)
+        counts = np.zeros((n_sentences, 1 + max(side.max_length, 1)), dtype=np.int64)
         np.add.at(counts, (side.words, words), 1)
         fitted = FittedTagRank(self, vocabulary, counts, np.ones(2))
         return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
@@ -84,8 +84,8 @@ class FittedTagRank:
             loops.tag_rank_rows(low, high, ranked[0], ranked[-1], self.scales, b is None, table)
             progress(high, len(table))
         selves = [np.zeros(len(side)) for side in numbered]
-        for side, own in zip(ranked, selves, strict=True):
-            loops.tag_rank_selves(side, self.scales, own)
+        for side, self_value in zip(ranked, selves, strict=True):
+            loops.tag_rank_selves(side, self.scales, self_value)
         return normalised(mirrored(table) if b is None else table, selves[0], selves[-1])
 
     def _ranked(self, side: Sentences, places: FloatArray) -> tuple[object, ...]:
@@ -95,21 +95,21 @@ class FittedTagRank:
         (rows, words), first = keys[0], keys[1]
         absolute = 1.0 / np.log2(1.0 + places[first])
         relative = self._relative(words, places[first])
-        many = len(side.starts) - 1
-        totals = np.stack([np.bincount(rows, ranks, many) for ranks in (absolute, relative)], axis=1)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=many))]).astype(np.int64)
+        n_lists = len(side.starts) - 1
+        totals = np.stack([np.bincount(rows, ranks, n_lists) for ranks in (absolute, relative)], axis=1)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_lists))]).astype(np.int64)
         return words.astype(np.int32), starts, side.documents, absolute, relative, np.ascontiguousarray(totals)
 
     def _relative(self, words: Array, places: FloatArray) -> FloatArray:
         """The share of a word's training occurrences after a position."""
-        seen = np.cumsum(self.counts, axis=1)
-        known = words < len(seen)
-        found = np.zeros(len(words))
-        at = np.minimum(np.floor(places[known]).astype(np.int64), seen.shape[1] - 1)
-        total = seen[words[known], -1]
-        up_to = seen[words[known], at]
-        found[known] = 1.0 - np.divide(up_to, total, out=np.ones(len(total)), where=total > 0)
-        return found
+        totals = np.cumsum(self.counts, axis=1)
+        in_vocabulary = words < len(totals)
+        scores = np.zeros(len(words))
+        at = np.minimum(np.floor(places[in_vocabulary]).astype(np.int64), totals.shape[1] - 1)
+        total = totals[words[in_vocabulary], -1]
+        up_to = totals[words[in_vocabulary], at]
+        scores[in_vocabulary] = 1.0 - np.divide(up_to, total, out=np.ones(len(total)), where=total > 0)
+        return scores
 
     def state(self) -> dict[str, object]:
         """The state for `from_state`: plain JSON values and arrays."""
@@ -138,10 +138,10 @@ def _places(side: Sentences) -> tuple[npt.NDArray[np.int64], FloatArray]:
     """The position of each word in its sentence, from 1, and the mean position of that word in the sentence."""
     sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
     places = np.arange(len(side.words)) - side.starts[sentence] + 1
-    _, same = np.unique(np.stack([sentence, side.words]), axis=1, return_inverse=True)
-    same = same.reshape(-1)
-    means = np.bincount(same, places) / np.maximum(np.bincount(same), 1)
-    return places, means[same]
+    _, within = np.unique(np.stack([sentence, side.words]), axis=1, return_inverse=True)
+    within = within.reshape(-1)
+    means = np.bincount(within, places) / np.maximum(np.bincount(within), 1)
+    return places, means[within]
 
 
 def _scales(ranked: tuple[Any, ...]) -> FloatArray:
@@ -151,12 +151,12 @@ def _scales(ranked: tuple[Any, ...]) -> FloatArray:
     contain it; ranks take few values, so pairs are counted value by value. A sentence paired with itself adds 0.
     """
     words, starts, _, absolute, relative, _ = ranked
-    many = len(starts) - 1
-    means = [_mean_distance(words, ranks, many) for ranks in (absolute, relative)]
+    n_lists = len(starts) - 1
+    means = [_mean_distance(words, ranks, n_lists) for ranks in (absolute, relative)]
     return np.array([1.0 / mean if mean > 0 else 1.0 for mean in means])
 
 
-def _mean_distance(words: Array, ranks: FloatArray, many: int) -> float:
+def _mean_distance(words: Array, ranks: FloatArray, n_lists: int) -> float:
     order = np.lexsort((ranks, words))
     words, ranks = words[order], ranks[order]
     common = 0.0
@@ -164,7 +164,7 @@ def _mean_distance(words: Array, ranks: FloatArray, many: int) -> float:
     for low, high in itertools.pairwise(edges):
         values, counts = np.unique(ranks[low:high], return_counts=True)
         values, counts = values[values > 0], counts[values > 0].astype(np.float64)
-        both = values[:, None] + values[None, :]
-        common += float(counts @ (4.0 * values[:, None] * values[None, :] / both) @ counts)
-    total = 2.0 * many * float(ranks.sum()) - common
-    return total / max(many * (many - 1), 1)
+        sums = values[:, None] + values[None, :]
+        common += float(counts @ (4.0 * values[:, None] * values[None, :] / sums) @ counts)
+    total = 2.0 * n_lists * float(ranks.sum()) - common
+    return total / max(n_lists * (n_lists - 1), 1)

@@ -66,16 +66,16 @@ def text_only(
         raise UnknownName("corpus", corpus, CORPUS)
     if (corpus == "summary") != (summarise is not None):
         raise LimnerError("a summariser needs corpus='summary' and the reverse: give both or neither")
-    said = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
+    texts = dict(zip(collection.texts.ids, collection.texts.values, strict=True))
     if regions is None:
-        asked, others = parted(collection, query)
-        shown, rest = collection.images.ids, [[said[t] for t in each] for each in others]
+        queries_asked, other_captions = parted(collection, query)
+        image_ids, corpora = collection.images.ids, [[texts[t] for t in each] for each in other_captions]
     else:
-        shown, asked, rest = _with_regions(collection, query, regions)
-    queries = Embeddings(Ids(asked, what="text"), _vectors(encode, [said[t] for t in asked]))
-    images = Embeddings(shown, _corpus(encode, rest, corpus, summarise))
+        image_ids, queries_asked, corpora = _with_regions(collection, query, regions)
+    queries = Embeddings(Ids(queries_asked, what="text"), _vectors(encode, [texts[t] for t in queries_asked]))
+    images = Embeddings(image_ids, _corpus(encode, corpora, corpus, summarise))
     pairs = Judgements.from_pairs(
-        zip(asked, shown, strict=True), queries=queries.ids, candidates=images.ids, name="text only"
+        zip(queries_asked, image_ids, strict=True), queries=queries.ids, candidates=images.ids, name="text only"
     )
     return Scores.from_embeddings(queries, images), pairs
 
@@ -83,7 +83,7 @@ def text_only(
 def parted(collection: Collection, query: int) -> tuple[list[str], list[list[str]]]:
     """The query caption of every image, and its other captions, by id."""
     pairs = collection.judgements.relevant
-    asked, others = [], []
+    queries, rest_of_captions = [], []
     for row, image in enumerate(collection.images.ids):
         texts = [pairs.candidates[int(c)] for c in pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]]
         if len(texts) < 2 or not 0 <= query < len(texts):
@@ -91,9 +91,9 @@ def parted(collection: Collection, query: int) -> tuple[list[str], list[list[str
                 f"image {image!r} has {len(texts)} captions: text-only retrieval needs two or more, and uses "
                 f"caption {query} (counted from 0) as the query; leave such images out with collection.restrict"
             )
-        asked.append(texts[query])
-        others.append([t for at, t in enumerate(texts) if at != query])
-    return asked, others
+        queries.append(texts[query])
+        rest_of_captions.append([t for at, t in enumerate(texts) if at != query])
+    return queries, rest_of_captions
 
 
 def _with_regions(
@@ -101,7 +101,7 @@ def _with_regions(
 ) -> tuple[Ids, list[str], list[list[str]]]:
     """The images with region descriptions, the query caption of each, and the descriptions."""
     pairs = collection.judgements.relevant
-    shown, asked = [], []
+    image_ids, queries = [], []
     for row, image in enumerate(collection.images.ids):
         texts = pairs.columns[pairs.indptr[row] : pairs.indptr[row + 1]]
         if regions.get(image):
@@ -109,24 +109,24 @@ def _with_regions(
                 raise LimnerError(
                     f"image {image!r} has {len(texts)} captions: there is no caption {query} to use as the query"
                 )
-            shown.append(image)
-            asked.append(pairs.candidates[int(texts[query])])
-    if not shown:
+            image_ids.append(image)
+            queries.append(pairs.candidates[int(texts[query])])
+    if not image_ids:
         raise LimnerError(
             f"no image of {collection.name!r} has region descriptions, e.g. {next(iter(collection.images.ids), '')!r}: "
             f"they are of {len(regions):,} images, e.g. {next(iter(regions), '')!r}; do the ids need image_data.json?"
         )
-    return Ids(shown, what="image"), asked, [list(regions[image]) for image in shown]
+    return Ids(image_ids, what="image"), queries, [list(regions[image]) for image in image_ids]
 
 
 def words_by_number(collection: Collection) -> list[float]:
     """Mean number of words of the first, second, ... caption of each image, as far as every image has one."""
     pairs = collection.judgements.relevant
     counted = [len(text.split()) for text in collection.texts.values]
-    where = collection.texts.ids.find(pairs.candidates)
+    positions = collection.texts.ids.find(pairs.candidates)
     fewest = int(min(pairs.counts, default=0))
     firsts = pairs.indptr[:-1]
-    return [float(np.mean([counted[where[c]] for c in pairs.columns[firsts + n]])) for n in range(fewest)]
+    return [float(np.mean([counted[positions[c]] for c in pairs.columns[firsts + n]])) for n in range(fewest)]
 
 
 def length_note(collection: Collection, query: int) -> list[str]:
@@ -142,23 +142,23 @@ def length_note(collection: Collection, query: int) -> list[str]:
     ]
 
 
-def _corpus(encode: Encode, rest: list[list[str]], corpus: str, summarise: Summarise | None) -> npt.NDArray[np.float32]:
+def _corpus(encode: Encode, captions: list[list[str]], corpus: str, summarise: Summarise | None) -> npt.NDArray[np.float32]:
     if corpus == "joined":
-        return _vectors(encode, [" ".join(each) for each in rest])
+        return _vectors(encode, [" ".join(each) for each in captions])
     if summarise is not None:
-        many = getattr(summarise, "many", None)  # a model that encodes several texts at a time
-        return _vectors(encode, many(rest) if many is not None else [summarise(each) for each in rest])
-    flat = _vectors(encode, [text for each in rest for text in each])
-    ends = np.cumsum([len(each) for each in rest])
+        summarise_all = getattr(summarise, "many", None)  # a model that encodes several texts at a time
+        return _vectors(encode, summarise_all(captions) if summarise_all is not None else [summarise(each) for each in captions])
+    flat = _vectors(encode, [text for each in captions for text in each])
+    ends = np.cumsum([len(each) for each in captions])
     return np.stack([part.mean(axis=0) for part in np.split(flat, ends[:-1])])
 
 
 def _vectors(encode: Encode, texts: Sequence[str]) -> npt.NDArray[np.float32]:
     if isinstance(encode, (Encoder, TwoSided)):
         return encoded(encode, texts).matrix
-    found = np.asarray(array(encode(texts), "what the encoder gave"), dtype=np.float32)
-    if found.ndim != 2 or len(found) != len(texts):
+    vectors = np.asarray(array(encode(texts), "what the encoder gave"), dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts):
         raise LimnerError(
-            f"the encoder gave an array of shape {found.shape} for {len(texts)} texts: expected one row per text"
+            f"the encoder gave an array of shape {vectors.shape} for {len(texts)} texts: expected one row per text"
         )
-    return found
+    return vectors

@@ -127,10 +127,10 @@ class System:
         from limner.systems.classic import training
 
         kernel = self.text.kernel(reader=reader, corpus=corpus)
-        given: dict[str, Any] = {"images": self.images, "texts": kernel, "name": self.name, **options}
+        settings: dict[str, Any] = {"images": self.images, "texts": kernel, "name": self.name, **options}
         if self.method == "nearest":
-            return nearest_neighbours.train(collection, **{"points": training.PAPER["points"], **given})
-        return training.train(collection, dev=dev, **{**training.PAPER, "fuse": dev is not None, **given})
+            return nearest_neighbours.train(collection, **{"points": training.PAPER["points"], **settings})
+        return training.train(collection, dev=dev, **{**training.PAPER, "fuse": dev is not None, **settings})
 
 
 def _systems() -> dict[str, System]:
@@ -149,15 +149,15 @@ def _systems() -> dict[str, System]:
             for name, sources in company.items():
                 full = "-".join(part for part in ("Tri5", aligned, name, ending) if part)
                 texts[full] = Text("trigrams", weights, similarities=(*alignment, *sources))
-    found = [System(name, "kcca", text) for name, text in texts.items()]
-    found += [
+    systems = [System(name, "kcca", text) for name, text in texts.items()]
+    systems += [
         System("NN5-idf-F1", "nearest", Text("f1", "idf")),
         System("NN5-BoW5-rootidf", "nearest", texts["BoW5-rootidf"]),
         System("NN5-Tri(best)", "nearest", best),
     ]
-    whole = ("BoW1", "BoW5", "TagRank", "Tri5", "Tri5-A-BNC+ic-idf")
-    found += [System(f"{name}/histogram", "kcca", texts[name], "histogram") for name in whole]
-    return {system.name: system for system in found}
+    histogram_texts = ("BoW1", "BoW5", "TagRank", "Tri5", "Tri5-A-BNC+ic-idf")
+    systems += [System(f"{name}/histogram", "kcca", texts[name], "histogram") for name in histogram_texts]
+    return {system.name: system for system in systems}
 
 
 SYSTEMS: Mapping[str, System] = MappingProxyType(_systems())
@@ -210,14 +210,14 @@ def train(
         workers: Threads; all cores by default.
         progress: Called with (work done, work in total), counted in images.
     """
-    asked = system(variant)
+    chosen = system(variant)
     options: dict[str, Any] = {"features": features, "side": side, "seed": seed, "workers": workers}
     solving: dict[str, Any] = {"rank": rank, "precision": precision}
     learned = {name: value for name, value in solving.items() if value is not None}
-    if asked.method == "nearest" and learned:
+    if chosen.method == "nearest" and learned:
         raise LimnerError(
-            f"{' and '.join(learned)} with {asked.name}: nearest neighbours do not decompose kernels; leave these "
+            f"{' and '.join(learned)} with {chosen.name}: nearest neighbours do not decompose kernels; leave these "
             f"options out"
         )
-    given = None if corpus is None else Path(corpus)
-    return asked.train(collection, dev=dev, corpus=given, progress=progress, **options, **learned)
+    corpus_file = None if corpus is None else Path(corpus)
+    return chosen.train(collection, dev=dev, corpus=corpus_file, progress=progress, **options, **learned)

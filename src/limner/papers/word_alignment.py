@@ -69,8 +69,8 @@ class Alignment:
         for tag, vocabulary in chosen.items():
             at = np.array([row[word] for word in vocabulary], dtype=np.int64)
             shares = np.array([counts[word, tag] / total[word] for word in vocabulary])
-            found = translations(_pairs(tagged, tag, vocabulary), len(vocabulary), rounds=self.rounds)
-            vectors[np.ix_(at, at)] += found * shares[:, None]
+            probabilities = translations(_pairs(tagged, tag, vocabulary), len(vocabulary), rounds=self.rounds)
+            vectors[np.ix_(at, at)] += probabilities * shares[:, None]
         values = cosines(csr_array(vectors))
         values[values < self.threshold] = 0.0
         return WordTable(tuple(words), values)
@@ -91,18 +91,18 @@ def _pairs(tagged: Sequence[Sequence[Sequence[tuple[str, str]]]], tag: str, voca
     """All ordered pairs of captions of one image, reduced to the words of a vocabulary."""
     sources, targets = [], []
     for captions in tagged:
-        kept = [
+        pairs = [
             [vocabulary[word] for word, as_ in caption if as_ == tag and word in vocabulary] for caption in captions
         ]
-        for i, source in enumerate(kept):
-            for j, target in enumerate(kept):
+        for i, source in enumerate(pairs):
+            for j, target in enumerate(pairs):
                 if i != j and source and target:
                     sources.append(source)
                     targets.append(target)
     return sources, targets
 
 
-def translations(pairs: Pairs, many: int, *, rounds: tuple[int, int] = (5, 5)) -> FloatArray:
+def translations(pairs: Pairs, n_words: int, *, rounds: tuple[int, int] = (5, 5)) -> FloatArray:
     """Translation probabilities P(target | source), by expectation maximisation of IBM models 1 and 2.
 
     Model 1 treats every alignment as equally likely, `P(f | e) = sum over pairs of the expected count of (e, f)`,
@@ -118,11 +118,11 @@ def translations(pairs: Pairs, many: int, *, rounds: tuple[int, int] = (5, 5)) -
     [[1.0, 0.0], [0.0, 1.0]]
     """
     if not pairs[0]:
-        return np.zeros((many, many))
+        return np.zeros((n_words, n_words))
     (sources, source_starts), (targets, target_starts) = (_flat(side) for side in pairs)
     longest = [1 + int(np.diff(starts).max()) for starts in (source_starts, target_starts)]
     shape = (longest[0], longest[1], longest[1], longest[0])
-    share, jumps = np.full((many + 1, many), 1.0 / many), np.ones(shape)
+    share, jumps = np.full((n_words + 1, n_words), 1.0 / n_words), np.ones(shape)
     for model in (1,) * rounds[0] + (2,) * rounds[1]:
         new, new_jumps = np.zeros_like(share), np.zeros(shape)
         loops.expect(sources, source_starts, targets, target_starts, share, jumps, model, new, new_jumps)

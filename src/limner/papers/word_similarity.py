@@ -49,11 +49,11 @@ class WordTable:
         values[np.ix_(at, at)] = self.values
         return WordTable(tuple(words), values)
 
-    def of(self, one: str, other: str) -> float:
+    def of(self, one: str, second: str) -> float:
         """kappa of two words."""
-        if one in self.words and other in self.words:
-            return float(self.values[self.words.index(one), self.words.index(other)])
-        return float(one == other)
+        if one in self.words and second in self.words:
+            return float(self.values[self.words.index(one), self.words.index(second)])
+        return float(one == second)
 
     def nearest(self, word: str, count: int = 5) -> list[tuple[str, float]]:
         """The words most similar to a word, with kappa."""
@@ -96,25 +96,25 @@ class Lin:
         wordnet = WordNet.load()
         counts = Counter(word for captions in documents for caption in captions for word in reader(caption))
         first = {word: senses[0].name for word in counts if (senses := wordnet.synsets(word))}
-        above = {word: list(wordnet.ancestors(name)) for word, name in first.items()}
+        ancestors = {word: list(wordnet.ancestors(name)) for word, name in first.items()}
         seen: Counter[str] = Counter()
-        for word, names in above.items():
+        for word, names in ancestors.items():
             for name in names:
                 seen[name] += counts[word]
-        total = sum(counts[word] for word in above)
+        total = sum(counts[word] for word in ancestors)
         logs = {name: float(np.log(count / total)) for name, count in seen.items()}
         column = {name: at for at, name in enumerate(seen)}
         rows, columns, values = [], [], []
-        for row, (word, names) in enumerate(above.items()):
-            own = logs[first[word]]
+        for row, (word, names) in enumerate(ancestors.items()):
+            own_log = logs[first[word]]
             for name in names:
                 # A synset that covers all words has P = 1, so it carries no information.
-                share = 2.0 * logs[name] / (own + logs[name]) if own + logs[name] else float(name == first[word])
+                share = 2.0 * logs[name] / (own_log + logs[name]) if own_log + logs[name] else float(name == first[word])
                 rows.append(row)
                 columns.append(column[name])
                 values.append(share)
-        shape = (len(above), max(len(column), 1))
-        return WordTable(tuple(above), cosines(csr_array((values, (rows, columns)), shape=shape)))
+        shape = (len(ancestors), max(len(column), 1))
+        return WordTable(tuple(ancestors), cosines(csr_array((values, (rows, columns)), shape=shape)))
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class Distributional:
 
     def fit(self, documents: Documents, reader: Reader) -> WordTable:
         """Counts the sentences in which words co-occur."""
-        own = [reader(caption) for captions in documents for caption in captions]
-        sentences = own if self.corpus is None else [_uncached(reader, line) for line in lines(self.corpus)]
-        often = _at_least(own, self.min_count)
+        caption_words = [reader(caption) for captions in documents for caption in captions]
+        sentences = caption_words if self.corpus is None else [_uncached(reader, line) for line in lines(self.corpus)]
+        often = _at_least(caption_words, self.min_count)
         contexts = _at_least(sentences, self.min_count)
         words = [word for word in often if word in contexts]
         if not words:
@@ -207,11 +207,11 @@ def _at_least(sentences: Iterable[Sequence[str]], min_count: int) -> dict[str, i
 def _mutual(sentences: Sequence[Sequence[str]], words: Sequence[str], contexts: Sequence[str]) -> csr_array:
     """Positive mutual information of words (rows) with contexts (columns), by sentence."""
     has_word, has_context = _incidence(sentences, words), _incidence(sentences, contexts)
-    found = (has_word.T @ has_context).tocoo()
+    cooccurrences = (has_word.T @ has_context).tocoo()
     times = [np.asarray(has.sum(axis=0), dtype=np.float64).reshape(-1) for has in (has_word, has_context)]
-    rows, columns = found.coords
-    found.data = np.maximum(np.log2(found.data * len(sentences) / (times[0][rows] * times[1][columns])), 0.0)
-    return found.tocsr()
+    rows, columns = cooccurrences.coords
+    cooccurrences.data = np.maximum(np.log2(cooccurrences.data * len(sentences) / (times[0][rows] * times[1][columns])), 0.0)
+    return cooccurrences.tocsr()
 
 
 def _incidence(sentences: Sequence[Sequence[str]], words: Sequence[str]) -> csr_array:

@@ -294,7 +294,7 @@ def story(failures: ExplainedFailures, number: int, loaded: Loaded, *, brief: bo
 
 def _whole(brief: Story, failures: ExplainedFailures, number: int, loaded: Loaded) -> Story:
     """A failure with boxes, captions and explanation: from objects, or from the captions of both images."""
-    from limner.explain.failures import explain, told
+    from limner.explain.failures import describe_failure, explain
 
     failure = failures.found[number]
     sides = (failure.truth, failure.returned)
@@ -306,7 +306,7 @@ def _whole(brief: Story, failures: ExplainedFailures, number: int, loaded: Loade
         done = failures.explained
         each = agreement = done.agreements[number]
     panels = [_panel(i, loaded, () if agreement is None else _boxes(done, i, agreement)) for i in sides]
-    lines = [line for line in told(failure, each, done.words).split("\n")[2:] if "undefined" not in line]
+    lines = [line for line in describe_failure(failure, each, done.words).split("\n")[2:] if "undefined" not in line]
     captions = (_captions(loaded, failure.truth), _captions(loaded, failure.returned))
     return replace(brief, truth=panels[0], returned=panels[1], words=lines, captions=captions)
 

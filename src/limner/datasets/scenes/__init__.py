@@ -99,19 +99,19 @@ def load(
     """
     _refuse_bad(path, images, seed)
     scenes = [compose(seed, index) for index in range(images)]
-    said = [caption for scene in scenes for caption in captions(scene, count=PER_IMAGE)]
+    described = [caption for scene in scenes for caption in captions(scene, count=PER_IMAGE)]
     image_items = _images(scenes)
-    texts = _texts(image_items.ids, said)
+    texts = _texts(image_items.ids, described)
     pairs = _pairs(image_items.ids, texts.ids)
-    meanings = [meaning for _, meaning in said]
+    meanings = [meaning for _, meaning in described]
     extra = {"complete": truth.complete(image_items.ids, scenes, texts.ids, meanings)}
     if graded:
         extra["graded"] = truth.graded(image_items.ids, scenes, texts.ids, meanings)
     splits = {
         name: [i for n, i in enumerate(image_items.ids) if _SPLITS[n % 5] == name] for name in ("train", "dev", "test")
     }
-    whole = Collection("scenes", image_items, texts, pairs, splits, extra)
-    return whole if split is None else whole.split(split)
+    collection = Collection("scenes", image_items, texts, pairs, splits, extra)
+    return collection if split is None else collection.split(split)
 
 
 def _refuse_bad(path: str | Path | None, images: int, seed: int) -> None:
@@ -134,11 +134,11 @@ def _images(scenes: Sequence[Scene]) -> Items:
     return Items(ids, [Drawing(scene) for scene in scenes], fields, kind="image")
 
 
-def _texts(images: Ids, said: Sequence[tuple[str, Meaning]]) -> Items:
+def _texts(images: Ids, described: Sequence[tuple[str, Meaning]]) -> Items:
     sources = [image for image in images for _ in range(PER_IMAGE)]
     ids = Ids((f"{image}#{n % PER_IMAGE}" for n, image in enumerate(sources)), what="text")
-    fields: dict[str, Sequence[object]] = {"meaning": [meaning for _, meaning in said], "image": sources}
-    return Items(ids, [text for text, _ in said], fields, kind="text")
+    fields: dict[str, Sequence[object]] = {"meaning": [meaning for _, meaning in described], "image": sources}
+    return Items(ids, [text for text, _ in described], fields, kind="text")
 
 
 def _pairs(images: Ids, texts: Ids) -> Judgements:
@@ -162,8 +162,8 @@ def write(collection: Collection, folder: str | Path) -> Path:
         collection: The result of `load`, or a split of it.
         folder: The output folder; created if missing, but its parent must exist.
     """
-    own = FILES if (Path(folder) / "complete.qrels").is_file() else ()
-    with replacing_folder(folder, head="captions.csv", own=own) as draft:
+    replaceable = FILES if (Path(folder) / "complete.qrels").is_file() else ()
+    with replacing_folder(folder, head="captions.csv", own=replaceable) as draft:
         (draft / "images").mkdir()
         for row, name in enumerate(collection.images.ids):
             collection.images.open(row).save(draft / "images" / f"{name}.png")

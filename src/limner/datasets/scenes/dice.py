@@ -65,6 +65,6 @@ class Dice:
         """All options in random order."""
         order = list(options)
         for last in range(len(order) - 1, 0, -1):
-            other = self.integer(last + 1)
-            order[last], order[other] = order[other], order[last]
+            swapped = self.integer(last + 1)
+            order[last], order[swapped] = order[swapped], order[last]
         return order

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from limner.datasets.scenes import creatures, things
+from limner.datasets.scenes import artefacts, creatures
 from limner.datasets.scenes.backdrops import backdrop
 from limner.datasets.scenes.pen import FINE, Pen
 from limner.datasets.scenes.raster import STEPS, Form, Numbers, Pixels, Sheet, Sums
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SHADOW = np.array((24, 28, 40, 0), np.uint16)
 _WHOLE = FINE * FINE  # canvas pixels per image pixel
 
-SHAPES = {name: getattr(creatures, name, None) or getattr(things, name) for name in KINDS}
+SHAPES = {name: getattr(creatures, name, None) or getattr(artefacts, name) for name in KINDS}
 
 
 def render(scene: Scene) -> Image:
@@ -28,38 +28,38 @@ def render(scene: Scene) -> Image:
     from PIL import Image
 
     image = backdrop(scene)
-    for thing in scene.objects:
-        if thing.place == "ground":
-            _cast(image, thing)
-        x0, y0, x1, y1 = thing.box
+    for item in scene.objects:
+        if item.place == "ground":
+            _cast(image, item)
+        x0, y0, x1, y1 = item.box
         under = image[y0:y1, x0:x1]
-        sums, clear = _sticker(*_form(thing))
+        sums, clear = _sticker(*_form(item))
         under[:] = (sums + under * clear) // _WHOLE
     return Image.frombytes("RGB", (image.shape[1], image.shape[0]), image, "raw", "RGBX")
 
 
-def sticker(thing: SceneObject) -> Image:
+def sticker(item: SceneObject) -> Image:
     """One object alone, cut out at exactly the size of its box."""
     from PIL import Image
 
-    held, clear = _sticker(*_form(thing))
-    sums, painted = held.astype(np.int64) - _WHOLE // 2, _WHOLE - clear
+    stuck, clear = _sticker(*_form(item))
+    sums, painted = stuck.astype(np.int64) - _WHOLE // 2, _WHOLE - clear
     colours = (2 * sums + painted) // np.maximum(2 * painted, 1)
     colours[..., 3] = painted[..., 0] * 255 // _WHOLE
     return Image.fromarray(colours.astype(np.uint8))
 
 
-def _form(thing: SceneObject) -> tuple[str, str, int, int, bool, bool]:
-    x0, y0, x1, y1 = thing.box
-    return thing.kind, thing.colour, x1 - x0, y1 - y0, thing.flip, thing.place == "air"
+def _form(item: SceneObject) -> tuple[str, str, int, int, bool, bool]:
+    x0, y0, x1, y1 = item.box
+    return item.kind, item.colour, x1 - x0, y1 - y0, item.flip, item.place == "air"
 
 
-def _cast(image: Pixels, thing: SceneObject) -> None:
+def _cast(image: Pixels, item: SceneObject) -> None:
     """A soft shadow under an object on the ground, drawn inside its box so that the box stays exact."""
-    x0, _, x1, y1 = thing.box
+    x0, _, x1, y1 = item.box
     shade = _shade(x1 - x0)
-    under, whole = image[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # darkens by a third
-    under[:] = (under * (whole - shade) + _SHADOW * shade + whole // 2) // whole
+    under, total = image[y1 - len(shade) : y1, x0:x1], 3 * _WHOLE  # darkens by a third
+    under[:] = (under * (total - shade) + _SHADOW * shade + total // 2) // total
 
 
 @lru_cache(maxsize=128)

@@ -86,14 +86,14 @@ def phrase(entity: Entity, dice: Dice) -> NounPhrase:
     """A noun phrase for an entity."""
     words = KINDS[entity.noun].words if entity.noun in KINDS else CATEGORIES[entity.noun].words
     noun = words[0] if dice.chance(0.6) else dice.choose(words)
-    before, after = _where(entity, dice)
+    before, after = _location(entity, dice)
     size = dice.choose(SIZE_WORDS[entity.size]) if entity.size else ""
     colour = dice.choose(COLOUR_WORDS.get(entity.colour, (entity.colour,))) if entity.colour else ""
-    count, many = _count(entity, dice)
+    count, is_plural = _count(entity, dice)
     several = entity.number > 1
     core = [w for w in (size, before, colour, plural(noun) if several else noun) if w]
     lead = count if several or entity.exact else article(core[0])
-    return NounPhrase(" ".join(w for w in (lead, *core, after) if w), many)
+    return NounPhrase(" ".join(w for w in (lead, *core, after) if w), is_plural)
 
 
 def _count(entity: Entity, dice: Dice) -> tuple[str, bool]:
@@ -108,7 +108,7 @@ def _count(entity: Entity, dice: Dice) -> tuple[str, bool]:
     return words, entity.number > 1 and not words.endswith(" of")
 
 
-def _where(entity: Entity, dice: Dice) -> tuple[str, str]:
+def _location(entity: Entity, dice: Dice) -> tuple[str, str]:
     """Words for the place, before the noun ("flying") or after it ("in the air")."""
     if not entity.place:
         return "", ""
@@ -136,18 +136,18 @@ def sentence(meaning: Meaning, dice: Dice) -> str:
 def _listing(phrases: list[NounPhrase], setting: str, dice: Dice) -> tuple[str, ...]:
     """Sentences for entities without a relation."""
     texts = [p.text for p in phrases]
-    everything = " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+    joined = " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
     verb = "are" if len(phrases) > 1 else phrases[0].verb
     forms: list[tuple[str, ...]] = [
-        (everything, setting),
-        (everything, setting),
-        ("there", phrases[0].verb, everything, setting),
-        (dice.choose(LEADS), everything, setting),
+        (joined, setting),
+        (joined, setting),
+        ("there", phrases[0].verb, joined, setting),
+        (dice.choose(LEADS), joined, setting),
     ]
     if setting:
-        forms.append((f"{setting},", "there", phrases[0].verb, everything))
+        forms.append((f"{setting},", "there", phrases[0].verb, joined))
     if setting and setting != "at night":  # an object is never "at night"
-        forms.append((everything, verb, setting))
+        forms.append((joined, verb, setting))
     if len(phrases) == 2:
         forms.append((texts[0], "with", texts[1], setting))
     return dice.choose(forms)

@@ -52,13 +52,13 @@ def compose(seed: int, index: int) -> Scene:
 
 def _kinds(dice: Dice, background: str) -> list[ObjectKind]:
     """One to three different kinds that can appear in this background."""
-    wanted = dice.weighted((1, 2, 3), (0.15, 0.5, 0.35))
-    found = [k for k in KINDS.values() if background in k.backgrounds]
+    count = dice.weighted((1, 2, 3), (0.15, 0.5, 0.35))
+    possible = [k for k in KINDS.values() if background in k.backgrounds]
     # Water kinds have few backgrounds; counting them twice there keeps all kinds about equally common.
-    found += [k for k in found if "water" in k.places]
+    possible += [k for k in possible if "water" in k.places]
     chosen: dict[str, ObjectKind] = {}
-    while len(chosen) < wanted:
-        kind = dice.choose(found)
+    while len(chosen) < count:
+        kind = dice.choose(possible)
         chosen[kind.name] = kind
     # Kinds that can carry others come first, so that the others can be put on them.
     return sorted(chosen.values(), key=lambda kind: kind.surface is None)
@@ -100,11 +100,11 @@ class _Stage:
         kind, dice = members[0].kind, self.dice
         place = dice.choose(kind.places)
         target = self._target(kind)
-        way = self._way(kind, place, target)
+        arrangement = self._arrangement(kind, place, target)
         anchor: Box | None = None
         for position, member in enumerate(members):
-            following = way in ("on", "above") or position == 0
-            placed = self._try(member, place, way if following else "free", target, anchor)
+            following = arrangement in ("on", "above") or position == 0
+            placed = self._try(member, place, arrangement if following else "free", target, anchor)
             if placed:
                 self.objects.append(placed)
                 anchor = anchor or placed.box
@@ -116,32 +116,34 @@ class _Stage:
             return None
         return self.dice.choose(carrying or range(len(self.objects)))
 
-    def _way(self, kind: ObjectKind, place: str, target: int | None) -> str:
+    def _arrangement(self, kind: ObjectKind, place: str, target: int | None) -> str:
         """How a group is placed relative to an existing object."""
         if target is None:
             return "free"
-        other = self.objects[target]
-        if kind.perches and KINDS[other.kind].surface and self.dice.chance(0.8):
+        neighbour = self.objects[target]
+        if kind.perches and KINDS[neighbour.kind].surface and self.dice.chance(0.8):
             return "on"
-        if place == "air" and other.place != "air":
+        if place == "air" and neighbour.place != "air":
             return "above"
-        if place == "ground" == other.place:
+        if place == "ground" == neighbour.place:
             return self.dice.choose(("in front", "beside"))
-        return "beside" if place == other.place else "free"
+        return "beside" if place == neighbour.place else "free"
 
-    def _try(self, member: _Member, place: str, way: str, target: int | None, anchor: Box | None) -> SceneObject | None:
+    def _try(
+        self, member: _Member, place: str, arrangement: str, target: int | None, anchor: Box | None
+    ) -> SceneObject | None:
         """Places one object at a free position; None after `_TRIES` attempts."""
         for _ in range(_TRIES):
-            if way == "free" or target is None:
+            if arrangement == "free" or target is None:
                 corner, touching = self._free(member, place, anchor), None
             else:
-                corner = self._by(member, self.objects[target], way)
-                touching = target if way in ("on", "in front") else None
+                corner = self._by(member, self.objects[target], arrangement)
+                touching = target if arrangement in ("on", "in front") else None
             box = (*corner, corner[0] + member.width, corner[1] + member.height)
-            if self._fits(box, place, way, touching):
-                perch = target if way == "on" else None
-                where = "perch" if way == "on" else place
-                return SceneObject(member.kind.name, member.colour, member.size, box, where, perch, member.flip)
+            if self._fits(box, place, arrangement, touching):
+                perch = target if arrangement == "on" else None
+                zone = "perch" if arrangement == "on" else place
+                return SceneObject(member.kind.name, member.colour, member.size, box, zone, perch, member.flip)
         return None
 
     def _free(self, member: _Member, place: str, anchor: Box | None) -> tuple[int, int]:
@@ -153,23 +155,23 @@ class _Stage:
             low, high = max(low, anchor[3] - 24), min(high, anchor[3] + 24)
         return self.dice.between(left, right), self.dice.between(low, high) - member.height
 
-    def _by(self, member: _Member, target: SceneObject, way: str) -> tuple[int, int]:
+    def _by(self, member: _Member, target: SceneObject, arrangement: str) -> tuple[int, int]:
         """A corner on, in front of, above or beside an object."""
-        dice, width, height, other = self.dice, member.width, member.height, target.box
-        if way == "on":
+        dice, width, height, target_box = self.dice, member.width, member.height, target.box
+        if arrangement == "on":
             first, last, face = KINDS[target.kind].surface or (0.0, 1.0, 0.0)
-            across, down = other[2] - other[0], other[3] - other[1]
-            x = dice.between(other[0] + first * across - width / 5, other[0] + last * across - width * 4 / 5)
-            return x, other[1] + round(face * down) + 1 - height
-        if way == "in front":
-            x = dice.between(other[0] - width * 0.7, other[2] - width * 0.3)
-            return x, other[3] + dice.between(3, 16) - height
-        if way == "above":
-            x = dice.between(other[0] - width / 2, other[2] - width / 2)
-            return x, dice.between(_EDGE, min(other[1] - 2, self.horizon + 4) - height)
+            across, down = target_box[2] - target_box[0], target_box[3] - target_box[1]
+            x = dice.between(target_box[0] + first * across - width / 5, target_box[0] + last * across - width * 4 / 5)
+            return x, target_box[1] + round(face * down) + 1 - height
+        if arrangement == "in front":
+            x = dice.between(target_box[0] - width * 0.7, target_box[2] - width * 0.3)
+            return x, target_box[3] + dice.between(3, 16) - height
+        if arrangement == "above":
+            x = dice.between(target_box[0] - width / 2, target_box[2] - width / 2)
+            return x, dice.between(_EDGE, min(target_box[1] - 2, self.horizon + 4) - height)
         gap = dice.between(2, 10)
-        x = other[0] - gap - width if dice.chance(0.5) else other[2] + gap
-        return x, other[3] + dice.between(-4, 4) - height
+        x = target_box[0] - gap - width if dice.chance(0.5) else target_box[2] + gap
+        return x, target_box[3] + dice.between(-4, 4) - height
 
     def _bottoms(self, place: str, height: int) -> tuple[int, int]:
         """The highest and lowest position for the bottom of an object."""
@@ -179,22 +181,22 @@ class _Stage:
             return min(self.horizon + min(height, 24) + 1, self.shore - 1), self.shore - 1
         return self.shore + 16, SIDE - _EDGE
 
-    def _fits(self, box: Box, place: str, way: str, touching: int | None) -> bool:
+    def _fits(self, box: Box, place: str, arrangement: str, touching: int | None) -> bool:
         """Whether a box lies in the image and its zone, and covers nothing except part of the object behind it."""
         if box[0] < 1 or box[1] < 1 or box[2] >= SIDE or box[3] >= SIDE:
             return False
         low, high = self._bottoms(place, box[3] - box[1])
-        if way != "on" and not low <= box[3] <= high:
+        if arrangement != "on" and not low <= box[3] <= high:
             return False
         wide = (box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1)
         if any(overlap(wide, o.box) for position, o in enumerate(self.objects) if position != touching):
             return False
-        return touching is None or self._shows(self.objects[touching].box, box, way)
+        return touching is None or self._shows(self.objects[touching].box, box, arrangement)
 
-    def _shows(self, behind: Box, box: Box, way: str) -> bool:
+    def _shows(self, behind: Box, box: Box, arrangement: str) -> bool:
         """Whether an object stays visible enough behind or below another."""
         hidden = overlap(box, behind) / area(behind)
-        if way == "on":
+        if arrangement == "on":
             return hidden <= 0.35 and box[2] - box[0] <= behind[2] - behind[0]
         return 0.12 <= hidden <= 0.4
 
@@ -206,10 +208,10 @@ class _Stage:
         return Scene(seed, index, self.background, _renumbered(objects, moved), self.horizon, self.shore)
 
     def _depth(self, position: int) -> tuple[int, int, int]:
-        thing = self.objects[position]
-        if thing.support is not None:
-            return self.objects[thing.support].box[3], 1, position
-        return (0 if thing.place == "air" else thing.box[3]), 0, position
+        item = self.objects[position]
+        if item.support is not None:
+            return self.objects[item.support].box[3], 1, position
+        return (0 if item.place == "air" else item.box[3]), 0, position
 
 
 def _renumbered(objects: Iterable[SceneObject], moved: dict[int, int]) -> tuple[SceneObject, ...]:

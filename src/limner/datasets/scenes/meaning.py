@@ -49,27 +49,27 @@ class Entity:
 
     def __post_init__(self) -> None:
         """Checks the words against the vocabulary."""
-        for what, known in _KNOWN.items():
-            value = getattr(self, what)
-            if value not in known and (value is not None or what == "noun"):
-                raise UnknownName(what, str(value), known, of="scenes")
+        for attribute, allowed in _KNOWN.items():
+            value = getattr(self, attribute)
+            if value not in allowed and (value is not None or attribute == "noun"):
+                raise UnknownName(attribute, str(value), allowed, of="scenes")
         if self.number < 1:
             raise LimnerError(f"an entity needs a number of 1 or more; got {self.number}")
 
-    def fits(self, thing: SceneObject) -> bool:
+    def fits(self, item: SceneObject) -> bool:
         """Whether one object fits the description (ignoring the number)."""
         return (
-            thing.kind in kinds_of(self.noun)
-            and self.colour in (None, thing.colour)
-            and self.size in (None, thing.size)
-            and self.place in (None, thing.place)
+            item.kind in kinds_of(self.noun)
+            and self.colour in (None, item.colour)
+            and self.size in (None, item.size)
+            and self.place in (None, item.place)
         )
 
-    def excludes(self, other: Entity) -> bool:
+    def excludes(self, second_entity: Entity) -> bool:
         """Whether no object could fit both descriptions."""
-        pairs = (self.colour, other.colour), (self.size, other.size), (self.place, other.place)
-        apart = set(kinds_of(self.noun)).isdisjoint(kinds_of(other.noun))
-        return apart or any(None not in pair and pair[0] != pair[1] for pair in pairs)
+        pairs = (self.colour, second_entity.colour), (self.size, second_entity.size), (self.place, second_entity.place)
+        disjoint = set(kinds_of(self.noun)).isdisjoint(kinds_of(second_entity.noun))
+        return disjoint or any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
     @property
     def vague(self) -> bool:
@@ -139,7 +139,7 @@ class Meaning:
         sets = [[i for i, o in enumerate(scene.objects) if entity.fits(o)] for entity in self.entities]
         if self.setting and scene.background not in SETTINGS[self.setting]:
             return False
-        if not all(entity.suits(len(found)) for entity, found in zip(self.entities, sets, strict=True)):
+        if not all(entity.suits(len(rows)) for entity, rows in zip(self.entities, sets, strict=True)):
             return False
         return self.relation is None or self._related(scene, *sets)
 
@@ -158,8 +158,8 @@ class Meaning:
         if self.setting:
             yield replace(self, setting=None)
         for at, entity in enumerate(self.entities):
-            for other in entity.weaker():
-                entities = (*self.entities[:at], other, *self.entities[at + 1 :])
+            for weakened in entity.weaker():
+                entities = (*self.entities[:at], weakened, *self.entities[at + 1 :])
                 if exclusive(entities):
                     yield replace(self, entities=entities)
 

@@ -116,8 +116,8 @@ class Sheet:
         moves = np.array(places, np.int64).reshape(-1, 2)
         down, across = np.nonzero(form.mask)
         y, x = (down + form.top + moves[:, 1:]).ravel(), (across + form.left + moves[:, :1]).ravel()
-        kept = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        self._pixels[y[kept], x[kept]] = _packed(colour)
+        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        self._pixels[y[inside], x[inside]] = _packed(colour)
 
     def shade(self, left: int, top: int, right: int, bottom: int, first: Colour, last: Colour) -> None:
         """Paints a rectangle with a vertical gradient from one colour to another."""
@@ -252,18 +252,18 @@ def line(numbers: Sequence[int]) -> tuple[int, Mask]:
         columns = slice(min(x0, x1) // STEPS, _pixels(max(x0, x1)) + 2 * reach)
         across = _middles(mask.shape[1], reach)[columns] - x0
         down = (_middles(mask.shape[0], reach)[rows] - y0)[:, None]
-        mask[rows, columns] |= _near(across, down, x1 - x0, y1 - y0, half)
+        mask[rows, columns] |= _inside_stroke(across, down, x1 - x0, y1 - y0, half)
     return reach, mask
 
 
-def _near(across: Whole, down: Whole, run: int, fall: int, half: int) -> Mask:
+def _inside_stroke(across: Whole, down: Whole, run: int, fall: int, half: int) -> Mask:
     """A mask of the points within `half` of the segment from (0, 0) to (run, fall)."""
     square, long = half**2, run**2 + fall**2
     along = across * run + down * fall
-    beside = (across * fall - down * run) ** 2 <= square * long
+    on_segment = (across * fall - down * run) ** 2 <= square * long
     start = across**2 + down**2 <= square
     end = (across - run) ** 2 + (down - fall) ** 2 <= square
-    return (beside & (along >= 0) & (along <= long)) | start | end if long else start
+    return (on_segment & (along >= 0) & (along <= long)) | start | end if long else start
 
 
 SHAPES: Mapping[str, Callable[[Sequence[int]], tuple[int, Mask]]] = MappingProxyType(

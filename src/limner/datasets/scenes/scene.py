@@ -101,7 +101,7 @@ def left_of(a: SceneObject, b: SceneObject) -> bool:
     return a.box[2] <= b.box[0]
 
 
-def above(a: SceneObject, b: SceneObject) -> bool:
+def in_air_over(a: SceneObject, b: SceneObject) -> bool:
     """The first is in the air, entirely higher, and overlaps horizontally by a third of the narrower one's width."""
     narrower = min(a.box[2] - a.box[0], b.box[2] - b.box[0])
     return a.place == "air" and a.box[3] <= b.box[1] and 3 * _shared(a.box, b.box, 0) >= narrower
@@ -109,34 +109,34 @@ def above(a: SceneObject, b: SceneObject) -> bool:
 
 def in_front_of(a: SceneObject, b: SceneObject) -> bool:
     """Both are on the ground, the first is nearer to the viewer, and its box covers a tenth of the second's or more."""
-    both = a.place == "ground" == b.place
-    return both and a.box[3] > b.box[3] and 10 * overlap(a.box, b.box) >= area(b.box)
+    grounded = a.place == "ground" == b.place
+    return grounded and a.box[3] > b.box[3] and 10 * overlap(a.box, b.box) >= area(b.box)
 
 
 def next_to(a: SceneObject, b: SceneObject) -> bool:
     """Side by side in the same place: at most `NEAR` pixels apart, with an overlap of half the lower one's height."""
     gap = -_shared(a.box, b.box, 0)
     lower = min(a.box[3] - a.box[1], b.box[3] - b.box[1])
-    same = a.place == b.place and a.support == b.support
-    return same and 0 <= gap <= NEAR and 2 * _shared(a.box, b.box, 1) >= lower
+    level = a.place == b.place and a.support == b.support
+    return level and 0 <= gap <= NEAR and 2 * _shared(a.box, b.box, 1) >= lower
 
 
 def relations(objects: Sequence[SceneObject]) -> tuple[Triple, ...]:
     """Every relation that holds, with its converse; `on` and `under` follow from the support of an object."""
-    found: list[Triple] = []
+    triples: list[Triple] = []
     for i, j in permutations(range(len(objects)), 2):
         a, b = objects[i], objects[j]
         if left_of(a, b):
-            found += (i, "left of", j), (j, "right of", i)
-        if above(a, b):
-            found += (i, "above", j), (j, "below", i)
+            triples += (i, "left of", j), (j, "right of", i)
+        if in_air_over(a, b):
+            triples += (i, "above", j), (j, "below", i)
         if in_front_of(a, b):
-            found += (i, "in front of", j), (j, "behind", i)
+            triples += (i, "in front of", j), (j, "behind", i)
         if next_to(a, b):
-            found.append((i, "next to", j))
+            triples.append((i, "next to", j))
         if a.support == j:
-            found += (i, "on", j), (j, "under", i)
-    return tuple(sorted(found))
+            triples += (i, "on", j), (j, "under", i)
+    return tuple(sorted(triples))
 
 
 def _shared(a: Box, b: Box, axis: int) -> int:

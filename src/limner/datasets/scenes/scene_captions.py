@@ -19,12 +19,12 @@ _SALIENCE = {"on": 6.0, "under": 2.0, "in front of": 5.0, "behind": 3.0, "above"
 def captions(scene: Scene, *, count: int = 5) -> list[tuple[str, Meaning]]:
     """Captions for a scene, all with different meanings; the same (seed, index) gives the same captions."""
     dice = Dice(scene.seed, scene.index, CAPTIONS)
-    found: dict[Meaning, str] = {}
-    while len(found) < count:
+    sentences: dict[Meaning, str] = {}
+    while len(sentences) < count:
         meaning = plan(scene, dice)
-        if meaning not in found:
-            found[meaning] = sentence(meaning, dice)
-    return [(text, meaning) for meaning, text in found.items()]
+        if meaning not in sentences:
+            sentences[meaning] = sentence(meaning, dice)
+    return [(text, meaning) for meaning, text in sentences.items()]
 
 
 def plan(scene: Scene, dice: Dice) -> Meaning:
@@ -37,20 +37,20 @@ def plan(scene: Scene, dice: Dice) -> Meaning:
 
 def _entities(scene: Scene, dice: Dice) -> tuple[Entity, ...]:
     """One to three entities that cannot refer to the same object."""
-    wanted = dice.weighted((1, 2, 3), (0.4, 0.45, 0.15))
+    count = dice.weighted((1, 2, 3), (0.4, 0.45, 0.15))
     entities: tuple[Entity, ...] = ()
-    for thing in dice.shuffled(scene.objects):
-        entity = _describe(scene, thing, dice)
+    for item in dice.shuffled(scene.objects):
+        entity = _describe(scene, item, dice)
         if exclusive((*entities, entity)):
             entities += (entity,)
-        if len(entities) == wanted:
+        if len(entities) == count:
             break
     return entities
 
 
 def _relating(scene: Scene, dice: Dice) -> Meaning | None:
     """A relation between objects of different kinds that the two descriptions allow, if there is one."""
-    kinds = [thing.kind for thing in scene.objects]
+    kinds = [item.kind for item in scene.objects]
     triples = [(i, relation, j) for i, relation, j in scene.relations if kinds[i] != kinds[j]]
     names = sorted({relation for _, relation, _ in triples})
     if not names:
@@ -60,23 +60,23 @@ def _relating(scene: Scene, dice: Dice) -> Meaning | None:
     first, second = (_describe(scene, scene.objects[at], dice) for at in (i, j))
     if not first.excludes(second):
         return None
-    return next(m for m in _told(first, second, relation) if m.true_of(scene))
+    return next(m for m in _relation_meanings(first, second, relation) if m.true_of(scene))
 
 
-def _told(first: Entity, second: Entity, relation: str) -> Iterator[Meaning]:
+def _relation_meanings(first: Entity, second: Entity, relation: str) -> Iterator[Meaning]:
     """Versions of the relation that say less and less about numbers: all dogs, a dog, ..."""
-    one, other = (replace(entity, number=1, exact=False) for entity in (first, second))
-    for pair in ((first, second), (one, second), (first, other), (one, other)):
+    one, second_entity = (replace(entity, number=1, exact=False) for entity in (first, second))
+    for pair in ((first, second), (one, second), (first, second_entity), (one, second_entity)):
         if any(entity.number == 1 or entity.exact for entity in pair):
             yield Meaning(pair, relation)
 
 
-def _describe(scene: Scene, thing: SceneObject, dice: Dice) -> Entity:
+def _describe(scene: Scene, item: SceneObject, dice: Dice) -> Entity:
     """A partial description of an object, and the number of objects in the scene that it fits."""
-    noun = _category(thing.kind, dice) if dice.chance(0.25) else thing.kind
-    colour = thing.colour if noun == "object" or dice.chance(0.4) else None
-    size = thing.size if dice.chance(0.05 if thing.size == "medium" else 0.2) else None
-    place = thing.place if thing.place in ("air", "water") and dice.chance(0.12) else None
+    noun = _category(item.kind, dice) if dice.chance(0.25) else item.kind
+    colour = item.colour if noun == "object" or dice.chance(0.4) else None
+    size = item.size if dice.chance(0.05 if item.size == "medium" else 0.2) else None
+    place = item.place if item.place in ("air", "water") and dice.chance(0.12) else None
     fits = Entity(noun, colour, size, place).fits
     return Entity(noun, colour, size, place, *_number(sum(map(fits, scene.objects)), dice))
 

@@ -73,15 +73,15 @@ def scenes_composed(queries: int = 120, *, seed: int = 0) -> ComposedQueries:
     having: dict[Content, list[str]] = {}
     for name, scene in zip(ids, scenes, strict=True):
         having.setdefault(Content.of(scene), []).append(name)
-    made = []
+    listed = []
     for number in range(queries):
         family = families[number // PER_FAMILY]
         subset = CHANGES[number % len(CHANGES)]
-        wanted, text, before = family.change(Dice(seed, number, STREAM + 1), subset)
+        target, text, before = family.change(Dice(seed, number, STREAM + 1), subset)
         reference = Dice(seed, number, STREAM + 2).choose(having[before])
-        made.append(ComposedQuery(f"{number:05d}", reference, text, tuple(having[wanted]), subset=subset))
+        listed.append(ComposedQuery(f"{number:05d}", reference, text, tuple(having[target]), subset=subset))
     images = Items(Ids(ids, what="image"), [Drawing(scene) for scene in scenes], {"scene": scenes}, kind="image")
-    return ComposedQueries("scenes", tuple(made), images, complete=True)
+    return ComposedQueries("scenes", tuple(listed), images, complete=True)
 
 
 class _Family:
@@ -103,16 +103,20 @@ class _Family:
     def change(self, dice: Dice, subset: str) -> tuple[Content, str, Content]:
         """The wanted content, the text that asks for it, and the content of the reference."""
         first, second, third = dice.shuffled(self.kinds)
-        paint, other = dice.shuffled(self.colours)[:2]
-        background, elsewhere = dice.shuffled(self.backgrounds)
+        paint, second_colour = dice.shuffled(self.colours)[:2]
+        background, second_background = dice.shuffled(self.backgrounds)
         before = Content(background, frozenset({(first, paint), (second, dice.choose(self.colours))}))
         if subset == "colour":
-            return before.but((first, paint), (first, other)), f"the same, but the {_word(first)} is {other}", before
+            return (
+                before.but((first, paint), (first, second_colour)),
+                f"the same, but the {_word(first)} is {second_colour}",
+                before,
+            )
         if subset == "object":
-            said = f"{article(other)} {other} {_word(third)}"
-            after = before.but((first, paint), (third, other))
-            return after, f"the same, but with {said} instead of the {_word(first)}", before
-        return Content(elsewhere, before.things), f"the same, but {_WHERE[elsewhere]}", before
+            phrase = f"{article(second_colour)} {second_colour} {_word(third)}"
+            after = before.but((first, paint), (third, second_colour))
+            return after, f"the same, but with {phrase} instead of the {_word(first)}", before
+        return Content(second_background, before.things), f"the same, but {_WHERE[second_background]}", before
 
 
 def _word(kind: str) -> object:

@@ -35,15 +35,15 @@ def scenes_probe(cases: int = 200, *, seed: int = 0) -> Probe:
     """
     if cases < 1:
         raise LimnerError(f"a probe needs at least one case; got cases={cases}")
-    made: list[ProbeCase] = []
+    drawn: list[ProbeCase] = []
     images: dict[str, Drawing] = {}
     for number in range(cases):
         subset = SUBSETS[number % 2]
         scenes, texts = _drawn(Dice(seed, number, STREAM), subset, seed, number)
         names = tuple(f"probe-{number:05d}-{side}" for side in (0, 1))
-        made.append(ProbeCase(f"{number:05d}", subset, names, texts))
+        drawn.append(ProbeCase(f"{number:05d}", subset, names, texts))
         images |= {name: Drawing(scene) for name, scene in zip(names, scenes, strict=True)}
-    return Probe("scenes", tuple(made), images)
+    return Probe("scenes", tuple(drawn), images)
 
 
 def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str, tuple[Meaning, Meaning]]:
@@ -53,14 +53,14 @@ def meanings(dice: Dice, subset: str) -> tuple[list[ObjectKind], list[str], str,
     kinds, colours = dice.shuffled(fit)[:2], dice.shuffled(COLOURS)[:2]
     first, second = (Entity(kind.name) for kind in kinds)
     if subset == "places":
-        told = Meaning((first, second), "left of"), Meaning((second, first), "left of")
+        swapped = Meaning((first, second), "left of"), Meaning((second, first), "left of")
     else:
         names = [kind.name for kind in kinds]
-        told = tuple(  # type: ignore[assignment]  # two of them
-            Meaning(tuple(Entity(name, colour=colour) for name, colour in zip(names, given, strict=True)))
-            for given in (colours, colours[::-1])
+        swapped = tuple(  # type: ignore[assignment]  # two of them
+            Meaning(tuple(Entity(name, colour=colour) for name, colour in zip(names, palette, strict=True)))
+            for palette in (colours, colours[::-1])
         )
-    return kinds, colours, background, told
+    return kinds, colours, background, swapped
 
 
 def standing_kinds() -> list[ObjectKind]:
@@ -70,14 +70,14 @@ def standing_kinds() -> list[ObjectKind]:
 
 
 def _drawn(dice: Dice, subset: str, seed: int, number: int) -> tuple[list[Scene], tuple[str, str]]:
-    kinds, colours, background, told = meanings(dice, subset)
+    kinds, colours, background, pair = meanings(dice, subset)
     orders = ([0, 1], [1, 0]) if subset == "places" else ([0, 1], [0, 1])
     paints = (colours, colours) if subset == "places" else (colours, colours[::-1])
     scenes = [
         side_by_side(background, [kinds[k] for k in order], [paint[k] for k in order], seed, 2 * number + side)
         for side, (order, paint) in enumerate(zip(orders, paints, strict=True))
     ]
-    return scenes, (_sentence(told[0]), _sentence(told[1]))
+    return scenes, (_sentence(pair[0]), _sentence(pair[1]))
 
 
 def side_by_side(background: str, kinds: list[ObjectKind], colours: list[str], seed: int, index: int) -> Scene:

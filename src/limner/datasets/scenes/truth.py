@@ -75,22 +75,22 @@ class SceneTruth:
         """
         first, second = meaning.entities
         subjects, objects = self._pairs[str(meaning.relation)]
-        both = self._fits(*_description(first))[subjects] & self._fits(*_description(second))[objects]
+        in_relation = self._fits(*_description(first))[subjects] & self._fits(*_description(second))[objects]
         if second.exact or first.number == 1:
-            return self._enough(subjects[both], second.number, first.number)
-        return self._enough(objects[both], first.number, second.number)
+            return self._enough(subjects[in_relation], second.number, first.number)
+        return self._enough(objects[in_relation], first.number, second.number)
 
-    def _enough(self, things: IntArray, partners: int, number: int) -> Mask:
+    def _enough(self, object_rows: IntArray, partners: int, number: int) -> Mask:
         """For every scene, whether at least `number` things occur at least `partners` times."""
-        often = np.bincount(things, minlength=len(self._scene)) >= partners
+        often = np.bincount(object_rows, minlength=len(self._scene)) >= partners
         return np.bincount(self._scene[often], minlength=self.size) >= number
 
 
 def complete(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
     """Judgements image -> text with every true pair, grade 1."""
     truth = SceneTruth(scenes)
-    known = {meaning: np.flatnonzero(truth.of(meaning)) for meaning in dict.fromkeys(meanings)}
-    return _judgements(images, texts, [known[m] for m in meanings], [], "complete")
+    matching = {meaning: np.flatnonzero(truth.of(meaning)) for meaning in dict.fromkeys(meanings)}
+    return _judgements(images, texts, [matching[m] for m in meanings], [], "complete")
 
 
 def graded(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[Meaning]) -> Judgements:
@@ -109,9 +109,9 @@ def graded(images: Ids, scenes: Sequence[Scene], texts: Ids, meanings: Sequence[
 
 def _judgements(images: Ids, texts: Ids, full: list[IntArray], half: list[IntArray], name: str) -> Judgements:
     """Judgements from the images with grade 1 and with grade 0.5 of each text."""
-    found = full + half
-    rows = np.concatenate([*found, np.zeros(0, dtype=np.int64)]).astype(np.int64)
-    columns = np.repeat([*range(len(full)), *range(len(half))], [len(f) for f in found]).astype(np.int64)
+    lists = full + half
+    rows = np.concatenate([*lists, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+    columns = np.repeat([*range(len(full)), *range(len(half))], [len(f) for f in lists]).astype(np.int64)
     grades = np.repeat([1.0, 0.5], [sum(map(len, full)), sum(map(len, half))])
     return Judgements(images, texts, rows, columns, grades, name)
 
@@ -134,7 +134,7 @@ def _related(scenes: Sequence[Scene], starts: IntArray) -> dict[str, tuple[IntAr
     """For every relation, the table rows of the pairs of objects for which it holds."""
     pairs: dict[str, list[tuple[int, int]]] = {relation: [] for relation in RELATIONS}
     for scene, start in zip(scenes, starts.tolist(), strict=False):
-        for subject, relation, other in scene.relations:
-            pairs[relation].append((start + subject, start + other))
+        for subject, relation, object_number in scene.relations:
+            pairs[relation].append((start + subject, start + object_number))
     table = {relation: np.array(rows, dtype=np.int64).reshape(-1, 2) for relation, rows in pairs.items()}
     return {relation: (rows[:, 0], rows[:, 1]) for relation, rows in table.items()}

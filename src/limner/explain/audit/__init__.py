@@ -8,6 +8,6 @@ leave out.
 """
 
 from limner.explain.audit.audit_run import Audit, audit
-from limner.explain.audit.findings import KINDS, Finding
+from limner.explain.audit.findings import KINDS, Defect
 
-__all__ = ["KINDS", "Audit", "Finding", "audit"]
+__all__ = ["KINDS", "Audit", "Defect", "audit"]

@@ -20,7 +20,7 @@ from limner.evaluation.reports.page import NOTES, written
 from limner.evaluation.reports.page.gallery import Gallery, Shown
 from limner.evaluation.tables import FORMATS, Document, Grid, TableReport, to_csv
 from limner.explain.audit import blind_classifier, caption_checks, chance_levels, image_checks, label_doubts
-from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Finding, counted
+from limner.explain.audit.findings import INFO, KINDS, SEVERITIES, Defect, counted
 from limner.explain.audit.missing_matches import missing
 from limner.explain.audit.permuted_labels import permuted
 
@@ -59,22 +59,22 @@ class Audit(TableReport):
     kind = "audit"
     formats = AUDIT_FORMATS
     collection: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Defect, ...]
     repaired: Judgements
     added: int
     leave_out: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
-    def of(self, kind: str) -> list[Finding]:
+    def of(self, kind: str) -> list[Defect]:
         """The findings of one kind."""
         if kind not in KINDS:
             raise LimnerError(f"no kind of finding {kind!r}: expected one of {', '.join(KINDS)}")
-        return [finding for finding in self.findings if finding.kind == kind]
+        return [defect for defect in self.findings if defect.kind == kind]
 
     @property
     def sound(self) -> bool:
         """Whether there is neither an error nor a warning."""
-        return all(finding.severity == INFO for finding in self.findings)
+        return all(defect.severity == INFO for defect in self.findings)
 
     def rows(self) -> list[dict[str, object]]:
         """One flat record per finding, as in the CSV file."""
@@ -87,7 +87,7 @@ class Audit(TableReport):
         """The whole audit as plain values."""
         return {
             "collection": self.collection,
-            "counts": dict(Counter(finding.kind for finding in self.findings)),
+            "counts": dict(Counter(defect.kind for defect in self.findings)),
             "findings": [{**row, "items": list(f.items)} for row, f in zip(self.rows(), self.findings, strict=True)],
             "pairs_added": self.added,
             "leave_out": dict(self.leave_out),
@@ -107,7 +107,7 @@ class Audit(TableReport):
         """What the audit shows: a row for each kind of finding."""
         title = f"{self.collection}: " + (counted(self.findings) or "nothing found")
         rows = [("severity", "kind", "found", "what to do", "examples")]
-        for kind in dict.fromkeys(finding.kind for finding in self.findings):
+        for kind in dict.fromkeys(defect.kind for defect in self.findings):
             findings = self.of(kind)
             examples = "; ".join(" ".join(each.items[:2]) for each in findings[:EXAMPLES])
             rows.append((KINDS[kind].severity, kind, f"{len(findings):,}", KINDS[kind].mend, examples))
@@ -116,15 +116,20 @@ class Audit(TableReport):
         return Document(title, grids, self.notes, (repaired,) if self.added else ())
 
 
-def audit_csv(found: Audit) -> str:
+def audit_csv(report: Audit) -> str:
     """The findings as CSV; an empty record if there are none."""
-    return to_csv(found.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}])
+    return to_csv(report.rows() or [{"severity": "", "kind": "", "items": "", "detail": ""}])
 
 
-def audit_html(found: Audit, *, collection: Collection | None = None) -> str:
+def audit_html(report: Audit, *, collection: Collection | None = None) -> str:
     """The findings as one web page; with the collection it shows images and captions."""
     return render_audit(
-        found.collection, found.findings, collection, added=found.added, leave_out=found.leave_out, notes=found.notes
+        report.collection,
+        report.findings,
+        collection,
+        added=report.added,
+        leave_out=report.leave_out,
+        notes=report.notes,
     )
 
 
@@ -154,12 +159,14 @@ def audit(
     >>> from limner.core.collection import Items
     >>> texts = Items(["t0", "t1"], ["A dog.", "a dog"], kind="text")
     >>> pairs = Judgements.from_pairs([("i0", "t0"), ("i1", "t1")])
-    >>> found = audit(Collection("toy", Items(["i0", "i1"], [None, None]), texts, pairs))
-    >>> [finding.items for finding in found.of("repeated-caption")], found.added
+    >>> report = audit(Collection("toy", Items(["i0", "i1"], [None, None]), texts, pairs))
+    >>> [defect.items for defect in report.of("repeated-caption")], report.added
     ([('t0', 't1')], 2)
     """
     progress = as_progress(progress)
-    findings, notes, same = _looked(collection, min_side, progress) if look else ([], ["images were not opened"], [])
+    findings, notes, duplicates = (
+        _looked(collection, min_side, progress) if look else ([], ["images were not opened"], [])
+    )
     for check in (
         caption_checks.repeated,
         caption_checks.empty,
@@ -167,91 +174,94 @@ def audit(
         caption_checks.other_languages,
     ):
         findings += check(collection)
-    solved, few = blind_classifier.solvable(collection)
+    solved, gaps = blind_classifier.solvable(collection)
     findings += solved
-    notes += few
+    notes += gaps
     if vectors is not None:
-        findings += _close(collection, vectors, same)
+        findings += _close(collection, vectors, duplicates)
     if scores is not None:
-        found, said = _labels(collection, scores)
-        findings += found
-        notes += said
+        label_defects, label_notes = _labels(collection, scores)
+        findings += label_defects
+        notes += label_notes
     findings += chance_levels.by_chance(collection)
-    repaired, added = _repaired(collection, same)
-    unjudged, few = missing(collection, collection.extra, added)
+    repaired, added = _repaired(collection, duplicates)
+    unjudged, gaps = missing(collection, collection.extra, added)
     findings += unjudged
-    notes += few
+    notes += gaps
     ordered = sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), list(KINDS).index(f.kind)))
     return Audit(collection.name, tuple(ordered), repaired, added, _leave_out(ordered), tuple(notes))
 
 
 def _looked(
     collection: Collection, min_side: int, progress: Progress
-) -> tuple[list[Finding], list[str], image_checks.Pairs]:
+) -> tuple[list[Defect], list[str], image_checks.Pairs]:
     """Findings in the images themselves, and all pairs of duplicates whose captions fit both images."""
     images = collection.images
-    seen = image_checks.prints(images, progress)
-    findings = [*image_checks.unopened(images, seen), *image_checks.tiny(images, seen, min_side)]
-    exact = image_checks.same(seen)
-    near = image_checks.near(seen, exact)
-    mirrored = image_checks.mirrored(seen, [*exact, *near])
-    kinds = (("duplicate-image", exact, ""), ("near-duplicate-image", near, ""))
+    fingerprints = image_checks.prints(images, progress)
+    findings = [*image_checks.unopened(images, fingerprints), *image_checks.tiny(images, fingerprints, min_side)]
+    exact = image_checks.same_pixels(fingerprints)
+    look_alikes = image_checks.look_alikes(fingerprints, exact)
+    mirrored = image_checks.mirrored(fingerprints, [*exact, *look_alikes])
+    kinds = (("duplicate-image", exact, ""), ("near-duplicate-image", look_alikes, ""))
     for kind, pairs, detail in (*kinds, ("near-duplicate-image", mirrored, "mirrored")):
-        findings += [Finding(kind, (images.ids[a], images.ids[b]), detail) for a, b in pairs]
-    findings += _leaks(collection, [*exact, *near, *mirrored])
+        findings += [Defect(kind, (images.ids[a], images.ids[b]), detail) for a, b in pairs]
+    findings += _leaks(collection, [*exact, *look_alikes, *mirrored])
     absent = sum(value is None for value in images.values)
     notes = [f"{absent:,} images have no file and were not opened"] if absent else []
     notes += [image_checks.LIMITS] if absent < len(images) else []
-    return findings, notes, [*exact, *near]  # a mirrored image has left and right, and writing, the other way round
+    return (
+        findings,
+        notes,
+        [*exact, *look_alikes],
+    )  # a mirrored image has left and right, and writing, the other way round
 
 
-def _leaks(collection: Collection, pairs: image_checks.Pairs) -> list[Finding]:
+def _leaks(collection: Collection, pairs: image_checks.Pairs) -> list[Defect]:
     """Copies in two splits, and images listed in two splits; the one in the training split comes last."""
     ids = collection.images.ids
     split = {image: name for name, members in collection.splits.items() for image in members}
     twice = Counter(image for members in collection.splits.values() for image in members)
-    found = [Finding("leakage", (image,), "in two splits") for image, n in twice.items() if n > 1]
+    leaks = [Defect("leakage", (image,), "in two splits") for image, n in twice.items() if n > 1]
     for a, b in pairs:
         one, two = sorted((ids[a], ids[b]), key=lambda image: split.get(image) == "train")
         if one in split and two in split and split[one] != split[two]:
-            found.append(Finding("leakage", (one, two), f"{split[one]} and {split[two]}"))
-    return found
+            leaks.append(Defect("leakage", (one, two), f"{split[one]} and {split[two]}"))
+    return leaks
 
 
-def _close(collection: Collection, vectors: FloatArray, same: image_checks.Pairs) -> list[Finding]:
+def _close(collection: Collection, vectors: FloatArray, duplicates: image_checks.Pairs) -> list[Defect]:
     if len(vectors) != len(collection.images):
         raise LimnerError(f"got {len(vectors)} vectors for {len(collection.images)} images, expected one for each")
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    known, found, ids = set(same), [], collection.images.ids
+    exact, defects, ids = set(duplicates), [], collection.images.ids
     for start in range(0, len(unit), 1024):
-        near = unit[start : start + 1024] @ unit.T
-        for at, b in np.argwhere(near >= CLOSE):
+        cosines = unit[start : start + 1024] @ unit.T
+        for at, b in np.argwhere(cosines >= CLOSE):
             a = int(start + at)
-            if a < b and (a, int(b)) not in known:
-                found.append(Finding("close-vectors", (ids[a], ids[int(b)]), f"cosine {near[at, b]:.3f}"))
-    return found
+            if a < b and (a, int(b)) not in exact:
+                defects.append(Defect("close-vectors", (ids[a], ids[int(b)]), f"cosine {cosines[at, b]:.3f}"))
+    return defects
 
 
-def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Finding], list[str]]:
+def _labels(collection: Collection, scores: FloatArray) -> tuple[list[Defect], list[str]]:
     shape = len(collection.images), len(collection.texts)
     if np.shape(scores) != shape:
         raise LimnerError(f"scores: got shape {np.shape(scores)}, expected {shape}, images by texts")
     if shape[0] > MOST_SCORED:
         return [], [f"labels were not checked, since there are more than {MOST_SCORED:,} images: audit a split"]
-    found = label_doubts.fit(collection, np.asarray(scores, dtype=np.float64))
-    runs, taken = label_doubts.shifted(collection, found)
-    swapped, moved, doubtful = permuted(collection, found, taken)
-    lone, said = label_doubts.wrong(collection, found, taken | moved, doubtful)
-    reported = {collection.images.ids.index(item) for finding in lone for item in finding.items}
-    if (share := label_doubts.telling(found, taken | moved | reported)) < label_doubts.TELLING:
-        weak = (
-            f"in {np.floor(1000 * share) / 10:g}% of comparisons, at least {100 * label_doubts.TELLING:.0f}% are needed"
-        )
+    label_fit = label_doubts.fit(collection, np.asarray(scores, dtype=np.float64))
+    runs, shifted_rows = label_doubts.shifted(collection, label_fit)
+    swapped, moved, doubtful = permuted(collection, label_fit, shifted_rows)
+    lone, note = label_doubts.wrong(collection, label_fit, shifted_rows | moved, doubtful)
+    reported = {collection.images.ids.index(item) for defect in lone for item in defect.items}
+    if (share := label_doubts.separation(label_fit, shifted_rows | moved | reported)) < label_doubts.LEAST_SEPARATION:
+        needed = f"at least {100 * label_doubts.LEAST_SEPARATION:.0f}% are needed"
+        weak = f"in {np.floor(1000 * share) / 10:g}% of comparisons, {needed}"
         return [], [f"labels were not judged: these scores tell own captions from those of another image {weak}"]
-    return [*runs, *swapped, *lone], [said] if said else []
+    return [*runs, *swapped, *lone], [note] if note else []
 
 
-def _repaired(collection: Collection, same: image_checks.Pairs) -> tuple[Judgements, int]:
+def _repaired(collection: Collection, duplicates: image_checks.Pairs) -> tuple[Judgements, int]:
     """The judgements plus implied pairs: captions of a copied image, and images of a repeated caption."""
     owners = caption_checks.images_of(collection)
     ids, texts = collection.images.ids, collection.texts
@@ -268,24 +278,24 @@ def _repaired(collection: Collection, same: image_checks.Pairs) -> tuple[Judgeme
     for row, images_ in enumerate(owners):
         for image in images_:
             of_image.setdefault(image, []).append(row)
-    for a, b in same:
-        both = [*of_image.get(a, []), *of_image.get(b, [])]
-        pairs |= {(ids[image], texts.ids[row]) for row in both for image in (a, b)}
+    for a, b in duplicates:
+        captions = [*of_image.get(a, []), *of_image.get(b, [])]
+        pairs |= {(ids[image], texts.ids[row]) for row in captions for image in (a, b)}
     graded = {(q, c): g for q, c, g in collection.judgements if c in texts.ids}
-    found = {pair: graded.get(pair) or 1.0 for pair in pairs}
-    listed = sorted((q, c, g) for (q, c), g in (dict.fromkeys(graded, 0.0) | found).items())
-    made = Judgements.from_pairs(listed, queries=ids, candidates=texts.ids, name="repaired")
-    return made, len(pairs) - before
+    right = {pair: graded.get(pair) or 1.0 for pair in pairs}
+    listed = sorted((q, c, g) for (q, c), g in (dict.fromkeys(graded, 0.0) | right).items())
+    judgements = Judgements.from_pairs(listed, queries=ids, candidates=texts.ids, name="repaired")
+    return judgements, len(pairs) - before
 
 
-def _leave_out(findings: Iterable[Finding]) -> dict[str, str]:
+def _leave_out(findings: Iterable[Defect]) -> dict[str, str]:
     """The last item of each finding that asks for removal; for leaked copies, the one in the training split."""
-    found: dict[str, str] = {}
-    for finding in sorted(findings, key=lambda f: f.kind != "leakage"):
-        if KINDS[finding.kind].leave_out and not any(item in found for item in finding.items):
-            items = finding.items if finding.kind == "shifted-labels" else finding.items[-1:]
-            found |= dict.fromkeys(items, finding.kind)
-    return found
+    reasons: dict[str, str] = {}
+    for defect in sorted(findings, key=lambda f: f.kind != "leakage"):
+        if KINDS[defect.kind].leave_out and not any(item in reasons for item in defect.items):
+            items = defect.items if defect.kind == "shifted-labels" else defect.items[-1:]
+            reasons |= dict.fromkeys(items, defect.kind)
+    return reasons
 
 
 SHOWN = 24
@@ -296,7 +306,7 @@ ITEMS = 6
 
 def render_audit(
     name: str,
-    findings: Sequence[Finding],
+    findings: Sequence[Defect],
     collection: Collection | None = None,
     *,
     added: int = 0,
@@ -318,7 +328,7 @@ def render_audit(
     """
     gallery = Gallery(collection)
     grouped = {kind: [f for f in findings if f.kind == kind] for kind in dict.fromkeys(f.kind for f in findings)}
-    kinds = [_kind(kind, found, gallery) for kind, found in grouped.items()]
+    kinds = [_kind(kind, defects, gallery) for kind, defects in grouped.items()]
     counts, remarks = counted(findings), [*notes, *gallery.notes()]
     return written(
         "audit.html",
@@ -339,7 +349,7 @@ def _repaired_section(added: int, left_out: int) -> str:
     return " ".join(parts)
 
 
-def _kind(name: str, found: Sequence[Finding], gallery: Gallery) -> dict[str, object]:
+def _kind(name: str, defects: Sequence[Defect], gallery: Gallery) -> dict[str, object]:
     kind = KINDS[name]
     return {
         "name": name,
@@ -347,18 +357,18 @@ def _kind(name: str, found: Sequence[Finding], gallery: Gallery) -> dict[str, ob
         "order": SEVERITIES.index(kind.severity),
         "about": kind.about,
         "mend": kind.mend,
-        "count": len(found),
-        "shown_count": f"{len(found):,}",
-        "findings": [_finding(each, gallery) for each in found[:SHOWN]],
+        "count": len(defects),
+        "shown_count": f"{len(defects):,}",
+        "findings": [_described(each, gallery) for each in defects[:SHOWN]],
     }
 
 
-def _finding(finding: Finding, gallery: Gallery) -> dict[str, object]:
-    shown = [_item(item, gallery) for item in finding.items[:ITEMS]]
-    return {"shown": shown, "more": max(0, len(finding.items) - ITEMS), "detail": finding.detail}
+def _described(defect: Defect, gallery: Gallery) -> dict[str, object]:
+    items = [_item(item, gallery) for item in defect.items[:ITEMS]]
+    return {"shown": items, "more": max(0, len(defect.items) - ITEMS), "detail": defect.detail}
 
 
 def _item(item: str, gallery: Gallery) -> Shown:
     """An image by its thumbnail, a text by its words; a measure is neither."""
-    known = gallery.collection
-    return gallery.query("t2i" if known is not None and item not in known.images.ids else "i2t", item)
+    collection = gallery.collection
+    return gallery.query("t2i" if collection is not None and item not in collection.images.ids else "i2t", item)

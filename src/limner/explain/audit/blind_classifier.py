@@ -22,7 +22,7 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.datasets.probe_files import ProbeCase
-from limner.explain.audit.findings import Finding
+from limner.explain.audit.findings import Defect
 from limner.language.bigram import BigramModel, words
 from limner.stats import false_discovery
 
@@ -34,7 +34,7 @@ FOLDS = 5
 CaptionScore = Callable[[str], float]
 
 
-def solvable(collection: Collection) -> tuple[list[Finding], list[str]]:
+def solvable(collection: Collection) -> tuple[list[Defect], list[str]]:
     """Images whose matching captions are told from their judged negatives by a baseline that sees no image.
 
     Args:
@@ -45,18 +45,20 @@ def solvable(collection: Collection) -> tuple[list[Finding], list[str]]:
     """
     cases = _cases(collection)
     if len(cases) < LEAST:
-        few = f"items solvable blind were not looked for: {len(cases)} images with judged negatives, {LEAST} are needed"
-        return [], [few] if cases else []
-    found: dict[str, list[str]] = {}
+        note = (
+            f"items solvable blind were not looked for: {len(cases)} images with judged negatives, {LEAST} are needed"
+        )
+        return [], [note] if cases else []
+    reasons: dict[str, list[str]] = {}
     model = _CrossFitted(collection, cases)
     for name, score in {"bigrams": model.score, "length": lambda text: -float(len(words(text)))}.items():
         margins = np.array([_margin(case, score) for case in cases])
         for row in np.flatnonzero(margins >= threshold(margins)):
-            found.setdefault(cases[row].id, []).append(f"margin of {name} {margins[row]:+.2f}")
+            reasons.setdefault(cases[row].id, []).append(f"margin of {name} {margins[row]:+.2f}")
     values = model.order_p_values(cases)
     for row in np.flatnonzero(false_discovery(values, method="bh") <= FDR):
-        found.setdefault(cases[row].id, []).append(f"word order of the negative, p = {values[row]:.2g}")
-    return [Finding("solvable-blind", (key,), "; ".join(said)) for key, said in found.items()], []
+        reasons.setdefault(cases[row].id, []).append(f"word order of the negative, p = {values[row]:.2g}")
+    return [Defect("solvable-blind", (key,), "; ".join(listed)) for key, listed in reasons.items()], []
 
 
 def _cases(collection: Collection) -> list[ProbeCase]:
@@ -115,8 +117,8 @@ def _margin(case: ProbeCase, score: CaptionScore) -> float:
 
 
 def _nearest(right: tuple[str, ...], foil: str) -> str:
-    said = set(words(foil))
-    return max(right, key=lambda text: len(said & set(words(text))) / max(len(said | set(words(text))), 1))
+    foil_words = set(words(foil))
+    return max(right, key=lambda text: len(foil_words & set(words(text))) / max(len(foil_words | set(words(text))), 1))
 
 
 def threshold(margins: FloatArray, *, fdr: float = FDR) -> float:
@@ -133,6 +135,6 @@ def threshold(margins: FloatArray, *, fdr: float = FDR) -> float:
     """
     up, down = np.sort(margins[margins > 0]), np.sort(-margins[margins < 0])
     cuts = np.unique(np.append(up, down))
-    above, below = (len(side) - np.searchsorted(side, cuts) for side in (up, down))
-    good = np.flatnonzero((1 + below) <= fdr * above)
+    positive, negative = (len(side) - np.searchsorted(side, cuts) for side in (up, down))
+    good = np.flatnonzero((1 + negative) <= fdr * positive)
     return float(cuts[good[0]]) if len(good) else float("inf")

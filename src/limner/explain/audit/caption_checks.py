@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from limner.core.collection import Collection
-from limner.explain.audit.findings import Finding
+from limner.explain.audit.findings import Defect
 from limner.language.identification import main_language, other_language
 
 _WORD = re.compile(r"\w+")
@@ -26,62 +26,64 @@ def plain(text: str) -> str:
 
 def images_of(collection: Collection) -> list[list[int]]:
     """The rows of the images that each text matches."""
-    found: list[list[int]] = [[] for _ in collection.texts.ids]
+    owners: list[list[int]] = [[] for _ in collection.texts.ids]
     pairs = collection.judgements.relevant
     for row, column in zip(pairs.rows, pairs.columns, strict=True):
-        if column < len(found):
-            found[column].append(int(row))
-    return found
+        if column < len(owners):
+            owners[column].append(int(row))
+    return owners
 
 
-def repeated(collection: Collection) -> Iterator[Finding]:
+def repeated(collection: Collection) -> Iterator[Defect]:
     """Captions shared by several images, and captions that occur twice for one image."""
     owners, ids = images_of(collection), collection.texts.ids
     rows: dict[str, list[int]] = {}
     for row, text in enumerate(collection.texts.values):
         if key := plain(text):
             rows.setdefault(key, []).append(row)
-    for same in (group for group in rows.values() if len(group) > 1):
-        shown = str(collection.texts.values[same[0]])
+    for rows_alike in (group for group in rows.values() if len(group) > 1):
+        caption = str(collection.texts.values[rows_alike[0]])
         by_image: dict[int, list[int]] = {}
-        for row in same:
+        for row in rows_alike:
             for image in owners[row]:
                 by_image.setdefault(image, []).append(row)
         if len(by_image) > 1:
-            yield Finding("repeated-caption", tuple(ids[row] for row in same), f"{len(by_image)} images: {shown!r}")
+            yield Defect(
+                "repeated-caption", tuple(ids[row] for row in rows_alike), f"{len(by_image)} images: {caption!r}"
+            )
         for image, twice in by_image.items():
             for row in twice[1:]:
-                where = f"{collection.images.ids[image]}: {shown!r}"
-                yield Finding("caption-twice", (ids[twice[0]], ids[row]), where)
+                detail = f"{collection.images.ids[image]}: {caption!r}"
+                yield Defect("caption-twice", (ids[twice[0]], ids[row]), detail)
 
 
-def empty(collection: Collection) -> Iterator[Finding]:
+def empty(collection: Collection) -> Iterator[Defect]:
     """Captions without words; collections that only have ids, so that all captions are empty, are not checked."""
     texts = collection.texts
     if any(plain(text) for text in texts.values):
         for row, text in enumerate(texts.values):
             if not plain(text):
-                yield Finding("empty-caption", (texts.ids[row],), repr(text))
+                yield Defect("empty-caption", (texts.ids[row],), repr(text))
 
 
-def self_matches(collection: Collection) -> Iterator[Finding]:
+def self_matches(collection: Collection) -> Iterator[Defect]:
     """Captions that contain the file name of their image, so that a system need not look at the image."""
     owners = images_of(collection)
     for row, text in enumerate(collection.texts.values):
-        said = text.casefold()
+        folded = text.casefold()
         for image in owners[row]:
             name = Path(collection.images.ids[image]).stem.casefold()
-            if len(name) >= _LEAST_NAME and any(c.isdigit() for c in name) and name in said:
-                yield Finding("self-match", (collection.texts.ids[row],), f"{text!r} holds {name!r}")
+            if len(name) >= _LEAST_NAME and any(c.isdigit() for c in name) and name in folded:
+                yield Defect("self-match", (collection.texts.ids[row],), f"{text!r} holds {name!r}")
                 break
 
 
-def other_languages(collection: Collection) -> Iterator[Finding]:
+def other_languages(collection: Collection) -> Iterator[Defect]:
     """Captions that are clearly in another language than their field `language`, or than most captions."""
     texts = collection.texts
-    given = texts.fields.get("language")
-    main = "" if given is not None else main_language(texts.values)
+    languages = texts.fields.get("language")
+    main = "" if languages is not None else main_language(texts.values)
     for row, text in enumerate(texts.values):
-        expected = str(given[row]) if given is not None else main
-        if expected and (found := other_language(text, expected)):
-            yield Finding("other-language", (texts.ids[row],), f"{found}, expected {expected}: {text!r}")
+        expected = str(languages[row]) if languages is not None else main
+        if expected and (language := other_language(text, expected)):
+            yield Defect("other-language", (texts.ids[row],), f"{language}, expected {expected}: {text!r}")

@@ -17,7 +17,7 @@ from limner.core.collection import Collection
 from limner.core.judgements import Judgements
 from limner.evaluation.measures import DEFAULT, MEASURES, Measure
 from limner.evaluation.placements import NEVER, Placements
-from limner.explain.audit.findings import Finding
+from limner.explain.audit.findings import Defect
 
 CHANCE = 0.2
 """A measure is reported if such a scorer reaches this share of its range."""
@@ -53,15 +53,15 @@ class Reached:
         return best - low >= CHANCE * (high - low)
 
     def __str__(self) -> str:
-        shown = self.measure.show(self.by_chance), self.measure.show(self.one_list)
-        return f"random answers and equal scores reach {shown[0]}, one list for all queries {shown[1]}"
+        values = self.measure.show(self.by_chance), self.measure.show(self.one_list)
+        return f"random answers and equal scores reach {values[0]}, one list for all queries {values[1]}"
 
 
-def by_chance(collection: Collection) -> Iterator[Finding]:
+def by_chance(collection: Collection) -> Iterator[Defect]:
     """Measures on which a scorer that knows nothing of the query scores well: few candidates, or many relevant ones."""
-    for found in reached(collection):
-        if found.wins:
-            yield Finding("won-by-chance", (f"{found.measure} {found.direction}".strip(),), str(found))
+    for level in reached(collection):
+        if level.wins:
+            yield Defect("won-by-chance", (f"{level.measure} {level.direction}".strip(),), str(level))
 
 
 def reached(collection: Collection) -> Iterator[Reached]:
@@ -93,11 +93,11 @@ Scorer = tuple[Placements, IntArray]
 
 def _placed(judged: Judgements) -> tuple[Scorer, Scorer]:
     """Ranks of the relevant candidates among tied ones, and in one list for all queries."""
-    many = len(judged.candidates)
-    popular = np.argsort(-np.bincount(judged.columns, minlength=many), kind="stable")
-    rank = np.empty(many, dtype=np.int64)
-    rank[popular] = np.arange(many)
-    tied = np.full(len(judged.rows), many, dtype=np.int64)
+    n_candidates = len(judged.candidates)
+    popular = np.argsort(-np.bincount(judged.columns, minlength=n_candidates), kind="stable")
+    rank = np.empty(n_candidates, dtype=np.int64)
+    rank[popular] = np.arange(n_candidates)
+    tied = np.full(len(judged.rows), n_candidates, dtype=np.int64)
     one_list = _placements(judged, rank[judged.columns], np.ones_like(tied))
     return _of_each_kind(_placements(judged, np.zeros_like(tied), tied)), (one_list, np.arange(len(one_list.queries)))
 
@@ -105,20 +105,22 @@ def _placed(judged: Judgements) -> tuple[Scorer, Scorer]:
 def _of_each_kind(placed: Placements) -> Scorer:
     """One query for each set of grades: if all candidates are tied, the others have the same values."""
     first: dict[bytes, int] = {}
-    same = [first.setdefault(each.tobytes(), row) for row, each in enumerate(_split(placed))]
-    kept, at = np.unique(same, return_inverse=True)
-    return placed.of(kept), at
+    groups = [first.setdefault(each.tobytes(), row) for row, each in enumerate(_split(placed))]
+    representatives, at = np.unique(groups, return_inverse=True)
+    return placed.of(representatives), at
 
 
 def _split(placed: Placements) -> list[FloatArray]:
     return [np.sort(each) for each in np.split(placed.grades, placed.indptr[1:-1])]
 
 
-def _placements(judged: Judgements, above: IntArray, tied: IntArray) -> Placements:
-    order, n = np.lexsort((above, judged.rows)), len(judged.queries)
-    pool, known = (np.full(n, each, dtype=np.int64) for each in (len(judged.candidates), NEVER))
-    made = Placements(judged.queries, judged.indptr, above[order], tied[order], judged.grades[order], pool, known)
-    return made.with_positives()
+def _placements(judged: Judgements, ranks_above: IntArray, tied: IntArray) -> Placements:
+    order, n = np.lexsort((ranks_above, judged.rows)), len(judged.queries)
+    pool, judged_ranks = (np.full(n, each, dtype=np.int64) for each in (len(judged.candidates), NEVER))
+    placements = Placements(
+        judged.queries, judged.indptr, ranks_above[order], tied[order], judged.grades[order], pool, judged_ranks
+    )
+    return placements.with_positives()
 
 
 def _value(measure: Measure, scorer: Scorer) -> float:
@@ -128,12 +130,12 @@ def _value(measure: Measure, scorer: Scorer) -> float:
 
 def _measures() -> Iterator[Measure]:
     """Measures of any judgements, cut where they can be unless they are defaults; of equal functions the first."""
-    seen: list[object] = []
+    functions: list[object] = []
     for name, kind in MEASURES.items():
-        shared = kind.bounds is None or kind.compute in seen
+        shared = kind.bounds is None or kind.compute in functions
         if kind.judged or kind.judgements or (not kind.rank and kind.composite is None and shared):
             continue
-        seen.append(kind.compute)
+        functions.append(kind.compute)
         cuts = CUTS if kind.cut == "required" else CUTS[-1:] if kind.cut == "optional" else ()
         bare = not cuts or any(measure.name == name and measure.k is None for measure in DEFAULT)
         yield from [Measure.parse(name)] if bare else (Measure.parse(f"{name}@{cut}") for cut in cuts)
@@ -149,5 +151,5 @@ def _range(measure: Measure) -> tuple[float, float]:
     composite = measure.kind.composite
     if composite is None:
         return measure.kind.bounds or (0.0, 1.0)
-    many = composite.weight * len(composite.parts) * len(DIRECTIONS)
-    return many * composite.bounds[0], many * composite.bounds[1]
+    n_terms = composite.weight * len(composite.parts) * len(DIRECTIONS)
+    return n_terms * composite.bounds[0], n_terms * composite.bounds[1]

@@ -11,7 +11,7 @@ SEVERITIES = (ERROR, WARNING, INFO)
 
 
 @dataclass(frozen=True)
-class FindingKind:
+class DefectKind:
     """A kind of defect.
 
     Args:
@@ -29,68 +29,66 @@ class FindingKind:
     leave_out: bool = False
 
 
-KINDS: dict[str, FindingKind] = {
+KINDS: dict[str, DefectKind] = {
     kind.name: kind
     for kind in (
-        FindingKind("broken-image", ERROR, "image that does not open", "replace or leave out", leave_out=True),
-        FindingKind("tiny-image", WARNING, "image with a very short side", "replace or leave out", leave_out=True),
-        FindingKind("duplicate-image", ERROR, "two images with the same pixels", "keep one", leave_out=True),
-        FindingKind(
+        DefectKind("broken-image", ERROR, "image that does not open", "replace or leave out", leave_out=True),
+        DefectKind("tiny-image", WARNING, "image with a very short side", "replace or leave out", leave_out=True),
+        DefectKind("duplicate-image", ERROR, "two images with the same pixels", "keep one", leave_out=True),
+        DefectKind(
             "near-duplicate-image", WARNING, "two images that look the same in every region", "keep one", leave_out=True
         ),
-        FindingKind(
+        DefectKind(
             "close-vectors",
             INFO,
             "two images with nearly the same embedding",
             "look at them; they may show the same scene",
         ),
-        FindingKind(
+        DefectKind(
             "leakage",
             ERROR,
             "an image, or a copy of it, in two splits",
             "remove it from the training split",
             leave_out=True,
         ),
-        FindingKind(
-            "repeated-caption", WARNING, "the same caption for different images", "use the repaired judgements"
-        ),
-        FindingKind("caption-twice", WARNING, "the same caption twice for one image", "keep one", leave_out=True),
-        FindingKind("empty-caption", ERROR, "caption without a word", "write or leave out", leave_out=True),
-        FindingKind("self-match", ERROR, "caption that contains the name of its image file", "rewrite", leave_out=True),
-        FindingKind("other-language", WARNING, "caption in another language", "translate or leave out", leave_out=True),
-        FindingKind(
+        DefectKind("repeated-caption", WARNING, "the same caption for different images", "use the repaired judgements"),
+        DefectKind("caption-twice", WARNING, "the same caption twice for one image", "keep one", leave_out=True),
+        DefectKind("empty-caption", ERROR, "caption without a word", "write or leave out", leave_out=True),
+        DefectKind("self-match", ERROR, "caption that contains the name of its image file", "rewrite", leave_out=True),
+        DefectKind("other-language", WARNING, "caption in another language", "translate or leave out", leave_out=True),
+        DefectKind(
             "shifted-labels", ERROR, "run of images whose captions belong to a neighbour", "realign", leave_out=True
         ),
-        FindingKind(
+        DefectKind(
             "permuted-labels",
             ERROR,
             "image whose captions belong to another image of the collection",
             "give them back",
             leave_out=True,
         ),
-        FindingKind(
+        DefectKind(
             "wrong-labels",
             WARNING,
             "image whose captions fit no better than those of a random image",
             "look at it",
             leave_out=True,
         ),
-        FindingKind(
+        DefectKind(
             "solvable-blind", WARNING, "judged negatives that can be told without the image", "rewrite the negatives"
         ),
-        FindingKind(
+        DefectKind(
             "won-by-chance",
             WARNING,
             "measure that random answers, equal scores or one list for all queries score well on",
             "use a larger pool",
         ),
-        FindingKind(
+        DefectKind(
             "false-negatives",
             INFO,
             "matches that further judgements have and the collection lacks, estimated for all images",
             "evaluate with the further judgements",
         ),
-        FindingKind(
+        DefectKind(
             "missing-matches", INFO, "pairs that must match but are not judged right", "use the repaired judgements"
         ),
     )
@@ -99,7 +97,7 @@ KINDS: dict[str, FindingKind] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Defect:
     """One defect.
 
     Args:
@@ -118,11 +116,11 @@ class Finding:
         return KINDS[self.kind].severity
 
 
-def counted(findings: Iterable[Finding]) -> str:
+def counted(findings: Iterable[Defect]) -> str:
     """How many findings of each severity there are, in words; "" for none.
 
-    >>> counted([Finding("leakage", ("a", "b")), Finding("tiny-image", ("c",)), Finding("tiny-image", ("d",))])
+    >>> counted([Defect("leakage", ("a", "b")), Defect("tiny-image", ("c",)), Defect("tiny-image", ("d",))])
     '1 error, 2 warnings'
     """
-    many = Counter(finding.severity for finding in findings)
-    return ", ".join(f"{many[s]:,} {s}{'s' if many[s] != 1 and s != INFO else ''}" for s in SEVERITIES if many[s])
+    counts = Counter(defect.severity for defect in findings)
+    return ", ".join(f"{counts[s]:,} {s}{'s' if counts[s] != 1 and s != INFO else ''}" for s in SEVERITIES if counts[s])

@@ -22,7 +22,7 @@ from limner.core.arrays import FloatArray
 from limner.core.collection import Items
 from limner.core.errors import LimnerError
 from limner.core.progress import ProgressLike, as_progress
-from limner.explain.audit.findings import Finding
+from limner.explain.audit.findings import Defect
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -73,24 +73,24 @@ def prints(images: Items, progress: ProgressLike = None) -> Prints:
     progress = as_progress(progress)
     n = len(images)
     hashes, mirrored_hashes = np.zeros((2, n), np.uint64)
-    found = Prints([""] * n, hashes, mirrored_hashes, np.zeros((n, GRID, GRID, 3)), [0] * n, {})
+    fingerprints = Prints([""] * n, hashes, mirrored_hashes, np.zeros((n, GRID, GRID, 3)), [0] * n, {})
     for row, value in enumerate(images.values):
         if value is not None:
-            _look(images, row, found)
+            _look(images, row, fingerprints)
         progress(row + 1, n)
-    return found
+    return fingerprints
 
 
-def _look(images: Items, row: int, found: Prints) -> None:
+def _look(images: Items, row: int, fingerprints: Prints) -> None:
     try:
         image = images.open(row)
     except LimnerError as error:
-        found.problems[row] = str(error)
+        fingerprints.problems[row] = str(error)
         return
-    found.exact[row] = hashlib.blake2b(image.tobytes() + repr(image.size).encode(), digest_size=16).hexdigest()
-    found.sides[row] = min(image.size)
-    found.hashes[row], found.mirrored[row] = perceptual_hashes(image)
-    found.regions[row] = _regions(image)
+    fingerprints.exact[row] = hashlib.blake2b(image.tobytes() + repr(image.size).encode(), digest_size=16).hexdigest()
+    fingerprints.sides[row] = min(image.size)
+    fingerprints.hashes[row], fingerprints.mirrored[row] = perceptual_hashes(image)
+    fingerprints.regions[row] = _regions(image)
 
 
 @cache
@@ -119,47 +119,54 @@ def _regions(image: Image) -> FloatArray:
     return np.asarray((small - mean) / spread * 48.0)
 
 
-def unopened(images: Items, seen: Prints) -> Iterator[Finding]:
+def unopened(images: Items, fingerprints: Prints) -> Iterator[Defect]:
     """Images that do not open."""
-    for row, problem in sorted(seen.problems.items()):
-        yield Finding("broken-image", (images.ids[row],), problem)
+    for row, problem in sorted(fingerprints.problems.items()):
+        yield Defect("broken-image", (images.ids[row],), problem)
 
 
-def tiny(images: Items, seen: Prints, min_side: int) -> Iterator[Finding]:
+def tiny(images: Items, fingerprints: Prints, min_side: int) -> Iterator[Defect]:
     """Images whose shorter side has fewer pixels than `min_side`."""
-    for row, side in enumerate(seen.sides):
+    for row, side in enumerate(fingerprints.sides):
         if 0 < side < min_side:
-            yield Finding("tiny-image", (images.ids[row],), f"{side} pixels, expected {min_side} or more")
+            yield Defect("tiny-image", (images.ids[row],), f"{side} pixels, expected {min_side} or more")
 
 
-def same(seen: Prints) -> Pairs:
+def same_pixels(fingerprints: Prints) -> Pairs:
     """Pairs of images with the same pixels; each copy is paired with the first."""
     first: dict[str, int] = {}
-    return [(first[key], row) for row, key in enumerate(seen.exact) if key and first.setdefault(key, row) != row]
+    return [
+        (first[key], row) for row, key in enumerate(fingerprints.exact) if key and first.setdefault(key, row) != row
+    ]
 
 
-def near(seen: Prints, taken: Pairs) -> Pairs:
+def look_alikes(fingerprints: Prints, reported: Pairs) -> Pairs:
     """Pairs of images that look the same in every region, except exact copies."""
-    return list(_near(seen, seen.hashes, seen.regions, set(taken)))
+    return list(_look_alikes(fingerprints, fingerprints.hashes, fingerprints.regions, set(reported)))
 
 
-def mirrored(seen: Prints, taken: Pairs) -> Pairs:
+def mirrored(fingerprints: Prints, reported: Pairs) -> Pairs:
     """Pairs in which one image is a mirrored copy of the other, except pairs found in another way."""
-    return list(_near(seen, seen.mirrored, seen.regions[:, :, ::-1], set(taken)))
+    return list(_look_alikes(fingerprints, fingerprints.mirrored, fingerprints.regions[:, :, ::-1], set(reported)))
 
 
-def _near(
-    seen: Prints, hashes: npt.NDArray[np.uint64], regions: FloatArray, taken: set[tuple[int, int]]
+def _look_alikes(
+    fingerprints: Prints, hashes: npt.NDArray[np.uint64], regions: FloatArray, reported: set[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
     """Pairs of an image and one with these hashes and regions that look the same."""
-    opened = np.array([row for row, key in enumerate(seen.exact) if key], dtype=np.int64)
+    opened = np.array([row for row, key in enumerate(fingerprints.exact) if key], dtype=np.int64)
     for block in np.array_split(opened, max(1, len(opened) // 512)):
         if not len(block):
             continue
-        apart = np.bitwise_count(seen.hashes[block, None] ^ hashes[None, opened])
-        for at, other in np.argwhere(apart <= NEAR_BITS):
-            a, b = int(block[at]), int(opened[other])
-            if a < b and (a, b) not in taken and seen.exact[a] != seen.exact[b] and _alike(seen.regions[a], regions[b]):
+        distances = np.bitwise_count(fingerprints.hashes[block, None] ^ hashes[None, opened])
+        for at, column in np.argwhere(distances <= NEAR_BITS):
+            a, b = int(block[at]), int(opened[column])
+            if (
+                a < b
+                and (a, b) not in reported
+                and fingerprints.exact[a] != fingerprints.exact[b]
+                and _alike(fingerprints.regions[a], regions[b])
+            ):
                 yield a, b
 
 

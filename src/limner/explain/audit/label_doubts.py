@@ -19,7 +19,7 @@ import numpy as np
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
 from limner.explain.audit.caption_checks import images_of
-from limner.explain.audit.findings import Finding
+from limner.explain.audit.findings import Defect
 
 SHIFTS = (-3, -2, -1, 1, 2, 3)
 RUN = 4
@@ -34,7 +34,7 @@ FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.05, 1e-5, 0.5
 """The share of wrong labels before any score is seen, and its bounds afterwards."""
 WRONG = 0.5
 """A label is reported if its probability to be wrong is higher."""
-TELLING = 0.9
+LEAST_SEPARATION = 0.9
 """Labels are judged if scores tell own captions from those of another image in this share of comparisons."""
 TO_INSPECT = (
     "wrong-labels is a list to inspect: where captions were planted in three data sets, about one in eight of the "
@@ -59,23 +59,23 @@ class Fit:
     table: FloatArray
     own: FloatArray
 
-    def local(self, rows: IntArray, *, others: bool = False) -> FloatArray:
+    def local(self, rows: IntArray, *, without_diagonal: bool = False) -> FloatArray:
         """The table of these rows, twice each value minus the means of the largest of its row and of its column.
 
         Args:
             rows: Images with captions.
-            others: Whether the own captions of an image are left out of these means. What is taken off does then not
-                depend on whether a label is right, as it does where wrong captions belong to no image.
+            without_diagonal: Whether the own captions of an image are left out of these means. What is taken off does
+                then not depend on whether a label is right, as it does where wrong captions belong to no image.
 
         >>> Fit(np.array([[4.0, 0.0], [1.0, 2.0]]), np.array([4.0, 2.0])).local(np.array([0, 1]))
         array([[ 3.5, -3. ],
                [-2. ,  1.5]])
         """
         part = self.table[np.ix_(rows, rows)]
-        rest, many = part, min(NEAREST, len(rows))
-        if others:
-            rest, many = np.where(np.eye(len(rows), dtype=bool), -np.inf, part), min(NEAREST, len(rows) - 1)
-        by_row, by_column = (np.partition(rest, -many, axis=a).take(range(-many, 0), axis=a) for a in (1, 0))
+        values, count = part, min(NEAREST, len(rows))
+        if without_diagonal:
+            values, count = np.where(np.eye(len(rows), dtype=bool), -np.inf, part), min(NEAREST, len(rows) - 1)
+        by_row, by_column = (np.partition(values, -count, axis=a).take(range(-count, 0), axis=a) for a in (1, 0))
         return np.asarray(2 * part - by_row.mean(axis=1, keepdims=True) - by_column.mean(axis=0, keepdims=True))
 
 
@@ -90,58 +90,62 @@ def fit(collection: Collection, scores: FloatArray) -> Fit:
     standard = centred / (centred.std() or 1.0)  # not caption by caption: vague captions vary less, and say less
     standard = standard - standard.mean(axis=1, keepdims=True)  # some images score high with all captions
     n = len(collection.images)
-    sums, many = np.zeros((n, n)), np.zeros(n)
+    sums, counts = np.zeros((n, n)), np.zeros(n)
     for column, owners in enumerate(images_of(collection)):
         for owner in owners:
             sums[:, owner] += standard[:, column]
-            many[owner] += 1
+            counts[owner] += 1
     with np.errstate(invalid="ignore", divide="ignore"):
-        table = sums / many[None, :]
+        table = sums / counts[None, :]
     return Fit(table, np.diag(table).copy())
 
 
-def telling(found: Fit, left_out: Set[int] = frozenset()) -> float:
+def separation(label_fit: Fit, left_out: Set[int] = frozenset()) -> float:
     """The share of comparisons in which an image fits its own captions better than captions fit other images.
 
     Wrong labels lower it too, so images that are reported are left out: what is low then are the scores.
 
     Args:
-        found: How well each image fits the captions of each.
+        label_fit: How well each image fits the captions of each.
         left_out: Rows of images that do not count.
 
-    >>> telling(Fit(np.array([[4.0, 0.0], [3.0, 2.0]]), np.array([4.0, 2.0])))
+    >>> separation(Fit(np.array([[4.0, 0.0], [3.0, 2.0]]), np.array([4.0, 2.0])))
     0.75
     """
-    rows = np.array([row for row in range(len(found.own)) if np.isfinite(found.own[row]) and row not in left_out])
+    rows = np.array(
+        [row for row in range(len(label_fit.own)) if np.isfinite(label_fit.own[row]) and row not in left_out]
+    )
     if len(rows) < 2:
         return 1.0
-    table = found.table[np.ix_(rows, rows)]
-    others = np.sort(table[~np.eye(len(rows), dtype=bool)])
-    below, above = (np.searchsorted(others, found.own[rows], side=side) for side in ("left", "right"))
-    return float((below + above).mean() / (2 * len(others)))
+    table = label_fit.table[np.ix_(rows, rows)]
+    other_values = np.sort(table[~np.eye(len(rows), dtype=bool)])
+    lower, upper = (np.searchsorted(other_values, label_fit.own[rows], side=side) for side in ("left", "right"))
+    return float((lower + upper).mean() / (2 * len(other_values)))
 
 
-def shifted(collection: Collection, found: Fit) -> tuple[list[Finding], set[int]]:
+def shifted(collection: Collection, label_fit: Fit) -> tuple[list[Defect], set[int]]:
     """Runs of images whose captions fit the image a constant number of rows away; and all rows in them.
 
     They must fit it about as well as captions fit their own image. Captions that were permuted fit a neighbour by
     chance a little better than their image, too.
     """
-    ids, taken, findings = collection.images.ids, set[int](), []
-    usual = float(np.nanmedian(found.own)) if np.isfinite(found.own).any() else 0.0
+    ids, shifted_rows, findings = collection.images.ids, set[int](), []
+    usual = float(np.nanmedian(label_fit.own)) if np.isfinite(label_fit.own).any() else 0.0
     for shift in SHIFTS:
         at = np.arange(len(ids)) + shift
         inside = (at >= 0) & (at < len(ids))
         fits, gain = np.full(len(ids), np.nan), np.full(len(ids), -np.inf)
-        fits[inside] = found.table[at[inside], np.flatnonzero(inside)]
-        gain[inside] = fits[inside] - found.own[inside]
+        fits[inside] = label_fit.table[at[inside], np.flatnonzero(inside)]
+        gain[inside] = fits[inside] - label_fit.own[inside]
         for run in _runs(gain):
-            rows = [row for row in run if row not in taken]
+            rows = [row for row in run if row not in shifted_rows]
             if len(rows) >= RUN and np.nanmean(fits[rows]) > usual / 2:
-                taken |= set(rows)
-                where = f"{len(rows)} images: captions fit the image {abs(shift)} {'later' if shift > 0 else 'earlier'}"
-                findings.append(Finding("shifted-labels", tuple(ids[row] for row in rows), where))
-    return findings, taken
+                shifted_rows |= set(rows)
+                detail = (
+                    f"{len(rows)} images: captions fit the image {abs(shift)} {'later' if shift > 0 else 'earlier'}"
+                )
+                findings.append(Defect("shifted-labels", tuple(ids[row] for row in rows), detail))
+    return findings, shifted_rows
 
 
 def _runs(gain: FloatArray) -> Iterator[list[int]]:
@@ -158,15 +162,15 @@ def _runs(gain: FloatArray) -> Iterator[list[int]]:
             elif (misses := misses + 1) > 1:
                 break
         run = list(range(start, end + 1))
-        held = gain[start : end + 1]
-        if len(run) >= RUN and held[np.isfinite(held)].mean() > 1.0:
+        gains = gain[start : end + 1]
+        if len(run) >= RUN and gains[np.isfinite(gains)].mean() > 1.0:
             yield run
         start = end + 1
 
 
 def wrong(
-    collection: Collection, found: Fit, taken: set[int], known: Set[int] = frozenset()
-) -> tuple[list[Finding], str]:
+    collection: Collection, label_fit: Fit, reported: set[int], misplaced: Set[int] = frozenset()
+) -> tuple[list[Defect], str]:
     """Images whose own captions fit no better than those of a random image; and a note on how sure that is.
 
     The scores of other images' captions show how wrong labels score: a logistic regression turns a score into the
@@ -176,33 +180,35 @@ def wrong(
 
     Args:
         collection: Images, texts and pairs.
-        found: How well each image fits the captions of each.
-        taken: Rows of images that are reported already.
-        known: Rows of images with wrong labels that were found in another way.
+        label_fit: How well each image fits the captions of each.
+        reported: Rows of images that are reported already.
+        misplaced: Rows of images with wrong labels that were found in another way.
     """
-    rows = np.array([row for row in range(len(found.own)) if np.isfinite(found.own[row]) and row not in taken])
+    rows = np.array(
+        [row for row in range(len(label_fit.own)) if np.isfinite(label_fit.own[row]) and row not in reported]
+    )
     if len(rows) < LEAST:
         return [], f"wrong labels were not looked for: at least {LEAST} images with captions are needed"
-    suspects = rows[doubts(found, rows) > WRONG]
+    suspects = rows[doubts(label_fit, rows) > WRONG]
     ids = collection.images.ids
     findings = [
-        Finding("wrong-labels", (ids[row],), f"its own captions score {found.own[row]:.2f} {UNIT}")
-        for row in np.union1d(suspects, np.array(sorted(known), dtype=rows.dtype))
+        Defect("wrong-labels", (ids[row],), f"its own captions score {label_fit.own[row]:.2f} {UNIT}")
+        for row in np.union1d(suspects, np.array(sorted(misplaced), dtype=rows.dtype))
     ]
     return findings, TO_INSPECT if findings else ""
 
 
-def doubts(found: Fit, rows: IntArray) -> FloatArray:
+def doubts(label_fit: Fit, rows: IntArray) -> FloatArray:
     """The probability that a label is wrong, for each of these rows, by its own score alone.
 
     Their sum is the expected number of wrong labels. It is near the truth even with weak scores, which do not tell
     which labels are wrong.
 
     Args:
-        found: How well each image fits the captions of each.
+        label_fit: How well each image fits the captions of each.
         rows: Images with captions.
     """
-    table, share, doubt = found.local(rows, others=True), FIRST_SHARE, np.zeros(len(rows))
+    table, share, doubt = label_fit.local(rows, without_diagonal=True), FIRST_SHARE, np.zeros(len(rows))
     for _ in range(ROUNDS):
         odds = np.diag(log_odds(table, 1 - doubt)) - math.log(share / (1 - share))
         before, doubt = doubt, 1 / (1 + np.exp(np.clip(odds, -30, 30)))
@@ -219,20 +225,20 @@ def log_odds(table: FloatArray, weights: FloatArray) -> FloatArray:
         table: (images, images): how well each row image fits the captions of each column image.
         weights: For each row, the probability that its own captions match.
     """
-    many = len(table)
-    rows = np.arange(many)
-    steps = np.unique(np.linspace(1, many - 1, min(OTHERS, many - 1)).astype(int))
-    others = np.concatenate([table[rows, (rows + step) % many] for step in steps])
-    values = np.concatenate([np.diag(table), others])
+    n_images = len(table)
+    rows = np.arange(n_images)
+    steps = np.unique(np.linspace(1, n_images - 1, min(OTHERS, n_images - 1)).astype(int))
+    other_pairs = np.concatenate([table[rows, (rows + step) % n_images] for step in steps])
+    values = np.concatenate([np.diag(table), other_pairs])
     spread = max(float(values.std()), 1e-12)
-    own = np.maximum(weights, 1e-3)
-    each = np.concatenate([own / own.sum(), np.full(len(others), 1 / len(others))])
-    right = np.concatenate([np.ones(many), np.zeros(len(others))])
+    own_weights = np.maximum(weights, 1e-3)
+    each = np.concatenate([own_weights / own_weights.sum(), np.full(len(other_pairs), 1 / len(other_pairs))])
+    right = np.concatenate([np.ones(n_images), np.zeros(len(other_pairs))])
     inputs = np.stack([values / spread, np.ones(len(values))], axis=1)
-    found = np.zeros(2)
+    coefficients = np.zeros(2)
     for _ in range(25):  # Newton's method; the small constant keeps it finite where one score separates all
-        says = 1 / (1 + np.exp(-np.clip(inputs @ found, -30, 30)))
-        slope = inputs.T @ (each * (says - right)) + 1e-4 * found
+        says = 1 / (1 + np.exp(-np.clip(inputs @ coefficients, -30, 30)))
+        slope = inputs.T @ (each * (says - right)) + 1e-4 * coefficients
         curve = (inputs * (each * says * (1 - says))[:, None]).T @ inputs + 1e-4 * np.eye(2)
-        found = found - np.linalg.solve(curve, slope)
-    return np.asarray(table / spread * found[0] + found[1])
+        coefficients = coefficients - np.linalg.solve(curve, slope)
+    return np.asarray(table / spread * coefficients[0] + coefficients[1])

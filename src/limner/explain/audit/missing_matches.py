@@ -17,14 +17,14 @@ import numpy as np
 from limner.core.arrays import FloatArray
 from limner.core.collection import Collection
 from limner.core.judgements import Judgements
-from limner.explain.audit.findings import Finding
+from limner.explain.audit.findings import Defect
 from limner.stats import Interval, bootstrap
 
 LEAST = 20
 """Estimates need at least so many judged images."""
 
 
-def missing(collection: Collection, further: Mapping[str, Judgements], copied: int) -> tuple[list[Finding], list[str]]:
+def missing(collection: Collection, further: Mapping[str, Judgements], copied: int) -> tuple[list[Defect], list[str]]:
     """The pairs that must match and are not judged, and estimates of all missing matches.
 
     Args:
@@ -41,15 +41,15 @@ def missing(collection: Collection, further: Mapping[str, Judgements], copied: i
         if len(values) < LEAST:
             notes.append(f"missing matches were not estimated from {name}: {len(values)} images, {LEAST} are needed")
         elif values.any():
-            told = _told(expected(collection, values), values, collection)
-            findings.append(Finding("false-negatives", (name,), told))
+            detail = _in_words(expected(collection, values), values, collection)
+            findings.append(Defect("false-negatives", (name,), detail))
         else:
             notes.append(f"{name}: no match is missing among the captions of {len(values):,} judged images")
     if copied:
         why = "" if further else ", since an estimate needs further judgements"
         bound = "" if findings else f": a lower bound{why}"
-        told = f"{copied:,} pairs of copies and repeats{bound}"
-        findings.append(Finding("missing-matches", (collection.name,), told))
+        detail = f"{copied:,} pairs of copies and repeats{bound}"
+        findings.append(Defect("missing-matches", (collection.name,), detail))
     return findings, notes
 
 
@@ -61,12 +61,12 @@ def missed(collection: Collection, judged: Judgements) -> FloatArray:
         judged: Further judgements, images by texts.
     """
     images, texts = set(collection.images.ids), set(collection.texts.ids)
-    known = {(image, text) for image, text, _ in collection.judgements.relevant}
-    found: dict[str, int] = {}
+    judged_pairs = {(image, text) for image, text, _ in collection.judgements.relevant}
+    counts: dict[str, int] = {}
     for image, text, grade in judged:
         if image in images and text in texts:
-            found[image] = found.get(image, 0) + (grade > 0 and (image, text) not in known)
-    return np.array(list(found.values()), dtype=np.float64)
+            counts[image] = counts.get(image, 0) + (grade > 0 and (image, text) not in judged_pairs)
+    return np.array(list(counts.values()), dtype=np.float64)
 
 
 def expected(collection: Collection, values: FloatArray) -> Interval:
@@ -87,13 +87,13 @@ def expected(collection: Collection, values: FloatArray) -> Interval:
     return replace(estimate, low=max(low, float(values.sum())), high=high)
 
 
-def _told(estimate: Interval, values: FloatArray, collection: Collection) -> str:
+def _in_words(estimate: Interval, values: FloatArray, collection: Collection) -> str:
     """The number of missing matches in words; it is exact if all images are judged."""
     if len(values) == len(collection.images):
         return f"{values.sum():,.0f} matches are missing (all images are judged), if these judgements have all matches"
-    where = f"rough 95% interval {estimate.low:,.0f} to {estimate.high:,.0f}"
+    interval_text = f"rough 95% interval {estimate.low:,.0f} to {estimate.high:,.0f}"
     share = f"{len(values):,} of {len(collection.images):,} images judged"
     return (
-        f"about {estimate.estimate:,.0f} matches are missing ({where}; {share}), if these judgements have all matches "
-        "and their images are a random sample"
+        f"about {estimate.estimate:,.0f} matches are missing ({interval_text}; {share}), if these judgements have all "
+        "matches and their images are a random sample"
     )

@@ -24,7 +24,7 @@ import numpy as np
 
 from limner.core.arrays import FloatArray, IntArray
 from limner.core.collection import Collection
-from limner.explain.audit.findings import Finding
+from limner.explain.audit.findings import Defect
 from limner.explain.audit.label_doubts import LEAST, Fit, doubts, log_odds
 
 MOST = 5_000
@@ -64,53 +64,55 @@ class Places:
     fits: FloatArray
 
 
-def permuted(collection: Collection, found: Fit, taken: set[int]) -> tuple[list[Finding], set[int], set[int]]:
+def permuted(collection: Collection, label_fit: Fit, reported: set[int]) -> tuple[list[Defect], set[int], set[int]]:
     """Images whose captions belong to another image of the collection, in exchange for others.
 
     Args:
         collection: Images, texts and pairs.
-        found: How well each image fits the captions of each.
-        taken: Rows of images that are reported already.
+        label_fit: How well each image fits the captions of each.
+        reported: Rows of images that are reported already.
 
     Returns:
         The findings, the rows of their images, and the rows of images whose captions are not in their place either but
         fit no other image clearly, or belong to none.
     """
-    rows = np.array([row for row in range(len(found.own)) if np.isfinite(found.own[row]) and row not in taken])
+    rows = np.array(
+        [row for row in range(len(label_fit.own)) if np.isfinite(label_fit.own[row]) and row not in reported]
+    )
     if len(rows) < LEAST:
         return [], set(), set()
     if len(rows) > MOST:
-        rows = np.sort(rows[np.argsort(found.own[rows], kind="stable")[:MOST]])
-    made, ids = places(found.local(rows)), collection.images.ids
-    bad, clear = made.stays < STAYS, made.fits >= FITS
-    most = _most(found, rows)
-    if bad.sum() > most:
-        bad[np.lexsort((found.own[rows], made.stays))[most:]] = False
+        rows = np.sort(rows[np.argsort(label_fit.own[rows], kind="stable")[:MOST]])
+    placed, ids = places(label_fit.local(rows)), collection.images.ids
+    bad, clear = placed.stays < STAYS, placed.fits >= FITS
+    limit = _limit(label_fit, rows)
+    if bad.sum() > limit:
+        bad[np.lexsort((label_fit.own[rows], placed.stays))[limit:]] = False
     if bad.sum() < 2:  # nobody exchanges captions alone
         bad[:] = False
-    doubtful = {*rows[bad & ~clear].tolist(), *_alone(found, rows[~bad], most - int(bad.sum()))}
+    doubtful = {*rows[bad & ~clear].tolist(), *_alone(label_fit, rows[~bad], limit - int(bad.sum()))}
     findings = [
-        Finding("permuted-labels", (ids[rows[at]],), f"its captions fit {ids[rows[made.best[at]]]}")
+        Defect("permuted-labels", (ids[rows[at]],), f"its captions fit {ids[rows[placed.best[at]]]}")
         for at in np.flatnonzero(bad & clear)
     ]
     return findings, set(rows[bad & clear].tolist()), doubtful
 
 
-def _most(found: Fit, rows: IntArray) -> int:
+def _limit(label_fit: Fit, rows: IntArray) -> int:
     """At most so many labels are reported: the expected number of wrong ones by their own scores, and its root more.
 
     Weak scores fit many captions to other images better than to their own, although all are right.
     """
-    expected = float(doubts(found, rows).sum())
+    expected = float(doubts(label_fit, rows).sum())
     return 0 if expected < LITTLE else math.ceil(expected + math.sqrt(expected))
 
 
-def _alone(found: Fit, rows: IntArray, most: int) -> list[int]:
+def _alone(label_fit: Fit, rows: IntArray, limit: int) -> list[int]:
     """Rows whose captions may belong to no image, at most so many; a single one is not reported, as for exchanges."""
-    if len(rows) < LEAST or most < 1:
+    if len(rows) < LEAST or limit < 1:
         return []
-    stays = places(found.local(rows), alone=True).stays
-    order = np.argsort(stays, kind="stable")[:most]
+    stays = places(label_fit.local(rows), alone=True).stays
+    order = np.argsort(stays, kind="stable")[:limit]
     alone = rows[np.sort(order[stays[order] < STAYS])]
     return alone.tolist() if len(alone) > 1 else []
 
@@ -128,19 +130,23 @@ def places(table: FloatArray, *, alone: bool = False) -> Places:
     >>> np.flatnonzero(made.stays < 0.5), made.best[:2]
     (array([0, 1]), array([1, 0]))
     """
-    many = len(table)
-    stays, away = np.ones(many), 1 - np.eye(many)
+    n_images = len(table)
+    stays, away = np.ones(n_images), 1 - np.eye(n_images)
     for _ in range(ROUNDS):
-        found = log_odds(table, stays)
-        price = np.log(many) if alone else np.log(many) - GAIN + np.log1p(-min(float(np.mean(1 - stays)), MOST_MOVED))
-        odds = np.exp(np.clip(found, -BOUND, BOUND) - price * away)
+        fits = log_odds(table, stays)
+        price = (
+            np.log(n_images)
+            if alone
+            else np.log(n_images) - GAIN + np.log1p(-min(float(np.mean(1 - stays)), MOST_MOVED))
+        )
+        odds = np.exp(np.clip(fits, -BOUND, BOUND) - price * away)
         shares = _scaled(odds) if alone else _beliefs(odds)
         before, stays = stays, np.minimum(np.diag(shares), 1.0)
         if np.abs(stays - before).max() < CHANGE:
             break
     np.fill_diagonal(shares, -1)
     best = shares.argmax(axis=0)
-    return Places(stays, best, found[best, np.arange(many)])
+    return Places(stays, best, fits[best, np.arange(n_images)])
 
 
 def _scaled(odds: FloatArray) -> FloatArray:
@@ -162,38 +168,40 @@ def _beliefs(odds: FloatArray) -> FloatArray:
     Only pairs with high odds in their row or column take part.
     """
     rows, columns = _pairs(odds)
-    many, own, weights = len(odds), rows == columns, odds[rows, columns]
-    by_column, before = np.ones(len(rows)), np.full(many, np.inf)
+    size, diagonal, weights = len(odds), rows == columns, odds[rows, columns]
+    by_column, before = np.ones(len(rows)), np.full(size, np.inf)
     for _ in range(MESSAGES):
-        by_row = 1 / _others(weights * by_column, rows, many)
-        by_column = 1 / _others(weights * by_row, columns, many)
+        by_row = 1 / _sums_without_own(weights * by_column, rows, size)
+        by_column = 1 / _sums_without_own(weights * by_row, columns, size)
         ratio = weights * by_row * by_column
-        now = ratio[own] / (1 + ratio[own])
-        if np.abs(now - before).max() < CHANGE / 10:
+        on_diagonal = ratio[diagonal] / (1 + ratio[diagonal])
+        if np.abs(on_diagonal - before).max() < CHANGE / 10:
             break
-        before = now
-    found = np.zeros_like(odds)
-    found[rows, columns] = ratio / (1 + ratio)
-    return found
+        before = on_diagonal
+    beliefs = np.zeros_like(odds)
+    beliefs[rows, columns] = ratio / (1 + ratio)
+    return beliefs
 
 
 def _pairs(odds: FloatArray) -> tuple[IntArray, IntArray]:
     """Rows and columns of the largest odds of each row and each column, and of the diagonal."""
-    kept = np.eye(len(odds), dtype=bool)
-    many = min(NEAREST, len(odds))
+    chosen = np.eye(len(odds), dtype=bool)
+    count = min(NEAREST, len(odds))
     for axis in (0, 1):
-        np.put_along_axis(kept, np.argpartition(-odds, many - 1, axis=axis).take(range(many), axis=axis), True, axis)
-    rows, columns = np.nonzero(kept)
+        np.put_along_axis(
+            chosen, np.argpartition(-odds, count - 1, axis=axis).take(range(count), axis=axis), True, axis
+        )
+    rows, columns = np.nonzero(chosen)
     return rows, columns
 
 
-def _others(values: FloatArray, group: IntArray, many: int) -> FloatArray:
+def _sums_without_own(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
     """For each value, the sum of the others of its group.
 
-    >>> _others(np.array([1.0, 2.0, 1e20, 5.0]), np.array([0, 0, 0, 1]), 2)[:3]
+    >>> _sums_without_own(np.array([1.0, 2.0, 1e20, 5.0]), np.array([0, 0, 0, 1]), 2)[:3]
     array([1.e+20, 1.e+20, 3.e+00])
     """
-    sums = np.bincount(group, values, many)[group]
+    sums = np.bincount(group, values, n_groups)[group]
     large = values > sums / 2  # subtracting it would leave rounding errors only
-    rest = np.bincount(group, np.where(large, 0.0, values), many)[group]
-    return np.maximum(np.where(large, rest, sums - values), 1e-300)
+    small_sums = np.bincount(group, np.where(large, 0.0, values), n_groups)[group]
+    return np.maximum(np.where(large, small_sums, sums - values), 1e-300)

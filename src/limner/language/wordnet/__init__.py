@@ -90,9 +90,9 @@ class WordNet:
 
     def __getitem__(self, name: str) -> Synset:
         if name not in self._at:
-            word, _, rest = name.partition(".")
-            near = [s.name for p in "nvar" for s in self.synsets(word, p)]
-            raise UnknownName("synset", name, near or [f"{word}.n.01" if rest else "dog.n.01"])
+            word, _, sense = name.partition(".")
+            suggestions = [s.name for p in "nvar" for s in self.synsets(word, p)]
+            raise UnknownName("synset", name, suggestions or [f"{word}.n.01" if sense else "dog.n.01"])
         return self._synsets[self._at[name]]
 
     def synsets(self, word: str, pos: str = "n") -> tuple[Synset, ...]:
@@ -129,17 +129,17 @@ class WordNet:
         self[name]  # refuses an unknown name
         return {self._synsets[at].name: far for at, far in self._ancestors(self._at[name]).items()}
 
-    def is_a(self, name: str, other: str) -> bool:
+    def is_a(self, name: str, ancestor: str) -> bool:
         """Whether the first synset equals the second or is one of its hyponyms."""
-        return name in self and other in self and self._at[other] in self._ancestors(self._at[name])
+        return name in self and ancestor in self and self._at[ancestor] in self._ancestors(self._at[name])
 
     def _find_ancestors(self, at: int) -> Mapping[int, int]:
-        found, edge = {at: 0}, [at]
+        distances, edge = {at: 0}, [at]
         while edge:
-            further = dict.fromkeys(up for this in edge for up in self._synsets[this].above if up not in found)
-            found.update(dict.fromkeys(further, found[edge[0]] + 1))
+            further = dict.fromkeys(up for this in edge for up in self._synsets[this].above if up not in distances)
+            distances.update(dict.fromkeys(further, distances[edge[0]] + 1))
             edge = list(further)
-        return found
+        return distances
 
     def antonyms(self, word: str, pos: str) -> tuple[str, ...]:
         """Antonyms of a word in any of its meanings, the most common meaning first.
@@ -148,15 +148,15 @@ class WordNet:
         ('cold',)
         """
         form = word.lower().replace(" ", "_")
-        found = [
+        opposites = [
             antonym
             for synset in self.synsets(form, pos)
             for at, antonym in synset.antonyms
             if synset.lemmas[at].lower() == form
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(opposites))
 
-    def path_similarity(self, one: str, other: str) -> float:
+    def path_similarity(self, one: str, second: str) -> float:
         """1 / (1 + length of the shortest path over hypernyms); 0 without a path (Fellbaum 1998; as in NLTK).
 
         Verbs, adjectives and adverbs have no common root, so an artificial one is added.
@@ -165,7 +165,7 @@ class WordNet:
         >>> wordnet.path_similarity("tree.n.01", "grass.n.01"), wordnet.path_similarity("dog.n.01", "dog.n.01")
         (0.16666666666666666, 1.0)
         """
-        distance = self.distances([one, other])[0, 1]
+        distance = self.distances([one, second])[0, 1]
         return 0.0 if distance == FAR else 1.0 / (1.0 + int(distance))
 
     def distances(self, names: Sequence[str]) -> Distances:
@@ -175,11 +175,11 @@ class WordNet:
         all synsets below it are reached at once.
         """
         ups = [self._rooted(name) for name in names]
-        below: dict[int, list[tuple[int, int]]] = {}
+        reached: dict[int, list[tuple[int, int]]] = {}
         for column, up in enumerate(ups):
             for at, far in up.items():
-                below.setdefault(at, []).append((column, far))
-        lists = {at: tuple(np.array(part) for part in zip(*rows, strict=True)) for at, rows in below.items()}
+                reached.setdefault(at, []).append((column, far))
+        lists = {at: tuple(np.array(part) for part in zip(*rows, strict=True)) for at, rows in reached.items()}
         table = np.full((len(names), len(names)), FAR, dtype=np.uint8)
         for row, up in zip(table, ups, strict=True):
             for at, far in up.items():
@@ -216,9 +216,9 @@ class Similarities:
 
     def __init__(self, wordnet: WordNet, names: Iterable[str]) -> None:
         """Fills the table."""
-        asked = sorted(set(names))
-        self.known = tuple(name for name in asked if name in wordnet)
-        self.unknown = tuple(name for name in asked if name not in wordnet)
+        synsets = sorted(set(names))
+        self.known = tuple(name for name in synsets if name in wordnet)
+        self.unknown = tuple(name for name in synsets if name not in wordnet)
         self.row = {name: at for at, name in enumerate(self.known)}
         self._distances = wordnet.distances(self.known)
         values: npt.NDArray[np.float64] = 1.0 / (1.0 + np.arange(FAR + 1, dtype=np.float64))

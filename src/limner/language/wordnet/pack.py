@@ -30,11 +30,11 @@ Raw = tuple[str, list[str], list[tuple[str, str]], list[tuple[int, str, str, int
 
 def read(folder: Path) -> Parts:
     """Reads the database files of a folder."""
-    lacking = [f"{kind}.{part}" for part in PARTS.values() for kind in ("data", "index")]
-    lacking = [name for name in lacking if not (folder / name).is_file()]
-    if lacking:
+    missing = [f"{kind}.{part}" for part in PARTS.values() for kind in ("data", "index")]
+    missing = [name for name in missing if not (folder / name).is_file()]
+    if missing:
         raise LimnerError(
-            f"{folder} has no {', '.join(lacking)}: expected WordNet 3.x database files, as in Debian's wordnet-base "
+            f"{folder} has no {', '.join(missing)}: expected WordNet 3.x database files, as in Debian's wordnet-base "
             "(/usr/share/wordnet); without a folder limner uses the WordNet 3.0 that it ships"
         )
     return unpack("\n".join(lines(folder)))
@@ -45,11 +45,11 @@ def lines(folder: Path) -> Iterator[str]:
     senses, counts = _senses(folder), _counts(folder)
     raw = {(pos, entry[0][1:]): entry for pos in PARTS for entry in _entries(folder, pos)}
     number = {key: at for at, key in enumerate(raw)}
-    for (pos, offset), (kind, words, above, opposite) in raw.items():
-        said = [_word(word, pos, offset, senses, counts) for word in words]
-        ups = [str(number[part, where]) for where, part in above]
-        against = [f"{at}={raw[part, where][1][to]}" for at, where, part, to in opposite if (part, where) in raw]
-        yield f"{kind[0]}{' '.join(said)}\t{' '.join(ups)}\t{' '.join(against)}"
+    for (pos, offset), (kind, words, parents, opposite) in raw.items():
+        senses_of_words = [_word(word, pos, offset, senses, counts) for word in words]
+        ups = [str(number[part, parent]) for parent, part in parents]
+        against = [f"{at}={raw[part, target][1][to]}" for at, target, part, to in opposite if (part, target) in raw]
+        yield f"{kind[0]}{' '.join(senses_of_words)}\t{' '.join(ups)}\t{' '.join(against)}"
     yield ""
     for pos, part in PARTS.items():
         file = folder / f"{part}.exc"
@@ -77,16 +77,16 @@ def _entries(folder: Path, pos: str) -> Iterator[Raw]:
             if line.startswith(" "):
                 continue
             cells = line.partition("|")[0].split()
-            many = int(cells[3], 16)
-            words = [word.partition("(")[0] for word in cells[4 : 4 + 2 * many : 2]]
-            rest = cells[5 + 2 * many :]
-            count = min(int(cells[4 + 2 * many]), len(rest) // 4)
-            pointers = [rest[at : at + 4] for at in range(0, 4 * count, 4)]
-            above = [(p[1], _part(p[2])) for p in pointers if p[0] in HYPERNYMS]
+            n_words = int(cells[3], 16)
+            words = [word.partition("(")[0] for word in cells[4 : 4 + 2 * n_words : 2]]
+            pointer_cells = cells[5 + 2 * n_words :]
+            count = min(int(cells[4 + 2 * n_words]), len(pointer_cells) // 4)
+            pointers = [pointer_cells[at : at + 4] for at in range(0, 4 * count, 4)]
+            parents = [(p[1], _part(p[2])) for p in pointers if p[0] in HYPERNYMS]
             opposite = [
                 (int(p[3][:2], 16) - 1, p[1], _part(p[2]), int(p[3][2:], 16) - 1) for p in pointers if p[0] == "!"
             ]
-            yield cells[2] + cells[0], words, above, opposite
+            yield cells[2] + cells[0], words, parents, opposite
 
 
 def _part(letter: str) -> str:
@@ -95,24 +95,24 @@ def _part(letter: str) -> str:
 
 def _senses(folder: Path) -> dict[tuple[str, str], list[str]]:
     """For every word, the offsets of its synsets in order."""
-    found = {}
+    offsets = {}
     for pos, part in PARTS.items():
         for line in (folder / f"index.{part}").read_text(encoding="utf-8").splitlines():
             if not line.startswith(" "):
                 cells = line.split()
-                found[cells[0], pos] = cells[-int(cells[2]) :]
-    return found
+                offsets[cells[0], pos] = cells[-int(cells[2]) :]
+    return offsets
 
 
 def _counts(folder: Path) -> dict[tuple[str, str, int], int]:
     """How often each sense of a word is tagged in WordNet's texts."""
     file = folder / "cntlist.rev"
-    found: dict[tuple[str, str, int], int] = {}
+    counts: dict[tuple[str, str, int], int] = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
         key, sense, count = line.split()
-        word, _, rest = key.partition("%")
-        found[word.lower(), " nvara"[int(rest[0])].replace(" ", "n"), int(sense)] = int(count)
-    return found
+        word, _, code = key.partition("%")
+        counts[word.lower(), " nvara"[int(code[0])].replace(" ", "n"), int(sense)] = int(count)
+    return counts
 
 
 def opened(packed: bytes) -> Parts:
@@ -123,8 +123,8 @@ def opened(packed: bytes) -> Parts:
 
 def unpack(text: str) -> Parts:
     """The graph of a packed text, parsed completely."""
-    found = _parts(text)
-    return Parts(list(found.synsets), dict(found.senses), found.exceptions)
+    parts = _parts(text)
+    return Parts(list(parts.synsets), dict(parts.senses), parts.exceptions)
 
 
 def _parts(text: str) -> Parts:
@@ -167,13 +167,13 @@ class PackedSynsets(Sequence[Synset]):
 
 
 def _synset(line: str) -> Synset:
-    words, above, against = line[1:].split("\t")
-    said = [word.split(":") for word in words.split(" ")]
+    words, parents, against = line[1:].split("\t")
+    senses = [word.split(":") for word in words.split(" ")]
     return Synset(
-        f"{said[0][0].lower()}.{line[0]}.{int(said[0][1]):02d}",
-        tuple([word for word, *_ in said]),
-        tuple([int(more[1]) if len(more) > 1 else 0 for _, *more in said]),
-        tuple(map(int, above.split())),
+        f"{senses[0][0].lower()}.{line[0]}.{int(senses[0][1]):02d}",
+        tuple([word for word, *_ in senses]),
+        tuple([int(count[1]) if len(count) > 1 else 0 for _, *count in senses]),
+        tuple(map(int, parents.split())),
         tuple([(int(a), b) for a, _, b in (pair.partition("=") for pair in against.split())]),
     )
 
@@ -194,13 +194,13 @@ class PackedSenses(Mapping[tuple[str, str], tuple[int, ...]]):
 
     def __getitem__(self, key: tuple[str, str]) -> tuple[int, ...]:
         word, pos = key
-        found: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for number in self._index[pos][word]:
             with damage_told(_FILE, what="packed WordNet", mend=_MEND):
-                for said, sense, *_ in (each.split(":") for each in self._lines[number][1:].split("\t")[0].split(" ")):
-                    if said.lower() == word:
-                        found[int(sense)] = number
-        return tuple(found[sense] for sense in sorted(found))
+                for form, sense, *_ in (each.split(":") for each in self._lines[number][1:].split("\t")[0].split(" ")):
+                    if form.lower() == word:
+                        numbers[int(sense)] = number
+        return tuple(numbers[sense] for sense in sorted(numbers))
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, tuple) and key[0] in self._index.get(key[1], ())

@@ -106,7 +106,7 @@ class CrankTask:
     def __init__(
         self,
         judge: Judge,
-        known: CrankData,
+        data: CrankData,
         dev: CrankData | None,
         *,
         training: Training,
@@ -114,8 +114,8 @@ class CrankTask:
         device: torch.device,
     ) -> None:
         self.module = self.judge = judge
-        self.known, self.dev, self.training, self.group, self.device = known, dev, training, group, device
-        self.half = min(max(training.batch_size // 2, 1), len(known.rows) // group.size * group.size)
+        self.known, self.dev, self.training, self.group, self.device = data, dev, training, group, device
+        self.half = min(max(training.batch_size // 2, 1), len(data.rows) // group.size * group.size)
 
     @property
     def steps(self) -> int:
@@ -136,11 +136,11 @@ class CrankTask:
             generator = np.random.default_rng([self.training.seed, epoch, step])
             images, texts = self.known.rows[chosen], self.known.columns[chosen]
             wrong = self.known.others(images, generator)
-            mine = images[share]
+            share_images = images[share]
             columns = np.concatenate([texts[share], wrong[share]])
             match = torch.zeros(len(columns), device=self.device)
-            match[: len(mine)] = 1
-            yield CrankBatch(np.concatenate([mine, mine]), columns, match)
+            match[: len(share_images)] = 1
+            yield CrankBatch(np.concatenate([share_images, share_images]), columns, match)
 
     def loss(self, batch: CrankBatch) -> Tensor:
         """Cross-entropy; the trainer takes the mean over the processes."""
@@ -151,39 +151,39 @@ class CrankTask:
         if self.dev is None:
             return {}
         wrong = self.dev.others(self.dev.rows, np.random.default_rng(self.training.seed))
-        right, others = (_in_batches(self.judge, self.dev, self.dev.rows, c) for c in (self.dev.columns, wrong))
-        ranks = np.searchsorted(np.sort(others), right, side="left") + np.searchsorted(np.sort(others), right, "right")
-        told_apart = ((right > 0).mean() + (others <= 0).mean()) / 2
-        return {"AUC": float(ranks.mean() / 2 / len(others)), "accuracy": float(told_apart)}
+        right, mismatched = (_in_batches(self.judge, self.dev, self.dev.rows, c) for c in (self.dev.columns, wrong))
+        ranks = np.searchsorted(np.sort(mismatched), right, side="left") + np.searchsorted(np.sort(mismatched), right, "right")
+        accuracy = ((right > 0).mean() + (mismatched <= 0).mean()) / 2
+        return {"AUC": float(ranks.mean() / 2 / len(mismatched)), "accuracy": float(accuracy)}
 
 
-def _in_batches(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, told: Progress = SILENT) -> Scored:
+def _in_batches(judge: Judge, data: CrankData, rows: IntArray, columns: IntArray, progress: Progress = SILENT) -> Scored:
     """Logits of many pairs, in batches of similar length."""
-    lengths = judge.lengths(known.names, known.captions)
+    lengths = judge.lengths(data.names, data.captions)
     out = np.empty(len(rows), dtype=np.float32)
     card = next(judge.parameters()).device.type == "cuda"
     done = 0
     for part in by_length(lengths[0][rows] + lengths[1][columns], budget=262_144 if card else 4_096):
-        out[part] = _logits(judge, known, rows[part], columns[part], half=card)
+        out[part] = _logits(judge, data, rows[part], columns[part], half=card)
         if card and not np.isfinite(out[part]).all():  # too large for half precision
-            out[part] = _logits(judge, known, rows[part], columns[part], half=False)
+            out[part] = _logits(judge, data, rows[part], columns[part], half=False)
         done += len(part)
-        told(done, len(rows))
+        progress(done, len(rows))
     return out
 
 
-def count_pairs(judge: Judge, known: CrankData, pairs: Iterable[tuple[str, str]]) -> None:
+def count_pairs(judge: Judge, data: CrankData, pairs: Iterable[tuple[str, str]]) -> None:
     """Counts the pairs that are longer than a transformer reads."""
     if isinstance(judge, Tuned):
-        first, second = judge.lengths(known.names, known.captions)
-        whole = first[known.rows] + second[known.columns] + judge.pairs.template.marks
-        count(pairs, whole.tolist(), limit=judge.pairs.max_tokens, kind="pairs")
+        first, second = judge.lengths(data.names, data.captions)
+        lengths = first[data.rows] + second[data.columns] + judge.pairs.template.marks
+        count(pairs, lengths.tolist(), limit=judge.pairs.max_tokens, kind="pairs")
 
 
-def _logits(judge: Judge, known: CrankData, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
+def _logits(judge: Judge, data: CrankData, rows: IntArray, columns: IntArray, *, half: bool) -> Scored:
     with torch.inference_mode(), torch.autocast("cuda", torch.float16, enabled=half):
-        found: Scored = known.judged(judge, rows, columns).float().cpu().numpy()
-    return found
+        logits: Scored = data.judged(judge, rows, columns).float().cpu().numpy()
+    return logits
 
 
 @takes(Pairing, Layers, Training, **DEFAULTS)
@@ -213,21 +213,21 @@ def train(
     size = None if features is None else int(features.vectors(collection.images[:2]).shape[1])
     with randomness.seeded(training.seed):
         judge = (_judge(pairing, shape, collection, size, device) if start is None else _copied(start, size)).to(device)
-    known = CrankData.of(collection, judge, features, device)
+    data = CrankData.of(collection, judge, features, device)
     names, captions = image_names(collection.images), collection.texts.values
-    count_pairs(judge, known, ((names[r], captions[c]) for r, c in zip(known.rows, known.columns, strict=True)))
+    count_pairs(judge, data, ((names[r], captions[c]) for r, c in zip(data.rows, data.columns, strict=True)))
     depth, share = pairing.hard_negative_depth, pairing.hard_negative_share
-    known = known.with_proposed(collection, pairing.proposer, depth=depth, share=share)
-    if start is None and judge.picture is not None and known.features is not None:
-        judge.picture.standardise(known.features)
-    held = None if dev is None else CrankData.of(dev, judge, features, device)
-    task = CrankTask(judge, known, held, training=training, group=group, device=device)
+    data = data.with_proposed(collection, pairing.proposer, depth=depth, share=share)
+    if start is None and judge.picture is not None and data.features is not None:
+        judge.picture.standardise(data.features)
+    dev_data = None if dev is None else CrankData.of(dev, judge, features, device)
+    task = CrankTask(judge, data, dev_data, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
     about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
-    told = {"pairing": {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}, "layers": asdict(shape)}
-    told["training"] = asdict(training)
+    settings_stored = {"pairing": {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}, "layers": asdict(shape)}
+    settings_stored["training"] = asdict(training)
     record = TrainedOn.of(collection).joined(None if start is None else start.trained_on)
-    return CrankModel(pairing.name, judge.eval(), features, told, about, record)
+    return CrankModel(pairing.name, judge.eval(), features, settings_stored, about, record)
 
 
 def _copied(start: CrankModel, size: int | None) -> Judge:
@@ -268,8 +268,8 @@ class CrankModel:
     @property
     def fingerprint(self) -> str:
         """The weights."""
-        held = {name: tensor.detach().cpu() for name, tensor in self.judge.state_dict().items()}
-        return f"crank {checkpoints.fingerprint(held, '')}"
+        weights = {name: tensor.detach().cpu() for name, tensor in self.judge.state_dict().items()}
+        return f"crank {checkpoints.fingerprint(weights, '')}"
 
     def queries(self, collection: Collection, *, features: VectorSource | None = None) -> list[object]:
         """The queries for `score_pairs`: names, or (name, image vector)."""
@@ -297,15 +297,15 @@ class CrankModel:
             vectors = np.stack([queries[n][1] for n in first])
             features = as_tensor(vectors, next(self.judge.parameters()).device)
         read = self.judge.read([names[n] for n in first]), self.judge.read([candidates[n] for n in second])
-        known = CrankData(*read, features, rows, columns)
-        count_pairs(self.judge, known, zip(names, candidates, strict=True))
-        return _in_batches(self.judge, known, rows, columns, progress)
+        data = CrankData(*read, features, rows, columns)
+        count_pairs(self.judge, data, zip(names, candidates, strict=True))
+        return _in_batches(self.judge, data, rows, columns, progress)
 
     def scores(self, collection: Collection, *, features: VectorSource | None = None) -> Scores:
         """Scores of all pairs of a collection, for small collections; `limner.match.cascade` scores fewer pairs."""
         ids = {"queries": collection.images.ids, "candidates": collection.texts.ids}
-        asked = self.queries(collection, features=features)
-        return Scores.from_scorer(self, asked, list(collection.texts.values), batch=65_536, **ids)
+        queries = self.queries(collection, features=features)
+        return Scores.from_scorer(self, queries, list(collection.texts.values), batch=65_536, **ids)
 
     def similarity(self, collection: Collection) -> Scores:
         """Cosine similarities of names and captions, from the tuned transformer's first token, each text encoded alone.
@@ -361,16 +361,16 @@ def _first_states(judge: Tuned, texts: Sequence[str]) -> Scored:
 
 def _rebuilt(saved: SavedModel, device: torch.device) -> Judge:
     config, folder = saved.content, saved.folder
-    size, told = config["sizes"]["features"], config["settings"]
-    saved.refuse_larger(told["layers"], config["sizes"], config["reader"])
+    size, stored = config["sizes"]["features"], config["settings"]
+    saved.refuse_larger(stored["layers"], config["sizes"], config["reader"])
     if config["tuned"]:
-        return Tuned(folder / TUNED, max_tokens=int(told["pairing"]["max_tokens"]), features=size, fresh=False)
+        return Tuned(folder / TUNED, max_tokens=int(stored["pairing"]["max_tokens"]), features=size, fresh=False)
     reader = load_reader(config["reader"], folder, dim=int(config["sizes"]["dim"]), device=device)
-    return Reading(reader, settings(Layers, told["layers"], what=KIND), size)
+    return Reading(reader, settings(Layers, stored["layers"], what=KIND), size)
 
 
 def _numbered(values: Sequence[object]) -> tuple[IntArray, IntArray]:
     """The first position of every distinct value, and the index of each value among the distinct ones."""
-    seen: dict[object, int] = {}
-    which = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
-    return np.unique(which, return_index=True)[1], which
+    numbers: dict[object, int] = {}
+    numbered = np.fromiter((numbers.setdefault(v, len(numbers)) for v in values), dtype=np.int64, count=len(values))
+    return np.unique(numbered, return_index=True)[1], numbered

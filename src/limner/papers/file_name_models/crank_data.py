@@ -69,8 +69,8 @@ class CrankData:
         if proposer is None or not share:
             return self
         lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else read_run(proposer)
-        known = {key: row for row, key in enumerate(lists.queries)}
-        missing = [key for key in collection.images.ids if key not in known]
+        row_of = {key: row for row, key in enumerate(lists.queries)}
+        missing = [key for key in collection.images.ids if key not in row_of]
         if missing:
             raise LimnerError(
                 f"the proposer has no ranking for {len(missing):,} of {len(collection.images):,} training images, e.g. "
@@ -78,11 +78,11 @@ class CrankData:
             )
         place = {key: column for column, key in enumerate(collection.texts.ids)}
         turned = np.array([place.get(key, -1) for key in lists.candidates] + [-1])
-        found = turned[lists.indices[[known[key] for key in collection.images.ids]]]
-        own = found + len(self.captions) * np.arange(len(found))[:, None]
-        wrong = (found >= 0) & ~np.isin(own, self._keys)
+        columns = turned[lists.indices[[row_of[key] for key in collection.images.ids]]]
+        flat = columns + len(self.captions) * np.arange(len(columns))[:, None]
+        wrong = (columns >= 0) & ~np.isin(flat, self._keys)
         first = np.argsort(~wrong, axis=1, kind="stable")[:, :depth]
-        left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(found, first, 1), -1)
+        left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(columns, first, 1), -1)
         return replace(self, proposed=left, hard=share)
 
     def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
@@ -92,8 +92,8 @@ class CrankData:
             lists = self.proposed[images]
             lengths = (lists >= 0).sum(axis=1)
             chosen = lists[np.arange(len(lists)), (generator.random(len(lists)) * lengths).astype(np.int64)]
-            taken = (generator.random(len(lists)) < self.hard) & (lengths > 0)
-            drawn = np.where(taken, chosen, drawn)
+            is_hard = (generator.random(len(lists)) < self.hard) & (lengths > 0)
+            drawn = np.where(is_hard, chosen, drawn)
         return drawn
 
     @property

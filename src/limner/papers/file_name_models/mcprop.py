@@ -132,12 +132,12 @@ class McpropTask:
         order = randomness.order(len(self.data.image_of), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.size)
         for step in range(start, self.steps):
-            whole = order[step * self.size : (step + 1) * self.size]
-            images, texts = self.data.image_of[whole], self.data.text_of[whole]
+            batch = order[step * self.size : (step + 1) * self.size]
+            images, texts = self.data.image_of[batch], self.data.text_of[batch]
             positives = torch.from_numpy(self.data.related(images, texts)).to(self.data.features.device)
-            mine, ours = images[share], texts[share]
-            features = self.data.features[torch.from_numpy(mine).to(self.data.features.device)]
-            yield McpropBatch(self.data.names.rows(mine), features, self.data.captions.rows(ours), positives)
+            share_images, ours = images[share], texts[share]
+            features = self.data.features[torch.from_numpy(share_images).to(self.data.features.device)]
+            yield McpropBatch(self.data.names.rows(share_images), features, self.data.captions.rows(ours), positives)
 
     def loss(self, batch: McpropBatch) -> Tensor:
         """The margin loss of the whole batch; this process encodes its share."""
@@ -151,19 +151,19 @@ class McpropTask:
 
     def measure(self) -> dict[str, float]:
         """The mean weights of the fusion; with a dev collection, nDCG@5 and recall of captions."""
-        held = self.data.dev or self.data
-        query, weights = encoded_queries(self.heads, self.reader, held.names, held.features)
-        told = {"a_u": float(weights[:, 0].mean()), "a_v": float(weights[:, 1].mean())}
+        judged = self.data.dev or self.data
+        query, weights = encoded_queries(self.heads, self.reader, judged.names, judged.features)
+        weight_means = {"a_u": float(weights[:, 0].mean()), "a_v": float(weights[:, 1].mean())}
         if self.data.dev is None:
-            return told
+            return weight_means
         from limner.evaluation.evaluate import evaluate  # imported here: training itself does not need it
 
-        vectors = encoded_texts(self.heads, self.reader, held.captions)
-        ids = held.collection.images.ids, held.collection.texts.ids
+        vectors = encoded_texts(self.heads, self.reader, judged.captions)
+        ids = judged.collection.images.ids, judged.collection.texts.ids
         scores = Scores.from_embeddings(Embeddings(ids[0], query), Embeddings(ids[1], vectors))
-        report = evaluate(scores, held.collection, direction="i2t", measures=" ".join(MEASURES))
-        view = held.collection.judgements.name
-        return {**{m: report.value(m, direction="i2t", view=view) for m in MEASURES}, **told}
+        report = evaluate(scores, judged.collection, direction="i2t", measures=" ".join(MEASURES))
+        view = judged.collection.judgements.name
+        return {**{m: report.value(m, direction="i2t", view=view) for m in MEASURES}, **weight_means}
 
 
 def encoded_queries(
@@ -211,10 +211,10 @@ def train(
     texts = [*collection.texts.values, *image_names(collection.images)]
     sizes = {"dim": shape.hidden_dim, "max_tokens": query.max_tokens, "min_count": query.min_count}
     reader = reader_of(query.backbone, texts, device=device, **sizes) if start is None else start.reader
-    own = None if start is None or query.features is not None else start.features
-    features = own or source(query.features)
-    held = None if dev is None else Data.of(dev, reader, features, device)
-    data = Data.of(collection, reader, features, device, held)
+    stored_features = None if start is None or query.features is not None else start.features
+    features = stored_features or source(query.features)
+    dev_data = None if dev is None else Data.of(dev, reader, features, device)
+    data = Data.of(collection, reader, features, device, dev_data)
     with randomness.seeded(training.seed):
         module = MCProp(reader, int(data.features.shape[1]), shape) if start is None else deepcopy(start.module)
         if start is None:
@@ -226,10 +226,10 @@ def train(
         with torch.inference_mode():
             warn_if_collapsed(*task.sides(next(task.batches(0, 0))), loss=margin.loss)
     about = cards.summary(collection, dev, fitted, (*MEASURES, "a_u", "a_v"))
-    told = {"query": {"max_tokens": query.max_tokens, "min_count": query.min_count}, "heads": asdict(shape)}
-    told |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
+    stored = {"query": {"max_tokens": query.max_tokens, "min_count": query.min_count}, "heads": asdict(shape)}
+    stored |= {"margin": _plain(asdict(margin)), "training": asdict(training)}
     record = TrainedOn.of(collection).joined(None if start is None else start.trained_on)
-    return McpropModel(query.name, module, reader, features, told, about, record)
+    return McpropModel(query.name, module, reader, features, stored, about, record)
 
 
 def _plain(values: Mapping[str, object]) -> dict[str, object]:
@@ -297,8 +297,8 @@ class McpropModel:
             raise LimnerError(
                 f"the image vectors have {rows.shape[1]} dimensions: {self.name!r} was trained on {expected}"
             )
-        held = torch.from_numpy(rows).to(self.reader.device)
-        return encoded_queries(self.module, self.reader, self.reader.read(names), held)
+        vectors = torch.from_numpy(rows).to(self.reader.device)
+        return encoded_queries(self.module, self.reader, self.reader.read(names), vectors)
 
     def plot(self, path: str | Path) -> Path:
         """Plots the mean weights of file name and image by epoch (png, svg or pdf)."""

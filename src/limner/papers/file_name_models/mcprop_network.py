@@ -64,8 +64,8 @@ class Head(nn.Module):
     def __init__(self, reader: TextReader, shape: Heads) -> None:
         super().__init__()
         self.see = Seeing(reader, shape.hidden_dim)
-        own = reader.has_first and shape.first == OWN
-        self.first = None if own else nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
+        has_own = reader.has_first and shape.first == OWN
+        self.first = None if has_own else nn.Parameter(torch.randn(shape.hidden_dim) * 0.02)
         self.places = nn.Parameter(torch.randn(reader.max_tokens + 2, shape.hidden_dim) * 0.02)
         layer = nn.TransformerEncoderLayer(
             shape.hidden_dim,
@@ -82,17 +82,17 @@ class Head(nn.Module):
 
     def forward(self, states: Tensor, read: Read) -> Tensor:
         """Vectors of a batch of texts; the backbone's sentence vector, if it has one, comes first."""
-        seen, whole = self.see(states, read)
+        tokens, pooled = self.see(states, read)
         if self.first is None:
-            rows = seen + self.places[: seen.shape[1]]
-            own: Tensor = self.encoder(rows, src_key_padding_mask=~read.filled)[:, 0]
-            return own
-        first = self.first.expand(len(seen), -1) if whole is None else self.first + whole
-        rows = torch.cat([first[:, None], seen], 1) + self.places[: seen.shape[1] + 1]
+            rows = tokens + self.places[: tokens.shape[1]]
+            encoded: Tensor = self.encoder(rows, src_key_padding_mask=~read.filled)[:, 0]
+            return encoded
+        first = self.first.expand(len(tokens), -1) if pooled is None else self.first + pooled
+        rows = torch.cat([first[:, None], tokens], 1) + self.places[: tokens.shape[1] + 1]
         filled = read.filled
         mask = torch.cat([filled.new_ones(len(filled), 1), filled], 1)
         out: Tensor = self.encoder(rows, src_key_padding_mask=~mask)[:, 0]
-        return out if whole is None else out + whole
+        return out if pooled is None else out + pooled
 
 
 class MCProp(nn.Module):
@@ -118,8 +118,8 @@ class MCProp(nn.Module):
 
     def texts(self, captions: Read, reader: TextReader) -> Tensor:
         """Captions."""
-        found: Tensor = self.captions(self.states(captions, reader), captions)
-        return found
+        vectors: Tensor = self.captions(self.states(captions, reader), captions)
+        return vectors
 
 
 FUSIONS = ("attentive", "concat", "text", "image")
@@ -158,8 +158,8 @@ class Attentive(nn.Module):
     def forward(self, text: Tensor, image: Tensor) -> Fused:
         """Fuses a batch."""
         weights = torch.sigmoid(self.weigh(torch.cat([text, image], -1)))
-        both = torch.stack([normalize(text, dim=-1), normalize(image, dim=-1)], 1)
-        return Fused((weights[..., None] * both).sum(1), weights)
+        parts = torch.stack([normalize(text, dim=-1), normalize(image, dim=-1)], 1)
+        return Fused((weights[..., None] * parts).sum(1), weights)
 
 
 class Concatenation(nn.Module):
@@ -182,9 +182,9 @@ class One(nn.Module):
     [[3.0, 4.0]]
     """
 
-    def __init__(self, which: int) -> None:
+    def __init__(self, part: int) -> None:
         super().__init__()
-        self.which = which
+        self.which = part
 
     def forward(self, text: Tensor, image: Tensor) -> Fused:
         """Takes the part."""

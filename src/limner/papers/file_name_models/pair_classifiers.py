@@ -112,38 +112,38 @@ class Reading(nn.Module):
         sides = names.rows(rows), captions.rows(columns)
         states = [self.states(side, self.reader) for side in sides]
         cosines = alike(states[0], states[1], sides[0].filled, sides[1].filled)
-        seen = [self.see(held, side) for held, side in zip(states, sides, strict=True)]
+        encoded = [self.see(side_states, side) for side_states, side in zip(states, sides, strict=True)]
         image = None if self.picture is None else self._picture(features)
-        wholes = self._wholes(sides, seen, image)
+        wholes = self._wholes(sides, encoded, image)
         ahead = [(self.first + self.whole_alike(wholes))[:, None]]
         if image is not None:
             ahead.append((image + self.sides[2])[:, None])
-        parts = [self._side(side, n, seen[n][0], seen[n][1], cosines[n]) for n, side in enumerate(sides)]
-        there = torch.ones(len(rows), len(ahead), dtype=torch.bool, device=wholes.device)
-        filled = torch.cat([there, *(filled for _, filled in parts)], 1)
+        parts = [self._side(side, n, encoded[n][0], encoded[n][1], cosines[n]) for n, side in enumerate(sides)]
+        marks = torch.ones(len(rows), len(ahead), dtype=torch.bool, device=wholes.device)
+        filled = torch.cat([marks, *(filled for _, filled in parts)], 1)
         tokens = torch.cat([*ahead, *(part for part, _ in parts)], 1)
         logits: Tensor = self.out(self.encoder(tokens, src_key_padding_mask=~filled)[:, 0]) + self.straight(wholes)
         return logits[:, 0]
 
     def _wholes(
-        self, sides: Sequence[Read], seen: Sequence[tuple[Tensor, Tensor | None]], image: Tensor | None
+        self, sides: Sequence[Read], encoded: Sequence[tuple[Tensor, Tensor | None]], image: Tensor | None
     ) -> Tensor:
         """Similarities of the whole name, caption and image: from the backbone, and learned ones."""
-        name, caption = (_whole(*held, side.filled) for held, side in zip(seen, sides, strict=True))
-        found = [cosine_similarity(name, caption)]
+        name, caption = (_whole(*side_encoded, side.filled) for side_encoded, side in zip(encoded, sides, strict=True))
+        features = [cosine_similarity(name, caption)]
         if sides[0].whole is not None and sides[1].whole is not None:
-            found.append(cosine_similarity(sides[0].whole, sides[1].whole))
+            features.append(cosine_similarity(sides[0].whole, sides[1].whole))
         if image is not None:
-            found.append(cosine_similarity(image, caption))
-        return torch.stack(found, 1)
+            features.append(cosine_similarity(image, caption))
+        return torch.stack(features, 1)
 
     def _side(
-        self, read: Read, side: int, seen: Tensor, whole: Tensor | None, cosines: Tensor
+        self, read: Read, side: int, tokens: Tensor, pooled: Tensor | None, cosines: Tensor
     ) -> tuple[Tensor, Tensor]:
-        rows = seen + self.alike(cosines) + self.places[: seen.shape[1]] + self.sides[side]
-        if whole is None:
+        rows = tokens + self.alike(cosines) + self.places[: tokens.shape[1]] + self.sides[side]
+        if pooled is None:
             return rows, read.filled
-        first = whole[:, None] + self.sides[side]
+        first = pooled[:, None] + self.sides[side]
         return torch.cat([first, rows], 1), torch.cat([read.filled[:, :1], read.filled], 1)
 
     def _picture(self, features: Tensor | None) -> Tensor:
@@ -157,7 +157,7 @@ class Reading(nn.Module):
         self.reader.save(folder)
 
 
-def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+def alike(names: Tensor, captions: Tensor, named: Tensor, spoken: Tensor) -> tuple[Tensor, Tensor]:
     """For every token of both texts, its maximum and mean cosine similarity with the tokens of the other text.
 
     max_j cos(a_i, b_j) and mean_j cos(a_i, b_j), over unmasked tokens j.
@@ -168,15 +168,15 @@ def alike(names: Tensor, captions: Tensor, named: Tensor, said: Tensor) -> tuple
     [[[1.0, 1.0], [0.0, 0.0]]]
     """
     cosines = normalize(names, dim=-1) @ normalize(captions, dim=-1).transpose(1, 2)
-    return _summed_up(cosines, said), _summed_up(cosines.transpose(1, 2), named)
+    return _summed_up(cosines, spoken), _summed_up(cosines.transpose(1, 2), named)
 
 
-def _whole(tokens: Tensor, whole: Tensor | None, filled: Tensor) -> Tensor:
+def _whole(tokens: Tensor, pooled: Tensor | None, filled: Tensor) -> Tensor:
     """The vector of a whole text, or the mean of its token vectors if the backbone has none."""
-    if whole is not None:
-        return whole
-    there = filled[:, :, None]
-    return (tokens * there).sum(1) / there.sum(1).clamp(min=1)
+    if pooled is not None:
+        return pooled
+    mask = filled[:, :, None]
+    return (tokens * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
 def _summed_up(cosines: Tensor, filled: Tensor) -> Tensor:
@@ -206,8 +206,8 @@ class Tuned(nn.Module):
         kind = library.AutoModelForSequenceClassification
         config = pretrained(library.AutoConfig.from_pretrained, folder, num_labels=1)
         with damage_told(folder, what="pretrained transformer"):
-            made = pretrained(kind.from_pretrained, folder, config=config) if fresh else kind.from_config(config)
-        self.model = made
+            backbone = pretrained(kind.from_pretrained, folder, config=config) if fresh else kind.from_config(config)
+        self.model = backbone
         tokenizer = pretrained(library.AutoTokenizer.from_pretrained, folder)
         self.pairs = PairReader(tokenizer, max_tokens=min(max_tokens, max_tokens_of(tokenizer, config) - 1))
         self.picture = None if features is None else Vectors(features, int(config.hidden_size), dropout=dropout)
@@ -227,34 +227,34 @@ class Tuned(nn.Module):
         tokens, types = Pairs(self.pairs.template, *chosen, self.pairs.max_tokens).tokens(np.arange(len(rows)))
         device = next(self.parameters()).device
         matrix, filled = (torch.from_numpy(a).to(device) for a in padded(tokens, fill=self._fill))
-        given: dict[str, Tensor] = {"attention_mask": filled.long(), "input_ids": matrix}
+        inputs: dict[str, Tensor] = {"attention_mask": filled.long(), "input_ids": matrix}
         if "token_type_ids" in self.pairs.tokenizer.model_input_names:
-            given["token_type_ids"] = torch.from_numpy(padded(types)[0]).to(device)
+            inputs["token_type_ids"] = torch.from_numpy(padded(types)[0]).to(device)
         if self.picture is not None:
-            given = self._with_picture(given, features)
-        logits: Tensor = self.model(**given).logits
+            inputs = self._with_picture(inputs, features)
+        logits: Tensor = self.model(**inputs).logits
         return logits[:, 0]
 
     def first_states(self, texts: Sequence[str]) -> Tensor:
         """The last state of the first token of each text, encoded alone."""
         device = next(self.parameters()).device
-        given = self.pairs.tokenizer(
+        inputs = self.pairs.tokenizer(
             list(texts), padding=True, truncation=True, max_length=self.pairs.max_tokens, return_tensors="pt"
         )
-        states: Tensor = self.model.base_model(**given.to(device)).last_hidden_state
+        states: Tensor = self.model.base_model(**inputs.to(device)).last_hidden_state
         return states[:, 0]
 
     @property
     def _fill(self) -> int:
         return int(self.model.config.pad_token_id or 0)
 
-    def _with_picture(self, given: dict[str, Tensor], features: Tensor | None) -> dict[str, Tensor]:
+    def _with_picture(self, inputs: dict[str, Tensor], features: Tensor | None) -> dict[str, Tensor]:
         """The input embeddings with the image as the second token."""
         if self.picture is None or features is None:
             raise LimnerError("this classifier uses images: give (name, image vector) pairs as queries")
-        words = self.model.get_input_embeddings()(given.pop("input_ids"))
+        words = self.model.get_input_embeddings()(inputs.pop("input_ids"))
         token = self.picture(features).whole[:, None].to(words.dtype)
-        widened = {name: torch.cat([side[:, :1], side], 1) for name, side in given.items()}
+        widened = {name: torch.cat([side[:, :1], side], 1) for name, side in inputs.items()}
         return {**widened, "inputs_embeds": torch.cat([words[:, :1], token, words[:, 1:]], 1)}
 
     def save(self, folder: Path) -> None:

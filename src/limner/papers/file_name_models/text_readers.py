@@ -246,8 +246,8 @@ def load_reader(about: dict[str, Any], folder: Path, *, dim: int, device: torch.
     """The reader of a saved model."""
     max_tokens = int(about["max_tokens"])
     if about["kind"] == WORDS:
-        known = read_text(folder / VOCABULARY, what="vocabulary").split("\n")[:-1]
-        return WordsReader(Vocabulary(tuple(known)), dim=dim, max_tokens=max_tokens, device=device)
+        words = read_text(folder / VOCABULARY, what="vocabulary").split("\n")[:-1]
+        return WordsReader(Vocabulary(tuple(words)), dim=dim, max_tokens=max_tokens, device=device)
     if about["kind"] == PACKAGED:
         return PackagedReader(max_tokens=max_tokens, device=device)
     return BackboneReader(about["model"], max_tokens=max_tokens, device=device)
@@ -285,5 +285,5 @@ class Seeing(nn.Module):
 
     def forward(self, states: Tensor, read: Read) -> tuple[Tensor, Tensor | None]:
         """Vectors of the tokens, and of whole texts if the backbone provides them."""
-        seen: Tensor = self.linear(self.norm(states))
-        return seen, None if self.whole is None else self.whole(self.norm(read.whole))
+        projected: Tensor = self.linear(self.norm(states))
+        return projected, None if self.whole is None else self.whole(self.norm(read.whole))

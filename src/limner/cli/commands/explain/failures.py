@@ -198,7 +198,7 @@ def _said(
 ) -> tuple[str, dict[str, object]]:
     """The output as text, and as JSON."""
     from limner.explain.failure_rules import NONE, rates, rules, table
-    from limner.explain.failures import told
+    from limner.explain.failures import describe_failure
 
     named = {q: sorted(each) or [NONE] for q, each in classes.items()}
     pairs = list(zip(done.failures, done.agreements, strict=True))
@@ -210,7 +210,8 @@ def _said(
         pairs = [pair for pair in pairs if only in named.get(pair[0].query, ())]
     shown = pairs if query else pairs[:limit]
     stories = [
-        f"[{', '.join(named.get(f.query, ['not labelled']))}] {f.query}\n{told(f, a, done.words)}" for f, a in shown
+        f"[{', '.join(named.get(f.query, ['not labelled']))}] {f.query}\n{describe_failure(f, a, done.words)}"
+        for f, a in shown
     ]
     found = rules(classes.values())
     data = {
