@@ -79,11 +79,11 @@ def test_a_proposers_mistakes_are_drawn_as_often_as_asked(world, model, tmp_path
     for given in (proposer, lists, file):
         hard = known.with_proposed(world.train, given, depth=3, share=1.0)
         assert hard.proposed.tolist() == expected
-    drawn = hard.others(np.repeat(np.arange(len(ids[0])), 200), np.random.default_rng(1)).reshape(len(ids[0]), 200)
+    drawn = hard.negatives(np.repeat(np.arange(len(ids[0])), 200), np.random.default_rng(1)).reshape(len(ids[0]), 200)
     assert [sorted(set(row)) for row in drawn.tolist()] == [sorted(row) for row in expected]
     half = known.with_proposed(world.train, proposer, depth=3, share=0.5)
     images = np.repeat(np.arange(len(ids[0])), 400)
-    drawn = half.others(images, np.random.default_rng(2))
+    drawn = half.negatives(images, np.random.default_rng(2))
     among = np.mean([column in expected[row] for row, column in zip(images, drawn, strict=True)])
     assert 0.5 < among < 0.6  # half, and a few by chance
     with pytest.raises(LimnerError, match="no ranking for"):
@@ -116,7 +116,7 @@ def test_auc_is_the_share_of_right_order(model, world):
     task = crank.CrankTask(
         model.judge, task_dev, task_dev, training=Training(), group=Group(), device=torch.device(DEVICE)
     )
-    wrong = task_dev.others(task_dev.rows, np.random.default_rng(0))
+    wrong = task_dev.negatives(task_dev.rows, np.random.default_rng(0))
     right, others = (crank._in_batches(model.judge, task_dev, task_dev.rows, c) for c in (task_dev.columns, wrong))
     expected = np.mean([(a > b) + 0.5 * (a == b) for a in right for b in others])
     assert task.measure()["AUC"] == pytest.approx(expected)

@@ -48,7 +48,7 @@ class Extractive:
         order = sorted(range(len(texts)), key=lambda at: (-sum(alike[at]) + alike[at][at], at))
         chosen: list[int] = []
         for at in order:
-            if len(chosen) < self.sentences and all(alike[at][other] <= SAME for other in chosen):
+            if len(chosen) < self.sentences and all(alike[at][before] <= SAME for before in chosen):
                 chosen.append(at)
         return " ".join(texts[at] for at in sorted(chosen))
 

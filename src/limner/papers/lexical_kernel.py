@@ -68,8 +68,8 @@ class FittedLexicalKernel:
         """
         progress = as_progress(progress)
         sides = (a,) if b is None else (a, b)
-        numbered, counts = self.vocabulary.number_all(*sides, captions=self.strings.captions)
-        prepared = [self._held(side, counts) for side in numbered]
+        numbered, n_words = self.vocabulary.number_all(*sides, captions=self.strings.captions)
+        prepared = [self._prepared(side, n_words) for side in numbered]
         different = max(int(np.diff(side[5]).max(initial=0)) for side in prepared)
         longest = (different, max(side.max_length for side in numbered))
         out = np.zeros((len(numbered[0]), len(numbered[-1])))
@@ -83,13 +83,13 @@ class FittedLexicalKernel:
             loops.lexical_selves(side, self.table.values, self.strings.length, longest, self_value)
         return normalised(mirrored(out) if b is None else out, selves[0], selves[-1])
 
-    def _held(self, side: Sentences, counts: int) -> tuple[Any, ...]:
+    def _prepared(self, side: Sentences, n_words: int) -> tuple[Any, ...]:
         """Sentences as word ids for the loops: words of the table by row, all others after them."""
-        rows = np.arange(counts) + len(self.table.words)
+        rows = np.arange(n_words) + len(self.table.words)
         numbers = self.vocabulary.number
         rows[[numbers[word] for word in self.table.words]] = np.arange(len(self.table.words))
         local, words, edges = loops.different(side.words, side.starts, side.documents)
-        weights = self.strings.match * self.vocabulary.weights(self.strings.weights, counts)
+        weights = self.strings.match * self.vocabulary.weights(self.strings.weights, n_words)
         preceding = np.concatenate([[0], np.cumsum(side.before > 0)])
         plain = preceding[side.starts[1:]] == preceding[side.starts[:-1]]
         return (

@@ -110,4 +110,5 @@ def train(
     kernel = fit_images(kernel, collection, features, progress=stages["words"])
     image_inputs = image_features(kernel, collection.images, features, progress=stages["images"])
     record = TrainedOn.of(collection)
-    return NearestModel(name, kernel, words, image_inputs, documents, trained_on=record, features_file=features_file(features))
+    file = features_file(features)
+    return NearestModel(name, kernel, words, image_inputs, documents, trained_on=record, features_file=file)

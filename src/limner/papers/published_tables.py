@@ -190,13 +190,14 @@ def scores(direction: Direction = "mean") -> Table:
     base = table(DIRECTIONS[direction])
     if direction != "mean":
         return base
-    image_queries, back = table(DIRECTIONS["i2t"]), table(DIRECTIONS["t2i"])
+    image_queries, text_queries = table(DIRECTIONS["i2t"]), table(DIRECTIONS["t2i"])
     further = [name for name in image_queries.columns if name not in base.columns]
-    halves = np.column_stack([(image_queries.column(name) + back.column(name)) / 2 for name in further])
+    halves = np.column_stack([(image_queries.column(name) + text_queries.column(name)) / 2 for name in further])
     values = np.column_stack([base.values, np.round(halves, 3)])  # a mean of two decimals has three
     doubtful = np.zeros(values.shape, dtype=bool)
     decimals = (*base.decimals, *(2 for _ in further))
-    return Table("eccv mean", base.notes, base.labels, (*base.columns, *further), values, doubtful, decimals, base.fields)
+    columns = (*base.columns, *further)
+    return Table("eccv mean", base.notes, base.labels, columns, values, doubtful, decimals, base.fields)
 
 
 def place(
@@ -271,7 +272,7 @@ def _measure_name(key: str | tuple[str, str]) -> str:
     return matching[0] if len(matching) == 1 else name
 
 
-def _most(name: str) -> float:
+def _highest_value(name: str) -> float:
     """The maximum value of a column: 1 for a share, more for a composite, which sums its parts over both directions."""
     try:
         return float(2 * len(Measure.parse(name.split()[-1]).parts) or 1)
@@ -285,7 +286,7 @@ def _scale(values: Mapping[str, float], unit: str | None) -> float:
     bad = [name for name, value in values.items() if not np.isfinite(value)]
     if bad:
         raise LimnerError(f"got {values[bad[0]]} for {bad[0]!r}, expected a finite number; leave it out")
-    highest = max((value / _most(name) for name, value in values.items()), default=0.0)
+    highest = max((value / _highest_value(name) for name, value in values.items()), default=0.0)
     if unit is None and 0 < highest <= 1:
         raise LimnerError(
             "got no value above 1 (6 for rsum), expected percent as published; "
@@ -302,7 +303,7 @@ def _placed(published: Table, direction: str, name: str, value: float) -> Placem
     half = 0.5 * 10.0 ** -published.decimals[position] * (1 + 1e-9)  # ignore differences in the last bits
     better = sorted((row for row in rows if row[1] - value > half), key=lambda row: row[1])
     worse = sorted((row for row in rows if value - row[1] > half), key=lambda row: -row[1])
-    equal = _without(rows, [*better, *worse])
+    equal = _other_models(rows, [*better, *worse])
     return Placement(
         name,
         direction,
@@ -316,5 +317,7 @@ def _placed(published: Table, direction: str, name: str, value: float) -> Placem
     )
 
 
-def _without(rows: Iterable[tuple[str, float]], excluded: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+def _other_models(
+    rows: Iterable[tuple[str, float]], excluded: Sequence[tuple[str, float]]
+) -> tuple[tuple[str, float], ...]:
     return tuple(row for row in rows if row not in excluded)

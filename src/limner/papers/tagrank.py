@@ -48,9 +48,9 @@ class TagRank:
     def fit(self, documents: Documents) -> FittedTagRank:
         """Learns the positions of words, and the distances between sentences."""
         vocabulary = DocumentVocabulary.fit(documents, self.reader)
-        (side,), n_sentences = vocabulary.number_all(documents, captions=self.captions)
+        (side,), n_words = vocabulary.number_all(documents, captions=self.captions)
         words, places = _places(side)
-        counts = np.zeros((n_sentences, 1 + max(side.max_length, 1)), dtype=np.int64)
+        counts = np.zeros((n_words, 1 + max(side.max_length, 1)), dtype=np.int64)
         np.add.at(counts, (side.words, words), 1)
         fitted = FittedTagRank(self, vocabulary, counts, np.ones(2))
         return FittedTagRank(self, vocabulary, counts, _scales(fitted._ranked(side, places)))
@@ -95,9 +95,9 @@ class FittedTagRank:
         (rows, words), first = keys[0], keys[1]
         absolute = 1.0 / np.log2(1.0 + places[first])
         relative = self._relative(words, places[first])
-        n_lists = len(side.starts) - 1
-        totals = np.stack([np.bincount(rows, ranks, n_lists) for ranks in (absolute, relative)], axis=1)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_lists))]).astype(np.int64)
+        n_sentences = len(side.starts) - 1
+        totals = np.stack([np.bincount(rows, ranks, n_sentences) for ranks in (absolute, relative)], axis=1)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_sentences))]).astype(np.int64)
         return words.astype(np.int32), starts, side.documents, absolute, relative, np.ascontiguousarray(totals)
 
     def _relative(self, words: Array, places: FloatArray) -> FloatArray:
@@ -138,10 +138,10 @@ def _places(side: Sentences) -> tuple[npt.NDArray[np.int64], FloatArray]:
     """The position of each word in its sentence, from 1, and the mean position of that word in the sentence."""
     sentence = np.repeat(np.arange(len(side.starts) - 1), np.diff(side.starts))
     places = np.arange(len(side.words)) - side.starts[sentence] + 1
-    _, within = np.unique(np.stack([sentence, side.words]), axis=1, return_inverse=True)
-    within = within.reshape(-1)
-    means = np.bincount(within, places) / np.maximum(np.bincount(within), 1)
-    return places, means[within]
+    _, groups = np.unique(np.stack([sentence, side.words]), axis=1, return_inverse=True)
+    groups = groups.reshape(-1)
+    means = np.bincount(groups, places) / np.maximum(np.bincount(groups), 1)
+    return places, means[groups]
 
 
 def _scales(ranked: tuple[Any, ...]) -> FloatArray:
@@ -151,12 +151,12 @@ def _scales(ranked: tuple[Any, ...]) -> FloatArray:
     contain it; ranks take few values, so pairs are counted value by value. A sentence paired with itself adds 0.
     """
     words, starts, _, absolute, relative, _ = ranked
-    n_lists = len(starts) - 1
-    means = [_mean_distance(words, ranks, n_lists) for ranks in (absolute, relative)]
+    n_sentences = len(starts) - 1
+    means = [_mean_distance(words, ranks, n_sentences) for ranks in (absolute, relative)]
     return np.array([1.0 / mean if mean > 0 else 1.0 for mean in means])
 
 
-def _mean_distance(words: Array, ranks: FloatArray, n_lists: int) -> float:
+def _mean_distance(words: Array, ranks: FloatArray, n_sentences: int) -> float:
     order = np.lexsort((ranks, words))
     words, ranks = words[order], ranks[order]
     common = 0.0
@@ -166,5 +166,5 @@ def _mean_distance(words: Array, ranks: FloatArray, n_lists: int) -> float:
         values, counts = values[values > 0], counts[values > 0].astype(np.float64)
         sums = values[:, None] + values[None, :]
         common += float(counts @ (4.0 * values[:, None] * values[None, :] / sums) @ counts)
-    total = 2.0 * n_lists * float(ranks.sum()) - common
-    return total / max(n_lists * (n_lists - 1), 1)
+    total = 2.0 * n_sentences * float(ranks.sum()) - common
+    return total / max(n_sentences * (n_sentences - 1), 1)

@@ -142,12 +142,15 @@ def length_note(collection: Collection, query: int) -> list[str]:
     ]
 
 
-def _corpus(encode: Encode, captions: list[list[str]], corpus: str, summarise: Summarise | None) -> npt.NDArray[np.float32]:
+def _corpus(
+    encode: Encode, captions: list[list[str]], corpus: str, summarise: Summarise | None
+) -> npt.NDArray[np.float32]:
     if corpus == "joined":
         return _vectors(encode, [" ".join(each) for each in captions])
     if summarise is not None:
         summarise_all = getattr(summarise, "many", None)  # a model that encodes several texts at a time
-        return _vectors(encode, summarise_all(captions) if summarise_all is not None else [summarise(each) for each in captions])
+        summaries = [summarise(each) for each in captions] if summarise_all is None else summarise_all(captions)
+        return _vectors(encode, summaries)
     flat = _vectors(encode, [text for each in captions for text in each])
     ends = np.cumsum([len(each) for each in captions])
     return np.stack([part.mean(axis=0) for part in np.split(flat, ends[:-1])])

@@ -111,7 +111,7 @@ def translations(pairs: Pairs, n_words: int, *, rounds: tuple[int, int] = (5, 5)
 
     Args:
         pairs: Source and target sentences as word ids.
-        many: Vocabulary size of both languages.
+        n_words: Vocabulary size of both languages.
         rounds: Rounds of model 1, then of model 2.
 
     >>> translations(([[0], [0, 1]], [[0], [0, 1]]), 2, rounds=(20, 5)).round(1).tolist()

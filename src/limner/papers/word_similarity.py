@@ -97,19 +97,20 @@ class Lin:
         counts = Counter(word for captions in documents for caption in captions for word in reader(caption))
         first = {word: senses[0].name for word in counts if (senses := wordnet.synsets(word))}
         ancestors = {word: list(wordnet.ancestors(name)) for word, name in first.items()}
-        seen: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         for word, names in ancestors.items():
             for name in names:
-                seen[name] += counts[word]
+                totals[name] += counts[word]
         total = sum(counts[word] for word in ancestors)
-        logs = {name: float(np.log(count / total)) for name, count in seen.items()}
-        column = {name: at for at, name in enumerate(seen)}
+        logs = {name: float(np.log(count / total)) for name, count in totals.items()}
+        column = {name: at for at, name in enumerate(totals)}
         rows, columns, values = [], [], []
         for row, (word, names) in enumerate(ancestors.items()):
             own_log = logs[first[word]]
             for name in names:
                 # A synset that covers all words has P = 1, so it carries no information.
-                share = 2.0 * logs[name] / (own_log + logs[name]) if own_log + logs[name] else float(name == first[word])
+                sum_of_logs = own_log + logs[name]
+                share = 2.0 * logs[name] / sum_of_logs if sum_of_logs else float(name == first[word])
                 rows.append(row)
                 columns.append(column[name])
                 values.append(share)
@@ -143,8 +144,8 @@ class Distributional:
         """Counts the sentences in which words co-occur."""
         caption_words = [reader(caption) for captions in documents for caption in captions]
         sentences = caption_words if self.corpus is None else [_uncached(reader, line) for line in lines(self.corpus)]
-        often = _at_least(caption_words, self.min_count)
-        contexts = _at_least(sentences, self.min_count)
+        often = _frequent_words(caption_words, self.min_count)
+        contexts = _frequent_words(sentences, self.min_count)
         words = [word for word in often if word in contexts]
         if not words:
             raise LimnerError(
@@ -199,7 +200,7 @@ def _uncached(reader: Reader, line: str) -> list[str]:
     return [lemma for lemma, _ in reader.read(line)]
 
 
-def _at_least(sentences: Iterable[Sequence[str]], min_count: int) -> dict[str, int]:
+def _frequent_words(sentences: Iterable[Sequence[str]], min_count: int) -> dict[str, int]:
     counts = Counter(word for sentence in sentences for word in sentence)
     return {word: count for word, count in counts.items() if count >= min_count}
 
@@ -210,7 +211,8 @@ def _mutual(sentences: Sequence[Sequence[str]], words: Sequence[str], contexts: 
     cooccurrences = (has_word.T @ has_context).tocoo()
     times = [np.asarray(has.sum(axis=0), dtype=np.float64).reshape(-1) for has in (has_word, has_context)]
     rows, columns = cooccurrences.coords
-    cooccurrences.data = np.maximum(np.log2(cooccurrences.data * len(sentences) / (times[0][rows] * times[1][columns])), 0.0)
+    ratios = cooccurrences.data * len(sentences) / (times[0][rows] * times[1][columns])
+    cooccurrences.data = np.maximum(np.log2(ratios), 0.0)
     return cooccurrences.tocsr()
 
 

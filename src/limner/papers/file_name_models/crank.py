@@ -114,28 +114,28 @@ class CrankTask:
         device: torch.device,
     ) -> None:
         self.module = self.judge = judge
-        self.known, self.dev, self.training, self.group, self.device = data, dev, training, group, device
+        self.data, self.dev, self.training, self.group, self.device = data, dev, training, group, device
         self.half = min(max(training.batch_size // 2, 1), len(data.rows) // group.size * group.size)
 
     @property
     def steps(self) -> int:
         """Number of batches in an epoch."""
-        return len(self.known.rows) // self.half
+        return len(self.data.rows) // self.half
 
     @property
     def settings(self) -> dict[str, object]:
         """Settings that must be the same when a run is resumed."""
-        return {"system": KIND, "pairs": len(self.known.rows), "judge": type(self.judge).__name__}
+        return {"system": KIND, "pairs": len(self.data.rows), "judge": type(self.judge).__name__}
 
     def batches(self, epoch: int, start: int) -> Iterator[CrankBatch]:
         """Batches with equal numbers of positive and negative pairs; only the share of this process."""
-        order = randomness.order(len(self.known.rows), seed=self.training.seed, epoch=epoch)
+        order = randomness.order(len(self.data.rows), seed=self.training.seed, epoch=epoch)
         share = self.group.share(self.half)
         for step in range(start, self.steps):
             chosen = order[step * self.half : (step + 1) * self.half]
             generator = np.random.default_rng([self.training.seed, epoch, step])
-            images, texts = self.known.rows[chosen], self.known.columns[chosen]
-            wrong = self.known.others(images, generator)
+            images, texts = self.data.rows[chosen], self.data.columns[chosen]
+            wrong = self.data.negatives(images, generator)
             share_images = images[share]
             columns = np.concatenate([texts[share], wrong[share]])
             match = torch.zeros(len(columns), device=self.device)
@@ -144,15 +144,16 @@ class CrankTask:
 
     def loss(self, batch: CrankBatch) -> Tensor:
         """Cross-entropy; the trainer takes the mean over the processes."""
-        return binary_cross_entropy_with_logits(self.known.judged(self.judge, batch.rows, batch.columns), batch.match)
+        return binary_cross_entropy_with_logits(self.data.judged(self.judge, batch.rows, batch.columns), batch.match)
 
     def measure(self) -> dict[str, float]:
         """AUC and accuracy on positive and negative pairs of the dev split."""
         if self.dev is None:
             return {}
-        wrong = self.dev.others(self.dev.rows, np.random.default_rng(self.training.seed))
+        wrong = self.dev.negatives(self.dev.rows, np.random.default_rng(self.training.seed))
         right, mismatched = (_in_batches(self.judge, self.dev, self.dev.rows, c) for c in (self.dev.columns, wrong))
-        ranks = np.searchsorted(np.sort(mismatched), right, side="left") + np.searchsorted(np.sort(mismatched), right, "right")
+        ordered = np.sort(mismatched)
+        ranks = np.searchsorted(ordered, right, side="left") + np.searchsorted(ordered, right, side="right")
         accuracy = ((right > 0).mean() + (mismatched <= 0).mean()) / 2
         return {"AUC": float(ranks.mean() / 2 / len(mismatched)), "accuracy": float(accuracy)}
 
@@ -224,8 +225,8 @@ def train(
     task = CrankTask(judge, data, dev_data, training=training, group=group, device=device)
     fitted = fit(task, training, criterion="AUC", group=group, progress=progress)
     about = cards.summary(collection, dev, fitted, ("AUC", "accuracy"))
-    settings_stored = {"pairing": {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}, "layers": asdict(shape)}
-    settings_stored["training"] = asdict(training)
+    inputs = {"max_tokens": pairing.max_tokens, "use_images": pairing.use_images}
+    settings_stored = {"pairing": inputs, "layers": asdict(shape), "training": asdict(training)}
     record = TrainedOn.of(collection).joined(None if start is None else start.trained_on)
     return CrankModel(pairing.name, judge.eval(), features, settings_stored, about, record)
 
@@ -332,9 +333,9 @@ class CrankModel:
         config["features"] = {} if self.features is None else self.features.about()
         config |= {"settings": dict(self.settings), "trained": dict(self.trained)}
         content, weights = {**config, **saved_record(self.trained_on)}, checkpoints.arrays(self.judge)
-        return write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+        return write(path, KIND, content, weights=weights, beside=partial(self._write_files, config))
 
-    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
+    def _write_files(self, config: Mapping[str, object], folder: Path) -> None:
         cards.write(folder, self.judge, config, about=ABOUT)
         self.judge.save(folder)
 

@@ -68,7 +68,7 @@ class CrankData:
         """Adds hard negatives from a proposer."""
         if proposer is None or not share:
             return self
-        lists = proposer.top(depth + self._most) if isinstance(proposer, Scores | Ranking) else read_run(proposer)
+        lists = proposer.top(depth + self._most_texts) if isinstance(proposer, Scores | Ranking) else read_run(proposer)
         row_of = {key: row for row, key in enumerate(lists.queries)}
         missing = [key for key in collection.images.ids if key not in row_of]
         if missing:
@@ -85,7 +85,7 @@ class CrankData:
         left = np.where(np.take_along_axis(wrong, first, 1), np.take_along_axis(columns, first, 1), -1)
         return replace(self, proposed=left, hard=share)
 
-    def others(self, images: IntArray, generator: np.random.Generator) -> IntArray:
+    def negatives(self, images: IntArray, generator: np.random.Generator) -> IntArray:
         """A negative text for each image: random, or from the proposer."""
         drawn = self._random(images, generator)
         if self.proposed is not None:
@@ -97,7 +97,7 @@ class CrankData:
         return drawn
 
     @property
-    def _most(self) -> int:
+    def _most_texts(self) -> int:
         """The largest number of texts per image."""
         return int(np.bincount(self.rows).max())
 
@@ -105,8 +105,8 @@ class CrankData:
         keys, width = self._keys, len(self.captions)
         drawn = generator.integers(0, width, len(images))
         for _ in range(100):
-            asked = images * width + drawn
-            wrong = keys[np.searchsorted(keys, asked).clip(max=len(keys) - 1)] == asked
+            pairs_drawn = images * width + drawn
+            wrong = keys[np.searchsorted(keys, pairs_drawn).clip(max=len(keys) - 1)] == pairs_drawn
             if not wrong.any():
                 break
             drawn[wrong] = generator.integers(0, width, int(wrong.sum()))

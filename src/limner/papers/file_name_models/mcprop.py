@@ -329,9 +329,9 @@ class McpropModel:
         config = {"name": self.name, "reader": self.reader.about(), "features": features}
         config |= {"sizes": sizes, "settings": dict(self.settings), "trained": dict(self.trained)}
         content, weights = {**config, **saved_record(self.trained_on)}, checkpoints.arrays(self.module)
-        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._beside, config))
+        return model_store.write(path, KIND, content, weights=weights, beside=partial(self._write_files, config))
 
-    def _beside(self, config: Mapping[str, object], folder: Path) -> None:
+    def _write_files(self, config: Mapping[str, object], folder: Path) -> None:
         cards.write(folder, self.module, config, about=ABOUT)
         self.reader.save(folder)
         self.plot(folder / "weights.svg")

@@ -129,7 +129,7 @@ class Reading(nn.Module):
         self, sides: Sequence[Read], encoded: Sequence[tuple[Tensor, Tensor | None]], image: Tensor | None
     ) -> Tensor:
         """Similarities of the whole name, caption and image: from the backbone, and learned ones."""
-        name, caption = (_whole(*side_encoded, side.filled) for side_encoded, side in zip(encoded, sides, strict=True))
+        name, caption = (_pooled(*side_encoded, side.filled) for side_encoded, side in zip(encoded, sides, strict=True))
         features = [cosine_similarity(name, caption)]
         if sides[0].whole is not None and sides[1].whole is not None:
             features.append(cosine_similarity(sides[0].whole, sides[1].whole))
@@ -171,7 +171,7 @@ def alike(names: Tensor, captions: Tensor, named: Tensor, spoken: Tensor) -> tup
     return _summed_up(cosines, spoken), _summed_up(cosines.transpose(1, 2), named)
 
 
-def _whole(tokens: Tensor, pooled: Tensor | None, filled: Tensor) -> Tensor:
+def _pooled(tokens: Tensor, pooled: Tensor | None, filled: Tensor) -> Tensor:
     """The vector of a whole text, or the mean of its token vectors if the backbone has none."""
     if pooled is not None:
         return pooled

@@ -87,7 +87,7 @@ class TextReader(ABC):
     def numbers(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text."""
 
-    def whole(self, texts: Sequence[str]) -> Tensor | None:
+    def text_vectors(self, texts: Sequence[str]) -> Tensor | None:
         """Vectors of whole texts, if the backbone provides them."""
         return None
 
@@ -101,7 +101,7 @@ class TextReader(ABC):
         count(texts, map(len, numbers), limit=self.max_tokens)
         rows = [row[: self.max_tokens] or [0] for row in numbers]
         matrix, filled = padded(rows)
-        return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.whole(texts))
+        return Read(torch.from_numpy(matrix).to(self.device), filled.sum(axis=1), self.text_vectors(texts))
 
     def about(self) -> dict[str, object]:
         """The description from which a saved model restores it."""
@@ -149,7 +149,7 @@ class PackagedReader(TextReader):
         """Word pieces without start and end tokens."""
         return [pieces for pieces, _ in _packaged(texts)]
 
-    def whole(self, texts: Sequence[str]) -> Tensor:
+    def text_vectors(self, texts: Sequence[str]) -> Tensor:
         """The encoder's sentence vectors."""
         return torch.from_numpy(np.stack([vector for _, vector in _packaged(texts)])).to(self.device)
 
